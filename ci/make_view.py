@@ -15,7 +15,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.browser import browsing  # noqa: E402 - after the path is known
+from tests.support.browser import browsing  # noqa: E402 - after the path is known
 
 if TYPE_CHECKING:
     from xarray_n5_view.api import View

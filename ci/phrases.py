@@ -61,7 +61,14 @@ PHRASES = {
 }
 """Patterns, matched as whole words in any case, and what to write instead."""
 
-PAGES = ("*.md", "docs/*.md", "docs/howto/*.md", "notebooks/*.ipynb", "src/**/*.py")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/howto/*.md",
+    "docs/decisions/*.md",
+    "notebooks/*.ipynb",
+    "src/**/*.py",
+)
 
 _PATTERN = re.compile(
     "|".join(rf"(?P<p{number}>\b(?:{phrase})\b)" for number, phrase in enumerate(PHRASES)),

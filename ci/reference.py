@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.reference import problems_of, public_objects
+from tests.support.reference import problems_of, public_objects
 
 names = public_objects()
 problems = [f"{name}: {problem}" for name in names for problem in problems_of(name)]

@@ -251,7 +251,7 @@ def settings_of(
 
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.model.keywords import refuse_keywords
+    from xarray_n5.model.options import refuse_keywords
 
     _, *parameters = known
     own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
@@ -265,7 +265,7 @@ def settings_of(
     return {
         "path": group or "",
         "storage_options": storage_options,
-        "drop": [drop] if isinstance(drop, str) else drop or (),
+        "drop": frozenset([drop] if isinstance(drop, str) else drop or ()),
         "decoders": decoders,
         "options": DatasetOptions(**options),
     }

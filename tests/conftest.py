@@ -13,7 +13,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
-from tests.servers import SERVERS, Bucket
+from tests.support.servers import SERVERS, Bucket
 from xarray_n5_bdv_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:

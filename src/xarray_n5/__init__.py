@@ -25,6 +25,7 @@ from xarray_n5.errors import (
     BlockError,
     ChunkError,
     ContainerNotVisibleError,
+    DifferenceError,
     MetadataError,
     MissingChunkError,
     MissingPackageError,
@@ -44,10 +45,13 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.integrity.chunk_map import chunk_map
+from xarray_n5.integrity.digest import digest
 from xarray_n5.integrity.repair import repair
 from xarray_n5.integrity.verify import verify
+from xarray_n5.leaves import register_scene
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
+from xarray_n5.sampling.world_grid import world_grid
 from xarray_n5.writing.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
         doctor,
         from_hangar,
         hangar_records,
+        map_overlap,
         to_hangar,
         view,
     )
@@ -67,6 +72,7 @@ __all__ = [
     "BlockError",
     "ChunkError",
     "ContainerNotVisibleError",
+    "DifferenceError",
     "Geometry",
     "Group",
     "HangarWriter",
@@ -93,20 +99,24 @@ __all__ = [
     "copy",
     "create_array",
     "create_group",
+    "digest",
     "doctor",
     "from_hangar",
     "from_n5",
     "hangar_records",
+    "map_overlap",
     "open_array",
     "open_group",
     "pyramid",
     "register_compression",
     "register_dialect",
+    "register_scene",
     "repair",
     "to_hangar",
     "to_n5",
     "verify",
     "view",
+    "world_grid",
 ]
 
 __version__ = version("xarray-n5")

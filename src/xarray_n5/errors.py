@@ -19,6 +19,7 @@ Each is also the builtin that a caller would catch::
     ├── RequestError             OSError              a failed request to a store
     │   └── RefusedError         PermissionError      a request without permission
     ├── MissingPackageError      ImportError          a missing optional package
+    ├── DifferenceError          ValueError           a copy that differs from its source
     └── ChunkError               ValueError           a chunk that cannot be encoded or decoded
         ├── MissingChunkError    LookupError          a chunk that is not stored
         └── VarlengthChunkError                       a chunk that holds a list of elements
@@ -44,6 +45,7 @@ __all__ = [
     "BlockError",
     "ChunkError",
     "ContainerNotVisibleError",
+    "DifferenceError",
     "MetadataError",
     "MissingChunkError",
     "MissingPackageError",
@@ -66,6 +68,9 @@ __all__ = [
 
 _LONGEST = 4000
 """The maximum length of a message, in characters."""
+
+_SHOWN = 10
+"""The maximum number of chunks that a message names."""
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters and of line separators."""
@@ -599,6 +604,40 @@ class MissingPackageError(N5Error, ImportError):
         super().__init__(
             f"{what} need optional packages ({cause}); install them with "
             f'python -m pip install "xarray-n5[{extra}]"'
+        )
+
+
+class DifferenceError(N5Error, ValueError):
+    """A copy that differs from its source, as ``copy(..., verify=True)`` found.
+
+    Attributes
+    ----------
+    url : str
+        The location of the container of the copy.
+    keys : tuple of str
+        The paths in it of the chunks that differ, or cannot be decoded.
+    count : int
+        The number of chunks that were compared.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> _ = xarray_n5.copy("cells.n5", "cells.zarr")
+    >>> array[:] = 7  # after it was copied
+    >>> try:
+    ...     xarray_n5.copy("cells.n5", "cells.zarr", resume=True, verify=True)
+    ... except xarray_n5.DifferenceError as error:
+    ...     print(len(error.keys), "of", error.count)
+    2 of 2
+    """
+
+    def __init__(self, url: str, keys: tuple[str, ...], count: int) -> None:
+        self.url, self.keys, self.count = url, keys, count
+        shown = ", ".join(map(repr, keys[:_SHOWN])) + ", ..." * (len(keys) > _SHOWN)
+        super().__init__(
+            f"{len(keys)} of {count} chunks of the copy in {url!r} differ from their source: "
+            f"{shown}; the source has changed, or they were damaged when they were stored: copy "
+            "again with mode='w'"
         )
 
 

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.array.core import Array, getter, normalize_chunks
+from dask.array.chunk import getitem
+from dask.array.core import (  # type: ignore[attr-defined]
+    Alias,
+    Array,
+    Task,
+    TaskRef,
+    getter,
+    normalize_chunks,
+)
 from dask.base import get_scheduler, is_dask_collection
-from dask.blockwise import Blockwise, BlockwiseDep, blockwise
+from dask.blockwise import Blockwise, BlockwiseDep, blockwise, optimize_blockwise
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArrayBlockwiseDep, ArraySliceDep
 
 if TYPE_CHECKING:
@@ -27,14 +35,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRAY_EXPRESSIONS",
+    "Alias",
+    "Array",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
+    "Blockwise",
+    "BlockwiseDep",
     "DelayedReport",
     "GridSlices",
+    "HighLevelGraph",
+    "Task",
+    "TaskRef",
     "as_graph",
+    "cut",
+    "fused",
     "get_scheduler",
+    "getitem",
     "getter",
     "in_one_layer",
+    "is_divisible",
     "label",
     "layers_of",
     "normalize_chunks",
@@ -82,6 +101,51 @@ def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
             yield layer.values()
 
 
+def is_divisible(array: Array) -> bool:
+    """Return whether blocks can be computed in parts, none of which needs many of the others.
+
+    All layers of the graph must be sources, or symbolic and map blocks to blocks. Then the cost of
+    cutting a part out of the graph depends on the part alone.
+    """
+    graph = array.dask
+    return all(
+        not graph.dependencies[name] or _maps_blocks(layer) for name, layer in graph.layers.items()
+    )
+
+
+def _maps_blocks(layer: Layer) -> bool:
+    return isinstance(layer, Blockwise) and all(
+        axes is None or {*axes} <= {*layer.output_indices} for _, axes in layer.indices
+    )
+
+
+def fused(array: Array) -> Array:
+    """Return an array whose symbolic layers are one, where Dask can merge them."""
+    first = (array.name, *(0 for _ in array.chunks))
+    graph = optimize_blockwise(array.dask, keys=[first])
+    return Array(graph, array.name, array.chunks, meta=array._meta)  # noqa: SLF001
+
+
+def cut(array: Array, indices: Iterable[tuple[int, ...]]) -> Array:
+    """Return an array of which only some blocks can be computed, with the tasks of these.
+
+    It must be divisible: see :func:`is_divisible`.
+    """
+    graph, wanted = array.dask, {(array.name, *index) for index in indices}
+    layers: dict[str, Layer] = {}
+    for name in reversed(graph._toposort_layers()):  # noqa: SLF001
+        layer = graph.layers[name]
+        known: Any = () if isinstance(layer, Blockwise) else layer.keys()
+        part, dependencies = layer.cull(wanted, known)
+        if dependencies:
+            layers[name] = part
+        for key, others in dependencies.items():
+            wanted.discard(key)
+            wanted |= others
+    needed = {name: graph.dependencies[name] & layers.keys() for name in layers}
+    return Array(HighLevelGraph(layers, needed), array.name, array.chunks, meta=array._meta)  # noqa: SLF001
+
+
 class GridSlices(BlockwiseDep):
     """The slices of each block of a regular grid, computed on access.
 
@@ -95,6 +159,14 @@ class GridSlices(BlockwiseDep):
         self.shape, self.sides = shape, sides
         self.numblocks = tuple(
             max(1, -(-size // max(1, side))) for size, side in zip(shape, sides, strict=True)
+        )
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes of the blocks along each axis."""
+        return tuple(
+            tuple(min(size, (i + 1) * side) - i * side for i in range(count))
+            for size, side, count in zip(self.shape, self.sides, self.numblocks, strict=True)
         )
 
     def __getitem__(self, index: tuple[int, ...]) -> tuple[slice, ...]:
@@ -141,19 +213,30 @@ def in_one_layer(
     where: BlockwiseDep,
     chunks: tuple[tuple[int, ...], ...],
     dtype: DTypeLike,
+    meta: np.ndarray | None = None,
+    *,
+    inline: bool = True,
     **options: Any,
 ) -> Array:
     """Return an array with one task per block, ``read(source, where[index])``.
 
+    Each task holds the source, unless it is large: then it is a task of its own (not `inline`).
+
     Schedulers treat it like Dask's own data sources: tasks start only when threads are free.
     """
     axes = tuple(range(len(chunks)))
-    arguments: Any = (source, None, where, axes)
+    origin = f"original-{name}"
+    arguments: Any = (source if inline else TaskRef(origin), None, where, axes)
     layer: Any = blockwise(
         read, name, axes, *arguments, numblocks={}, _data_producer=True, **options
     )
-    graph = HighLevelGraph.from_collections(name, layer, dependencies=())
-    return Array(graph, name, chunks, meta=np.empty((0,) * len(chunks), dtype))
+    if inline:
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=())
+    else:
+        layers = {origin: MaterializedLayer({origin: source}), name: layer}
+        graph = HighLevelGraph(layers, {origin: set(), name: {origin}})
+    meta = np.empty((0,) * len(chunks), dtype) if meta is None else meta
+    return Array(graph, name, chunks, meta=meta)
 
 
 def label(verb: str, name: str) -> str:

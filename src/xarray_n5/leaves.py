@@ -1,7 +1,7 @@
-"""What lives in packages beside the core, and is imported on first use.
+"""What lives in packages beside the core, or above the accessors, and is imported on first use.
 
 The core imports no leaf: it knows their public names, and the files of scenes that they open, by
-the tables here alone.
+the tables here alone. So do accessors for functions of higher ranks.
 """
 
 from __future__ import annotations
@@ -9,31 +9,45 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from xarray_n5.model.options import suggest_keywords
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     import numpy as np
     import xarray as xr
 
-    from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.model.image import Image
+    from xarray_n5.sampling.api import interp, interp_level, interp_level_like, interp_like
+    from xarray_n5.sampling.crop import Bounds, crop, crop_tree
+    from xarray_n5.sampling.map_overlap import map_overlap
+    from xarray_n5.sampling.placement import Targets
     from xarray_n5.stores import Store
-    from xarray_n5.writing.request import WriteOptions
-    from xarray_n5.writing.transaction import Transaction
     from xarray_n5_bdv.api import to_bdv
     from xarray_n5_doctor.api import doctor
     from xarray_n5_hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
     from xarray_n5_view.api import View, view
 
 __all__ = [
+    "Bounds",
     "HangarWriter",
+    "Targets",
     "View",
+    "crop",
+    "crop_tree",
     "doctor",
     "from_hangar",
     "hangar_records",
+    "interp",
+    "interp_level",
+    "interp_level_like",
+    "interp_like",
+    "map_overlap",
+    "register_scene",
     "to_bdv",
     "to_hangar",
     "view",
@@ -43,7 +57,13 @@ LEAVES = {
     **dict.fromkeys(
         ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5_hangar.api"
     ),
+    **dict.fromkeys(("Bounds", "crop", "crop_tree"), "xarray_n5.sampling.crop"),
+    "Targets": "xarray_n5.sampling.placement",
+    **dict.fromkeys(
+        ("interp", "interp_level", "interp_level_like", "interp_like"), "xarray_n5.sampling.api"
+    ),
     "doctor": "xarray_n5_doctor.api",
+    "map_overlap": "xarray_n5.sampling.map_overlap",
     "to_bdv": "xarray_n5_bdv.api",
     **dict.fromkeys(("View", "view"), "xarray_n5_view.api"),
 }
@@ -57,22 +77,65 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(LEAVES[name]), name)
 
 
-SCENES = {b"<SpimData": "xarray_n5_bdv.hooks"}
-"""The bytes by which files that describe a scene begin, and the modules that read them."""
+SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5_bdv.scene"}
+"""Bytes at the beginning of files that describe a scene, and what reads them, or its module."""
 
 LOOK = 4096
 """The number of bytes at a file's start that show whether it describes a scene."""
 
 
 def scene_reader(document: bytes) -> SceneReader | None:
-    """Return the module that reads a file which begins like `document`; None if there is none.
+    """Return the reader of a file which begins like `document`; None if there is none.
 
     A module is only imported for a file that has its mark, whatever the file's encoding.
     """
     head = document[:LOOK]
     plain = head.replace(b"\0", b"")
-    readers: Iterator[Any] = (import_module(name) for mark, name in SCENES.items() if mark in plain)
+    marked = (reader for mark, reader in SCENES.items() if mark in plain)
+    readers: Iterator[Any] = (import_module(r) if isinstance(r, str) else r for r in marked)
     return next((reader for reader in readers if reader.recognizes(head)), None)
+
+
+@suggest_keywords
+def register_scene(mark: bytes, reader: SceneReader) -> None:
+    """Register a reader of files that describe images in containers, and their positions.
+
+    It opens such files for the engine "n5" and :func:`copy`, and describes them for the command
+    line.
+
+    Parameters
+    ----------
+    mark : bytes
+        Bytes that are among the first 4096 of each such file, and of few others.
+    reader : SceneReader
+        An object or a module with the functions of ``SceneReader`` in ``xarray_n5/leaves.py``.
+
+    Raises
+    ------
+    TypeError
+        If `mark` is not bytes, or `reader` is not such an object.
+    ValueError
+        If `mark` is empty or contains NUL, or a reader of another type has it.
+
+    Examples
+    --------
+    >>> class Stage:
+    ...     def recognizes(self, head):
+    ...         return head.startswith(b"# stage")
+    ...
+    ...     def hint(self, document):
+    ...         return "it lists positions of a stage"
+    >>> xarray_n5.register_scene(b"# stage", Stage())
+    """
+    if not isinstance(mark, bytes):
+        raise TypeError(f"mark is {mark!r}; expected bytes")
+    if not callable(getattr(reader, "recognizes", None)):
+        raise TypeError(f"reader is {reader!r}; expected an object with the method recognizes")
+    if not mark or b"\0" in mark:
+        raise ValueError(f"mark is {mark!r}; expected bytes without NUL")
+    if type(SCENES.get(mark, reader)) is not type(reader):
+        raise ValueError(f"a reader of files with {mark!r} is already registered")
+    SCENES[mark] = reader
 
 
 class SceneReader(Protocol):
@@ -119,6 +182,14 @@ class Scene(Protocol):
     def document(self) -> bytes:
         """The file's content."""
 
+    @property
+    def summary(self) -> str:
+        """What it is, in one line."""
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Its content for people, as names and values."""
+
     def container(self, storage_options: Mapping[str, Any] | None) -> Container:
         """Return the container of the images."""
 
@@ -140,44 +211,19 @@ class Scene(Protocol):
     ) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path."""
 
-    def level_path(
-        self, group: str, level: int | str, storage_options: Mapping[str, Any] | None
-    ) -> str:
-        """Return the path of a level by its name or number."""
-
-    def plan_copy(
-        self,
-        group: str,
-        how: WriteOptions,
-        path: str,
-        options: CopyOptions,
-        without: Collection[str],
-        storage_options: Mapping[str, Any] | None,
-    ) -> Transaction | None:
-        """Return the write of a copy of the images; None if the copy to resume has ended."""
+    def images(
+        self, group: str, storage_options: Mapping[str, Any] | None
+    ) -> Mapping[str, Image[Any]]:
+        """Return the images, or those at a path, by name; "" if there is only one."""
 
     def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[Any]:
         """Return the levels of the first image, like arrays, for a picture."""
 
-    def text(self, group: str, storage_options: Mapping[str, Any] | None) -> str:
-        """Return a description for people."""
-
     def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return a description for programs."""
 
-    def tree_lines(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,
-        branches: tuple[str, str, str],
-        *,
-        depth: int | None,
-        chunks: bool,
-    ) -> Iterator[str]:
-        """Iterate over the lines of a drawing of the images and their levels."""
-
 
 if TYPE_CHECKING:
-    from xarray_n5_bdv import hooks
+    from xarray_n5_bdv import scene
 
-    _READERS: list[SceneReader] = [hooks]
+    _READERS: list[SceneReader] = [scene]

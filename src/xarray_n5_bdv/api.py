@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import xarray as xr
 
-from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import check_option, suggest_keywords, suggest_keywords_of
 from xarray_n5.pyramids.reduce import Method, check_type
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def to_bdv(
         Resume an interrupted write: blocks whose chunks have been written are not computed again.
         See :func:`xarray_n5.to_n5`.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the data, for :func:`xarray_n5.verify`.
+        Whether to store a digest of each chunk next to the data, for :func:`xarray_n5.verify`.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next, so that it survives a power cut.
 
@@ -182,7 +181,7 @@ def copy(
     storage_options : mapping, optional
         Options of the fsspec filesystem of the new project.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the data.
+        Whether to store a digest of each chunk next to the data.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next.
 
@@ -201,8 +200,8 @@ def copy(
     (1, 1, 4, 8, 8)
     """
     from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.copying.copy import level_path
-    from xarray_n5_bdv.copy_to import begin_copy
+    from xarray_n5.copying.pyramids import level_path
+    from xarray_n5_bdv.copying import begin_copy
 
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
@@ -276,7 +275,7 @@ def pyramid(
     resume : bool or str, default: False
         Resume an interrupted pyramid.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the data.
+        Whether to store a digest of each chunk next to the data.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next.
 
@@ -294,7 +293,7 @@ def pyramid(
     """
     from xarray_n5.pyramids.base import new_base
     from xarray_n5_bdv.target import write_options
-    from xarray_n5_bdv.write_pyramid import write_project_pyramid
+    from xarray_n5_bdv.write import write_project_pyramid
 
     check_option("method", method, *get_args(Method))
     check_option("mode", mode, *get_args(Mode))

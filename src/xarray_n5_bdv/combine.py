@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from xml.etree.ElementTree import Element
 
 from xarray_n5_bdv import elements
 from xarray_n5_bdv.loaders import View
@@ -13,6 +12,7 @@ from xarray_n5_bdv.spans import Edits, Span, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from xml.etree.ElementTree import Element
 
     from xarray_n5_bdv.project import Entity, Project, ViewSetup
 
@@ -96,12 +96,8 @@ class _Update:
         outer = self.sequence.first("ViewSetups")
         new = [each for n, each in self.after.setups.items() if n not in self.before.setups]
         if outer is None:
-            whole = Element("ViewSetups")
-            whole.extend(map(elements.setup_element, new))
-            whole.extend(
-                elements.entities_element(k, each) for k, each in self.after.entities.items()
-            )
-            self.edits.inside(self.sequence, [elements.text_of(whole)])
+            whole = elements.text_of(elements.setups_element(self.after))
+            self.edits.inside(self.sequence, [whole])
             return
         spans = {int(span.value("id") or -1): span for span in outer.all("ViewSetup")}
         for number, setup in self.before.setups.items():
@@ -181,13 +177,9 @@ class _Update:
         }
         outer = self.root.first("ViewRegistrations")
         if outer is None:
-            whole = Element("ViewRegistrations")
-            whole.extend(
-                elements.registration_element(view, self.after.registrations[view])
-                for view in changed
-            )
             if changed:
-                self.edits.after(self.sequence, elements.text_of(whole))
+                whole = elements.text_of(elements.registrations_element(self.after))
+                self.edits.after(self.sequence, whole)
             return
         for span in outer.all("ViewRegistration"):
             if (text := changed.pop(_view(span), None)) is not None:

@@ -1,8 +1,9 @@
-"""Describe Datasets as views of a project: setups, time points, registrations, paths."""
+"""Describe Datasets as views of a project: setups, time points, registrations, levels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,10 +11,13 @@ import numpy as np
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.factors import of_one_sample
+from xarray_n5.model.level_names import level_number
+from xarray_n5.model.tolerances import SAME
 from xarray_n5_bdv.loaders import View
-from xarray_n5_bdv.matrices import Placement
+from xarray_n5_bdv.matrices import Placement, axis_along
 from xarray_n5_bdv.project import KINDS, Project, ViewSetup
-from xarray_n5_bdv.setups import Entities, Setups, value_of, whole
+from xarray_n5_bdv.setups import Setups, value_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.model.axes import Axis
     from xarray_n5.writing.request import WriteRequest
+    from xarray_n5_bdv.project import Entity
     from xarray_n5_bdv.registrations import Registration
 
 _BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
@@ -75,7 +81,8 @@ def describe(
     times = _timepoints(base, dims)
     placement = Placement.of(base, before)
     reader = Setups(base, placement, [d for d in dims if d != "t"], arrays[0], before, taken)
-    found, entities, views = {}, Entities(), {}
+    found, views = {}, {}
+    entities: dict[str, dict[int, Entity]] = {}
     missing: set[View] = set()
     registrations: dict[View, Registration] = {}
     for setup, position in reader.all():
@@ -83,11 +90,16 @@ def describe(
             raise MetadataError(f"several views of {name!r} have the setup {setup.id}")
         found[setup.id] = setup
         for kind, number in setup.attributes.items():
-            entities.add(kind, number, reader.name_of(kind, number, position))
+            entity = reader.name_of(kind, number, position)
+            first = entities.setdefault(kind, {}).setdefault(number, entity)
+            if first.name != entity.name:
+                raise MetadataError(
+                    f"the {kind} {number} has two names, {first.name!r} and {entity.name!r}"
+                )
         for place, time in enumerate(times):
             view = View(time, setup.id)
             at = {**position, **({"t": place} if "t" in dims else {})}
-            if _is_missing(base, at):
+            if "missing" in base.variables and value_of(base, "missing", at):
                 missing.add(view)
             else:
                 views[view] = at
@@ -95,7 +107,7 @@ def describe(
                 registrations[view] = registered
     project = Project(
         setups=dict(sorted(found.items())),
-        entities=entities.found,
+        entities=entities,
         timepoints=tuple(sorted(times)),
         missing=frozenset(missing),
         registrations=registrations,
@@ -155,10 +167,94 @@ def _timepoints(dataset: xr.Dataset, dims: Sequence[str]) -> list[int]:
     return list(range(values.size))
 
 
-def _is_missing(dataset: xr.Dataset, position: Mapping[str, int]) -> bool:
-    if "missing" not in dataset.variables:
-        return False
-    return bool(value_of(dataset, "missing", position))
+def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
+    """Return the Datasets of a tree by image and by node: levels are called s0, s1, ....
+
+    Raises
+    ------
+    MetadataError
+        If there are none.
+    """
+    found: dict[str, dict[int, tuple[str, xr.Dataset]]] = {}
+    for node in tree.subtree:
+        if not node.data_vars:
+            continue
+        path = node.relative_to(tree)
+        path = "" if path == "." else path
+        above, _, name = path.rpartition("/")
+        level = level_number(name)
+        image, number = (path, 0) if level is None else (above, level)
+        found.setdefault(image, {})[number] = (node.path, node.to_dataset())
+    if not found:
+        raise MetadataError("the tree has no variables; expected an image for the project")
+    return {image: dict(levels[n] for n in sorted(levels)) for image, levels in found.items()}
+
+
+def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[int, ...]]:
+    """Return the factors of an image's levels over the first along z, y, x.
+
+    Raises
+    ------
+    MetadataError
+        If they are not whole numbers, or levels are not in order.
+    """
+    columns = [_column(name, axis, levels) for axis in AXES]
+    found = list(zip(*columns, strict=True))
+    for before, after in pairwise(found):
+        if after == before or any(a < b for a, b in zip(after, before, strict=True)):
+            raise MetadataError(
+                f"the levels of {name!r} have the factors {[list(each) for each in found]} over "
+                "the first along z, y, x; expected each to be coarser than the level before it"
+            )
+    return found
+
+
+def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
+    axes = [axis_along(level, dim) for level in levels]
+    axes = [axis if axis and axis.placed else None for axis in axes]
+    base, found = axes[0], []
+    for number, (level, axis) in enumerate(zip(levels, axes, strict=True)):
+        factor = _factor(base, levels[0].sizes[dim], axis, level.sizes[dim])
+        whole = round(factor)
+        if abs(factor - whole) > SAME * factor or whole < 1:
+            raise MetadataError(
+                f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
+                "first; a project requires whole numbers"
+            )
+        found.append(whole)
+        if base is not None and axis is not None:
+            middle = base.offset + base.step * (whole - 1) / 2
+            if abs(axis.offset - middle) > SAME * abs(base.step):
+                warn(
+                    f"level {number} of {name!r} begins at {dim} = {axis.offset:g}; a project "
+                    f"centres samples on those that they cover, which begins at {middle:g}"
+                )
+    return found
+
+
+def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> float:
+    if base is None or axis is None:
+        return size // max(count, 1)
+    if count > 1:
+        return axis.step / base.step
+    factor = of_one_sample(axis, base, otherwise=float(size))
+    return factor if factor.is_integer() else float(size)
+
+
+def check_alike(
+    name: str, datasets: Mapping[str, xr.Dataset], arrays: Sequence[xr.DataArray]
+) -> None:
+    """Raise MetadataError if levels differ in more than the sizes of z, y and x."""
+    first = arrays[0]
+    outer = {dim: size for dim, size in first.sizes.items() if dim not in AXES}
+    for path, array in zip(datasets, arrays, strict=True):
+        sizes = {dim: size for dim, size in array.sizes.items() if dim not in AXES}
+        if sizes != outer or array.dtype != first.dtype:
+            raise MetadataError(
+                f"the level {path!r} of {name!r} is {array.dtype} of {dict(array.sizes)}, the "
+                f"first {first.dtype} of {dict(first.sizes)}; expected levels of one type, with "
+                "the same views"
+            )
 
 
 Requests: TypeAlias = "Callable[[View, int, str, Array | None], WriteRequest]"
@@ -173,12 +269,6 @@ class ViewImage:
     factors: Sequence[tuple[int, ...]]
     """The factors of each level along z, y, x."""
     request: Requests
-
-
-def path_of(view: View, level: int | None = None) -> str:
-    """Return the path of a view, or of its level."""
-    path = f"setup{view.setup}/timepoint{view.timepoint}"
-    return path if level is None else f"{path}/s{level}"
 
 
 def level_attributes(factors: Sequence[int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from xarray_n5_bdv.xml import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5_bdv.loaders import Place, View
+    from xarray_n5_bdv.loaders import View, XmlPath
     from xarray_n5_bdv.project import Entity, Project, ViewSetup
     from xarray_n5_bdv.registrations import Registration
 
@@ -31,7 +31,7 @@ def text_of(element: Element) -> str:
     return tostring(element, encoding="unicode")
 
 
-def document_of(project: Project, place: Place) -> bytes:
+def document_of(project: Project, place: XmlPath) -> bytes:
     """Return the XML of a project whose views are in an N5 container.
 
     Raises
@@ -43,15 +43,10 @@ def document_of(project: Project, place: Place) -> bytes:
     _add(root, "BasePath", ".").set("type", "relative")
     sequence = SubElement(root, "SequenceDescription")
     sequence.append(loader_element(place))
-    setups = SubElement(sequence, "ViewSetups")
-    setups.extend(setup_element(each) for each in project.setups.values())
-    setups.extend(entities_element(kind, each) for kind, each in project.entities.items())
+    sequence.append(setups_element(project))
     sequence.append(timepoints_element(project.timepoints))
     sequence.append(missing_element(sorted(project.missing)))
-    registrations = SubElement(root, "ViewRegistrations")
-    registrations.extend(
-        registration_element(view, each) for view, each in sorted(project.registrations.items())
-    )
+    root.append(registrations_element(project))
     indent(root)
     found: bytes = tostring(root, encoding="UTF-8", xml_declaration=True)
     return found.replace(b"<?xml version='1.0' encoding='UTF-8'?>", _DECLARATION) + b"\n"
@@ -60,12 +55,20 @@ def document_of(project: Project, place: Place) -> bytes:
 _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>'
 
 
-def loader_element(place: Place) -> Element:
+def loader_element(place: XmlPath) -> Element:
     """Return ``ImageLoader``: a plain path, in version 1.0, or a URI, in 1.1."""
     found = Element("ImageLoader", format="bdv.n5", version="1.1" if place.is_encoded else "1.0")
     target = _add(found, "n5", place.target)
     if not place.is_uri:
         target.set("type", "relative" if place.relative else "absolute")
+    return found
+
+
+def setups_element(project: Project) -> Element:
+    """Return ``ViewSetups``."""
+    found = Element("ViewSetups")
+    found.extend(map(setup_element, project.setups.values()))
+    found.extend(entities_element(kind, each) for kind, each in project.entities.items())
     return found
 
 
@@ -75,25 +78,15 @@ def setup_element(setup: ViewSetup) -> Element:
     _add(found, "id", str(setup.id))
     if setup.name is not None:
         _add(found, "name", setup.name)
-    found.extend(size_elements(setup))
+    if setup.size is not None:
+        _add(found, "size", _numbers(setup.size[::-1]))
+    if setup.voxel_size is not None:
+        voxel = SubElement(found, "voxelSize")
+        _add(voxel, "unit", setup.unit or "")
+        _add(voxel, "size", _numbers(setup.voxel_size[::-1]))
     attributes = SubElement(found, "attributes")
     for kind, number in setup.attributes.items():
         _add(attributes, kind, str(number))
-    return found
-
-
-def size_elements(setup: ViewSetup) -> list[Element]:
-    """Return ``size`` and ``voxelSize``, if they are known."""
-    found = []
-    if setup.size is not None:
-        size = Element("size")
-        size.text = _numbers(setup.size[::-1])
-        found.append(size)
-    if setup.voxel_size is not None:
-        voxel = Element("voxelSize")
-        _add(voxel, "unit", setup.unit or "")
-        _add(voxel, "size", _numbers(setup.voxel_size[::-1]))
-        found.append(voxel)
     return found
 
 
@@ -152,6 +145,13 @@ def missing_element(views: Iterable[View]) -> Element:
 def missing_view(view: View) -> Element:
     """Return ``MissingView``."""
     return Element("MissingView", timepoint=str(view.timepoint), setup=str(view.setup))
+
+
+def registrations_element(project: Project) -> Element:
+    """Return ``ViewRegistrations``."""
+    found = Element("ViewRegistrations")
+    found.extend(registration_element(*each) for each in sorted(project.registrations.items()))
+    return found
 
 
 def registration_element(view: View, registration: Registration) -> Element:

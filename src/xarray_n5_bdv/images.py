@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.access import is_transposed
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.image import Level as StackedLevel
-from xarray_n5.model.image import Part as StackedPart
-from xarray_n5_bdv.positions import VOXEL, VOXEL_UNIT, places_of
-from xarray_n5_bdv.stack_axes import Arrangement, Outer, arrange
+from xarray_n5.model.image import Image, Level
+from xarray_n5.model.level_names import level_name, setup_name, view_path
+from xarray_n5_bdv.coordinates import VOXEL, VOXEL_UNIT, arrange, positions_of
+from xarray_n5_bdv.loaders import View
+from xarray_n5_bdv.registrations import NDIM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5_bdv.loaders import View
+    from xarray_n5.model.image import Part
+    from xarray_n5_bdv.coordinates import StackedAxes, ViewSelection
     from xarray_n5_bdv.project import Project
-    from xarray_n5_bdv.stored import Part, Stored
+    from xarray_n5_bdv.stored import StoredViews
 
 PROJECT = "project"
 """The encoding of coordinates with the project that they were opened from."""
@@ -33,30 +34,20 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Level:
-    """One level of an image, with the coordinates that its axes do not have."""
+class PlacedImage:
+    """An image, with the coordinates that its axes do not have."""
 
-    image: StackedLevel[Array]
-    coords: Mapping[str, xr.Variable]
+    image: Image[Array]
+    coords: Mapping[str, Mapping[str, xr.Variable]]
+    """The coordinates of each level."""
     in_world: bool
     """Whether the coordinates of z, y and x are world positions, or distances in a view."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The views of a project that are opened."""
-
-    timepoints: tuple[int, ...]
-    setups: tuple[int, ...]
-    single_timepoint: bool = False
-    single_setup: bool = False
-    arrangement: Arrangement | None = None
-
-
 def images_of(
-    project: Project, stored: Stored, selection: Selection, where: str
-) -> dict[str, dict[int, Level]]:
-    """Return the images that views form, by name, and level by level.
+    project: Project, stored: StoredViews, selection: ViewSelection, where: str
+) -> dict[str, PlacedImage]:
+    """Return the images that views form, by name.
 
     Views of one shape, type, voxel size and factors are one image, called "". Otherwise each setup
     is one, or each view of a setup whose views differ, named by the paths of BigDataViewer.
@@ -64,113 +55,105 @@ def images_of(
     _warn_missing(project, stored, selection, where)
     signatures = {view: _signature(project, stored, view) for view in stored.views}
     if len(set(signatures.values())) <= 1:
-        return {"": _levels(project, stored, selection, stored.views, where)}
-    found: dict[str, dict[int, Level]] = {}
-    for setup, group in _by(stored.views, lambda view: view.setup).items():
-        one = Selection(
-            timepoints=selection.timepoints,
-            setups=(setup,),
-            single_timepoint=selection.single_timepoint,
-            single_setup=True,
-        )
-        if len({signatures[view] for view in group}) == 1:
-            found[f"setup{setup}"] = _levels(project, stored, one, group, where)
+        return {"": _image(project, stored, selection, stored.views, where)}
+    found: dict[str, PlacedImage] = {}
+    by_setup = sorted(stored.views, key=lambda view: (view.setup, view))
+    for setup, group in itertools.groupby(by_setup, lambda view: view.setup):
+        views = list(group)
+        one = replace(selection, setups=(setup,), single_setup=True)
+        if len({signatures[view] for view in views}) == 1:
+            found[setup_name(setup)] = _image(project, stored, one, views, where)
             continue
-        for view in group:
-            alone = Selection(
-                timepoints=(view.timepoint,),
-                setups=(setup,),
-                single_timepoint=True,
-                single_setup=True,
-            )
-            name = f"setup{setup}/timepoint{view.timepoint}"
-            found[name] = _levels(project, stored, alone, [view], where)
+        for view in views:
+            alone = replace(one, timepoints=(view.timepoint,), single_timepoint=True)
+            name = view_path(setup, view.timepoint)
+            found[name] = _image(project, stored, alone, [view], where)
     return found
 
 
-def _by(views: Sequence[View], key: Callable[[View], int]) -> dict[int, list[View]]:
-    ordered = sorted(views, key=lambda view: (key(view), view))
-    return {number: list(group) for number, group in itertools.groupby(ordered, key)}
-
-
-def _signature(project: Project, stored: Stored, view: View) -> object:
+def _signature(project: Project, stored: StoredViews, view: View) -> object:
     """Return the properties that views of one image share."""
     setup = project.setups[view.setup]
-    levels = [
-        (level, views[view].shape, views[view].metadata.dtype.str, stored.factors[level, view])
-        for level, views in stored.levels.items()
-        if view in views
-    ]
     # Levels that other views lack are omitted, rather than a reason to form another image.
-    return tuple(levels[:1]), setup.voxel_size, setup.unit
-
-
-def _levels(
-    project: Project, stored: Stored, selection: Selection, views: Sequence[View], where: str
-) -> dict[int, Level]:
-    """Return the levels that all views have, and whose shapes and factors agree."""
-    outer = arrange(
-        project,
-        selection.timepoints,
-        selection.setups,
-        selection.arrangement,
-        single_timepoint=selection.single_timepoint,
-        single_setup=selection.single_setup,
+    base = next(
+        (level, _shape(parts[view]), parts[view].array.dtype.str, stored.factors[level, view])
+        for level, parts in stored.levels.items()
+        if view in parts
     )
-    found: dict[int, Level] = {}
-    for level, parts in sorted(stored.levels.items()):
+    return base, setup.voxel_size, setup.unit
+
+
+def _shape(part: Part[Array]) -> tuple[int, ...]:
+    """Return the shape of a view along z, y, x."""
+    return part.array.node.metadata.shape[-NDIM:]
+
+
+def _image(
+    project: Project,
+    stored: StoredViews,
+    selection: ViewSelection,
+    views: Sequence[View],
+    where: str,
+) -> PlacedImage:
+    """Return the image of the levels that all views have, and whose shapes and factors agree."""
+    stacked = arrange(project, selection)
+    broken = {view: e for view, e in stored.broken.items() if view in stacked.positions}
+    levels: dict[str, Level[Array]] = {}
+    coords: dict[str, Mapping[str, xr.Variable]] = {}
+    in_world = True
+    for number, parts in sorted(stored.levels.items()):
+        name = level_name(number)
         own = {view: parts[view] for view in views if view in parts}
-        alike = {(part.shape, stored.factors[level, view]) for view, part in own.items()}
+        alike = {(_shape(part), stored.factors[number, view]) for view, part in own.items()}
         if len(own) == len(views) and len(alike) == 1:
-            broken = {v: e for v, e in stored.broken.items() if v in outer.positions}
-            factors = stored.factors[level, views[0]]
+            factors = stored.factors[number, views[0]]
             if factors is None:
-                warn(f"{where}: level s{level} has no factors, and so no coordinates")
-            found[level] = _level(project, outer, own, broken, factors)
+                warn(f"{where}: level {name} has no factors, and so no coordinates")
+            levels[name], coords[name], in_world = _level(project, stacked, own, broken, factors)
         elif own:
             lacking = [view for view in views if view not in own]
             why = f"it is not stored for {_named(lacking)}" if lacking else "its views differ"
-            warn(f"{where}: level s{level} is left out: {why}")
-    return found
+            warn(f"{where}: level {name} is left out: {why}")
+    return PlacedImage(Image(None, levels), coords, in_world)
 
 
 def _level(
     project: Project,
-    outer: Outer,
-    parts: Mapping[View, Part],
+    stacked: StackedAxes,
+    parts: Mapping[View, Part[Array]],
     broken: Mapping[View, Exception],
     factors: tuple[float, ...] | None,
-) -> Level:
-    views = list(parts)
-    places = places_of(project, outer, views, factors, project.setups[views[0].setup])
+) -> tuple[Level[Array], dict[str, xr.Variable], bool]:
+    """Return a level, its coordinates, and whether they are world positions."""
+    views, at = list(parts), stacked.positions
+    positions = positions_of(project, stacked, views, factors, project.setups[views[0].setup])
     kinds: dict[str, Any] = {"t": "time", "channel": "channel"}
-    before = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in outer.dims)
-    sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {places.source}")
-    geometry = Geometry((*before, *places.axes), sources, dialects=("bdv",))
-    first = parts[views[0]].array
-    at = outer.positions
-    image = StackedLevel(
-        {at[view]: StackedPart(part.array, part.indices) for view, part in parts.items()},
-        geometry.transpose() if is_transposed(first) else geometry,
-        outer.numbers,
-        transposed=is_transposed(first),
+    before = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in stacked.dims)
+    sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {positions.source}")
+    geometry = Geometry((*before, *positions.axes), sources, dialects=("bdv",))
+    transposed = parts[views[0]].array.node.transposed
+    level = Level(
+        {at[view]: part for view, part in parts.items()},
+        geometry.transpose() if transposed else geometry,
+        stacked.numbers,
+        transposed=transposed,
         broken={at[view]: error for view, error in broken.items()},
     )
-    coords = {**outer.coords, **places.coords}
-    coords |= _missing(outer, {*parts, *broken})
+    coords = {**stacked.coords, **positions.coords}
+    coords |= _missing(stacked, {*parts, *broken})
     _describe(coords, project, views[0], factors)
-    return Level(image, coords, places.in_world)
+    return level, coords, positions.in_world
 
 
-def _missing(outer: Outer, stored: Collection[View]) -> dict[str, xr.Variable]:
+def _missing(stacked: StackedAxes, stored: Collection[View]) -> dict[str, xr.Variable]:
     """Return the views that are not stored as a coordinate, if there are any."""
-    absent = [at for view, at in outer.positions.items() if view not in stored]
+    absent = [at for view, at in stacked.positions.items() if view not in stored]
     if not absent:
         return {}
-    values = np.zeros(outer.shape, bool)
+    values = np.zeros(stacked.shape, bool)
     for at in absent:
         values[at] = True
-    return {"missing": xr.Variable(outer.dims, values, {"long_name": "view is not stored"})}
+    return {"missing": xr.Variable(stacked.dims, values, {"long_name": "view is not stored"})}
 
 
 def _describe(
@@ -192,7 +175,9 @@ def _describe(
             coords[name].encoding[PROJECT] = project
 
 
-def _warn_missing(project: Project, stored: Stored, selection: Selection, where: str) -> None:
+def _warn_missing(
+    project: Project, stored: StoredViews, selection: ViewSelection, where: str
+) -> None:
     """Warn about missing views, once for all of them."""
     there = {*stored.views, *stored.broken}
     count = len(selection.timepoints) * len(selection.setups)
@@ -202,7 +187,7 @@ def _warn_missing(project: Project, stored: Stored, selection: Selection, where:
         view
         for time in selection.timepoints
         for setup in selection.setups
-        if (view := type(stored.views[0])(time, setup)) not in there
+        if (view := View(time, setup)) not in there
     )
     named = _named(list(itertools.islice(absent, _SHOWN + 1)))
     listed = sum(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.dialects.pyramids import factors_of, images_in
+from xarray_n5.dialects.pyramids import factors_of
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.level_names import hdf5_view_path, setup_name, view_path
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.paths import join
+from xarray_n5_bdv.registrations import NDIM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,10 +24,8 @@ if TYPE_CHECKING:
 MOST_LEVELS = 32
 """The maximum number of levels of a pyramid."""
 
-_NDIM = 3
 
-
-class Layout(Protocol):
+class ViewLayout(Protocol):
     """The paths of views in a container."""
 
     in_one_batch: ClassVar[bool]
@@ -55,68 +56,58 @@ class Layout(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class N5Layout:
-    """``setup0/timepoint0/s0``; the setup lists the factors of all levels."""
+class BdvLayout:
+    """``setup0/timepoint0/s0``, or in HDF5 ``t00000/s00/0/cells``."""
 
     in_one_batch: ClassVar[bool] = True
+    in_hdf5: bool
 
-    def group(self, view: View) -> str:
-        """Return the path of the setup."""
-        return f"setup{view.setup}"
+    def group(self, view: View) -> str | None:
+        """Return the path of the setup, which lists the factors of all levels; None in HDF5.
+
+        There, the factors are an attribute of each level, see ``formats/hdf5/bdv.py``.
+        """
+        return None if self.in_hdf5 else setup_name(view.setup)
 
     def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
-        """Return the length of the longest list of factors."""
+        """Return the length of the longest list of factors; None in HDF5: levels are looked up."""
         return max(filter(None, map(_listed, groups.values())), default=None)
 
     def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
         """Return the path of a view's level."""
-        return f"setup{view.setup}/timepoint{view.timepoint}/s{level}"
+        path = hdf5_view_path if self.in_hdf5 else view_path
+        return path(view.setup, view.timepoint, level)
 
     def part(self, view: View, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
         """Return no indices: each array is one view."""
-        return _only_space(ndim)
+        if ndim != NDIM:
+            raise ValueError(f"it has {ndim} axes, expected {NDIM}")
+        return ()
 
     def factors(
         self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
     ) -> tuple[float, ...] | None:
         """Return the factors in the level's own list, or in the setup's."""
-        setup = groups.get(self.group(view), {})
-        return _by_dialect(self.path(view, level, groups), level, array, setup)
-
-
-@dataclass(frozen=True, slots=True)
-class Hdf5Layout:
-    """``t00000/s00/0/cells``; the factors are an attribute here, see ``formats/hdf5/bdv.py``."""
-
-    in_one_batch: ClassVar[bool] = True
-
-    def group(self, view: View) -> None:
-        """Return None: no group has attributes."""
-
-    def level_count(self, groups: Mapping[str, Attributes]) -> None:
-        """Return None: levels are looked up, which costs nothing in a file."""
-
-    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
-        """Return the path of a view's level."""
-        return f"t{view.timepoint:05d}/s{view.setup:02d}/{level}/cells"
-
-    def part(self, view: View, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
-        """Return no indices: each dataset is one view."""
-        return _only_space(ndim)
-
-    def factors(
-        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
-    ) -> tuple[float, ...] | None:
-        """Return the factors in ``resolutions``."""
-        return _by_dialect(self.path(view, level, groups), level, array, {})
+        path, setup = self.path(view, level, groups), groups.get(self.group(view) or "", {})
+        context = ArrayContext(
+            attributes=array.attributes, shape=array.shape, path=path, parents=({}, setup)
+        )
+        try:
+            found = factors_of(context)
+        except ODD as error:
+            warn(f"{path}: its factors are ignored: {error}")
+            found = None
+        if found is None:
+            return None if level else (1.0,) * NDIM
+        return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
 class ZarrLayout:
     """OME-Zarr images, each for one view, or with axes of time and channels for several."""
 
-    project: Project
     in_one_batch: ClassVar[bool] = False
+    project: Project
 
     def group(self, view: View) -> str | None:
         """Return the path of the view's image; None if the project does not name any."""
@@ -143,9 +134,9 @@ class ZarrLayout:
     def part(self, view: View, ndim: int) -> tuple[int, ...]:
         """Return the indices of time and channels; without them, axes before z must have size 1."""
         views = self.project.loader.views if self.project.loader else {}
-        count = ndim - _NDIM
+        count = ndim - NDIM
         if count < 0:
-            raise ValueError(f"it has {ndim} axes, expected at least {_NDIM}")
+            raise ValueError(f"it has {ndim} axes, expected at least {NDIM}")
         if views:
             indices = views[view].indices or ()
         else:  # the root is the only image
@@ -162,21 +153,21 @@ class ZarrLayout:
         del array
         scales = [_scale(each) for each in _entries(groups.get(self.group(view) or "", {}))]
         if level == 0:
-            return (1.0,) * _NDIM
+            return (1.0,) * NDIM
         if level >= len(scales) or scales[0] is None or (own := scales[level]) is None:
             return None
         return tuple(round(a / b, 4) for a, b in zip(own, scales[0], strict=True))
 
 
-def layout_of(project: Project) -> Layout:
+def layout_of(project: Project) -> ViewLayout:
     """Return the layout of a project's container."""
     kind = project.loader.kind if project.loader else None
     if kind == "zarr":
         return ZarrLayout(project)
-    return Hdf5Layout() if kind == "hdf5" else N5Layout()
+    return BdvLayout(in_hdf5=kind == "hdf5")
 
 
-def groups_of(layout: Layout, views: Iterable[View]) -> list[str]:
+def groups_of(layout: ViewLayout, views: Iterable[View]) -> list[str]:
     """Return the paths of the groups that describe views."""
     return list(dict.fromkeys(p for view in views if (p := layout.group(view)) is not None))
 
@@ -186,29 +177,6 @@ def _listed(attributes: Attributes) -> int | None:
     if not lists_levels(attributes):
         return None
     return min(len(attributes["downsamplingFactors"]), MOST_LEVELS)
-
-
-def _only_space(ndim: int) -> tuple[int, ...]:
-    if ndim != _NDIM:
-        raise ValueError(f"it has {ndim} axes, expected {_NDIM}")
-    return ()
-
-
-def _by_dialect(
-    path: str, level: int, array: ArrayMetadata, setup: Attributes
-) -> tuple[float, ...] | None:
-    """Return the factors in attributes of a level, or of its setup, in N5 order."""
-    node = ArrayContext(
-        attributes=array.attributes, shape=array.shape, path=path, parents=({}, setup)
-    )
-    try:
-        found = factors_of(node)
-    except ODD as error:
-        warn(f"{path}: its factors are ignored: {error}")
-        found = None
-    if found is None:
-        return None if level else (1.0,) * _NDIM
-    return found[::-1]
 
 
 def _entries(attributes: Attributes) -> list[dict[str, object]]:
@@ -227,5 +195,5 @@ def _scale(entry: Mapping[str, object]) -> tuple[float, ...] | None:
         match each:
             case {"type": "scale", "scale": [*_, z, y, x]}:
                 numbers = [float(n) for n in (z, y, x) if isinstance(n, int | float) and n > 0]
-                return tuple(numbers) if len(numbers) == _NDIM else None
+                return tuple(numbers) if len(numbers) == NDIM else None
     return None

@@ -1,4 +1,4 @@
-"""Open the container that a project's XML refers to.
+"""The XML file of a project, and the container that it refers to.
 
 A path relative to the XML is followed on the disk or the server of the XML. An absolute path is for
 an XML on the same disk. A URL may name a server of a known kind, which gets the user's credentials
@@ -8,36 +8,66 @@ only if the user named it: as that of the XML, or as `endpoint_url`.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import N5, keyed_formats
-from xarray_n5.formats.containers import open_store
-from xarray_n5.formats.hdf5.container import Hdf5Container
+from xarray_n5.formats.containers import open_hdf5, open_store
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.stores import CachedStore, FsspecStore, LocalStore, anonymous_options
 from xarray_n5.stores.redaction import redact_urls
-from xarray_n5_bdv.loaders import Bucket, Place
+from xarray_n5_bdv.loaders import Bucket, XmlPath
 from xarray_n5_bdv.references import Url, parse_location, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from xarray_n5.formats.protocol import Container, KeyedFormat
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.stores import Store
     from xarray_n5_bdv.loaders import Loader
-    from xarray_n5_bdv.project_file import ProjectFile
+    from xarray_n5_bdv.project import Project
     from xarray_n5_bdv.references import Server
 
 _RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "username"})
 """Options of s3fs that select the credentials for a bucket."""
 
 _OF_PATHS = frozenset({"follow_links", "follow_external"})
+
+_ENDING = re.compile(r"\.xml(?:~\d+)?$", re.IGNORECASE)
+"""The suffix of a project's name; BigStitcher numbers its backups: ``dataset.xml~1``."""
+
+
+@dataclass(frozen=True)
+class ProjectFile:
+    """An XML file, and the project that it describes."""
+
+    store: Store
+    """The file, as a store whose root it is."""
+    project: Project
+    source: object
+    """The file as the user named it."""
+
+    @property
+    def url(self) -> str:
+        """The file's location."""
+        return self.store.url
+
+    @property
+    def name(self) -> str:
+        """The file's name without its suffix, or that of a backup: the name of variables."""
+        return _ENDING.sub("", self.store.name) or self.store.name
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is on a local disk."""
+        return isinstance(self.store, LocalStore)
 
 
 def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = None) -> Container:
@@ -73,13 +103,13 @@ def container_of(file: ProjectFile, storage_options: Mapping[str, Any] | None = 
         return KeyedContainer(cached, form)
     follow = {"follow_external": bool(options.get("follow_external"))}
     local = isinstance(store, LocalStore)
-    container = Hdf5Container.at(Path(store.url), follow) if local else None
+    container = open_hdf5(Path(store.url), follow) if local else None
     if container is None:
         raise _not_local(file, store.url)
     return container
 
 
-def check_location(store: Store, source: object, place: Place) -> None:
+def check_location(store: Store, source: object, place: XmlPath) -> None:
     """Raise if a project's XML at `store` could not be opened because of its container's path.
 
     Raises
@@ -130,7 +160,7 @@ def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Sto
     return next((each for each in stores if each.is_folder("") or each.exists("")), stores[0])
 
 
-def _relative(file: ProjectFile, place: Place) -> Store:
+def _relative(file: ProjectFile, place: XmlPath) -> Store:
     """Return the store of a path that is relative to the XML's directory."""
     directory = file.store.parent()
     path = place.target.replace(os.sep, "/")
@@ -151,7 +181,7 @@ def _relative(file: ProjectFile, place: Place) -> Store:
     return found
 
 
-def _absolute(file: ProjectFile, place: Place, options: dict[str, Any]) -> Store:
+def _absolute(file: ProjectFile, place: XmlPath, options: dict[str, Any]) -> Store:
     """Return the store at an absolute path or a URL."""
     found = _parse(file.url, place.target, _servers_of(file.store, file.source))
     if isinstance(found, Url):

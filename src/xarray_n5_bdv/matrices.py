@@ -11,11 +11,12 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.world import AXES, FRAME, within
-from xarray_n5.dialects.transforms import as_tuples
+from xarray_n5.dialects.values import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import ratio, same_unit
+from xarray_n5_bdv.coordinates import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5_bdv.images import PROJECT
-from xarray_n5_bdv.positions import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5_bdv.registrations import CALIBRATION, NDIM, Registration, Transform
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import Project
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +96,7 @@ class Placement:
             if np.array_equal(stated * world if (world != 1).any() else stated, rows):
                 total = stated
             project = registered.encoding.get(PROJECT)
-        in_xyz = np.concatenate([total[::-1, -2::-1], total[::-1, -1:]], axis=1)
+        in_xyz = np.array(in_c_order(total))
         known = project.registrations.get(view) if project is not None else None
         if known is not None and np.array_equal(known.total, in_xyz):
             found: Registration = known
@@ -112,7 +111,7 @@ class Placement:
         calibration = Transform(CALIBRATION, as_tuples(np.eye(NDIM, NDIM + 1) * [*scales, 1.0]))
         rest = np.array(total)
         rest[:, :NDIM] = _quotient(total[:, :NDIM], scales)
-        if np.allclose(rest[:, :NDIM], np.eye(NDIM), rtol=0, atol=_ROUNDING):
+        if np.allclose(rest[:, :NDIM], np.eye(NDIM), rtol=0, atol=ROUNDING):
             if not rest[:, NDIM].any() and np.array_equal(rest, np.eye(NDIM, NDIM + 1)):
                 return (calibration,)
             return (Transform("Translation", as_tuples(rest)), calibration)
@@ -147,21 +146,28 @@ def _axes(dataset: xr.Dataset) -> list[Axis | None]:
     MetadataError
         If a coordinate is not evenly spaced.
     """
-    found: list[Axis | None] = []
-    for name in AXES:
-        if name not in dataset.coords:
-            found.append(None)
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # raised as an error here
-            (axis,) = geometry_from(dataset[name]).axes
-        if axis.labels is not None or not (axis.placed or dataset[name].dtype.kind in "iu"):
+    found = [axis_along(dataset, name) for name in AXES]
+    for name, axis in zip(AXES, found, strict=True):
+        counts = axis is None or axis.placed or dataset[name].dtype.kind in "iu"
+        if not counts or (axis is not None and axis.labels is not None):
             raise MetadataError(
                 f"the coordinate {name!r} is not evenly spaced, but voxels of a project have one "
                 f"size; resample the image, or drop the coordinate with drop_vars({name!r})"
             )
-        found.append(axis)
     return found
+
+
+def axis_along(data: xr.Dataset | xr.DataArray, name: str) -> Axis | None:
+    """Return an axis by its coordinate; None if there is none.
+
+    One that is not evenly spaced has no position, which users of this function check.
+    """
+    if name not in data.coords:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (axis,) = geometry_from(data.coords[name]).axes
+    return axis
 
 
 def _matrices(

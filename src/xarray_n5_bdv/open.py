@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,40 +14,29 @@ from xarray_n5.datasets.build import build
 from xarray_n5.datasets.world import DIMS, FRAME
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number
-from xarray_n5.model.image import Image
+from xarray_n5.model.level_names import level_name, number_in, numbers_in_view
 from xarray_n5.model.options import check_option
-from xarray_n5_bdv.images import Level, Selection, images_of
+from xarray_n5_bdv.coordinates import ViewSelection
+from xarray_n5_bdv.images import PlacedImage, images_of
 from xarray_n5_bdv.layouts import layout_of
-from xarray_n5_bdv.loaders import View
 from xarray_n5_bdv.location import container_of
-from xarray_n5_bdv.stored import Stored, find_views
+from xarray_n5_bdv.stored import StoredViews, find_views
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.formats.protocol import Container
-    from xarray_n5_bdv.project_file import ProjectFile
-    from xarray_n5_bdv.stack_axes import Arrangement
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.model.image import Image
+    from xarray_n5_bdv.coordinates import Arrangement
+    from xarray_n5_bdv.location import ProjectFile
 
 MOST_VIEWS = 1 << 18
 """The maximum number of views that are opened at once."""
 
 _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""
-
-_GROUP = re.compile(r"(?:setup(?P<setup>\d+))?/?(?:timepoint(?P<timepoint>\d+))?/?(?P<level>s\d+)?")
-
-_NAME = re.compile(r"s(\d{1,3})")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The options of a project: the ids of views, and the dimensions of setups."""
-
-    setup: int | None = None
-    timepoint: int | None = None
-    setups: Arrangement | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +46,9 @@ class OpenProject:
     file: ProjectFile
     container: Container
     options: DatasetOptions
-    choice: Choice
+    setup: int | None = None
+    timepoint: int | None = None
+    setups: Arrangement | None = None
 
     @classmethod
     def at(
@@ -67,33 +57,43 @@ class OpenProject:
         storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
         group: str = "",
-        choice: Choice | None = None,
+        choice: Mapping[str, Any] | None = None,
     ) -> OpenProject:
         """Return an open project; only the XML is read yet.
 
-        `group` is a path as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the
-        beginning or the end of one, equivalent to the options `setup`, `timepoint` and `level`.
+        `choice` has the options of projects: `setup`, `timepoint` and `setups`. `group` is a path
+        as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the beginning or the end of
+        one, equivalent to the options `setup`, `timepoint` and `level`.
         """
         if options.dialect not in {None, "bdv"}:
             raise ValueError(
                 f"dialect={options.dialect!r} does not apply to projects: the XML has the axes"
             )
-        choice = choice or Choice()
-        if choice.setups is not None:
-            check_option("setups", choice.setups, "grid", "flat")
-        selected = _with_group(options, choice, group)
-        return cls(file, container_of(file, storage_options), *selected)
+        chosen = {key: value for key, value in (choice or {}).items() if value is not None}
+        if "setups" in chosen:
+            check_option("setups", chosen["setups"], "grid", "flat")
+        numbers = numbers_in_view(group)
+        if numbers is None:
+            raise ValueError(
+                f"group={group!r} is not a node of a project; expected setup0, s0 or setup0/s0"
+            )
+        for key in numbers:
+            if key in chosen or (key == "level" and options.level is not None):
+                raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
+        if (level := numbers.pop("level", None)) is not None:
+            options = replace(options, level=level_name(level))
+        return cls(file, container_of(file, storage_options), options, **{**chosen, **numbers})
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> ViewSelection:
         """The time points and setups that the options select."""
-        project, choice = self.file.project, self.choice
-        return Selection(
-            timepoints=self._chosen("timepoint", project.timepoints, choice.timepoint),
-            setups=self._chosen("setup", project.setups, choice.setup),
-            single_timepoint=choice.timepoint is not None,
-            single_setup=choice.setup is not None,
-            arrangement=choice.setups,
+        project = self.file.project
+        return ViewSelection(
+            timepoints=self._chosen("timepoint", project.timepoints, self.timepoint),
+            setups=self._chosen("setup", project.setups, self.setup),
+            single_timepoint=self.timepoint is not None,
+            single_setup=self.setup is not None,
+            arrangement=self.setups,
         )
 
     def _chosen(self, what: str, known: Collection[int], wanted: int | None) -> tuple[int, ...]:
@@ -107,7 +107,7 @@ class OpenProject:
             raise NodeNotFoundError(self.file.url, str(wanted), what, hint)
         return (int(wanted),)
 
-    def find(self, selection: Selection, level: int | None = None) -> Stored:
+    def find(self, selection: ViewSelection, level: int | None = None) -> StoredViews:
         """Return the stored views of a selection.
 
         Raises
@@ -124,9 +124,7 @@ class OpenProject:
                 f"{self.file.url}: the project has {count} views, expected at most {MOST_VIEWS}; "
                 "open some of them with setup= or timepoint="
             )
-        views = [View(time, setup) for time in selection.timepoints for setup in selection.setups]
-        zarr = project.loader.views if project.loader else {}
-        wanted = [v for v in views if v not in project.missing and (not zarr or v in zarr)]
+        wanted = list(project.views(selection.timepoints, selection.setups))
         opening = OpenOptions(**self.options.opening)
         found = find_views(self.container, layout_of(project), wanted, opening, level)
         if found.views:
@@ -134,107 +132,102 @@ class OpenProject:
         for error in found.broken.values():
             raise error
         if selection.single_timepoint and len(project.timepoints) > 1:
-            return Stored()  # another time point may have its shape
+            return StoredViews()  # another time point may have its shape
         named = f"; the XML lists {count - len(wanted)} as missing" if count > len(wanted) else ""
         hint = f"none of the {count} views of {self.file.url!r} is stored there{named}"
         raise NodeNotFoundError(self.container.url, "", "view", hint)
 
-    def images(self, level: int | None = None) -> dict[str, dict[int, Level]]:
-        """Return the images to open, level by level; only one level if it is specified."""
+    def images(self, level: int | None = None) -> dict[str, PlacedImage]:
+        """Return the images to open, with only one level if it is specified."""
         selection, project = self.selection, self.file.project
         stored = self.find(selection, level)
-        if stored.views:
-            return images_of(project, stored, selection, self.file.url)
-        # Missing views have the shape of another time point.
-        whole = replace(selection, timepoints=tuple(project.timepoints), single_timepoint=False)
-        return images_of(project, self.find(whole, level), whole, self.file.url)
+        if not stored.views:
+            # Missing views have the shape of another time point.
+            times = tuple(project.timepoints)
+            selection = replace(selection, timepoints=times, single_timepoint=False)
+            stored = self.find(selection, level)
+        return images_of(project, stored, selection, self.file.url)
 
-    def dataset(self, levels: Mapping[int, Level], level: int, **how: Any) -> xr.Dataset:
+    def open_dataset(self, **how: Any) -> xr.Dataset:
+        """Open one level as a Dataset.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is no such level, setup or time point, or no view is stored.
+        ValueError
+            If there are several levels, or images that differ, and the options do not select one.
+        """
+        number = _number(self.options.level)
+        images = self.images(number)
+        if "" not in images:
+            names = ", ".join(images)
+            by = "setup= and timepoint=" if any("/" in name for name in images) else "setup="
+            raise ValueError(
+                f"the views of {self.file.url!r} differ in shape, type or voxel size ({names}); "
+                f"open one with {by}, or all of them with xarray.open_datatree"
+            )
+        placed = images[""]
+        if number is not None and level_name(number) not in placed.image.levels:
+            placed = self.images()[""]  # for an error with the names of all levels
+        return self.dataset(placed, self._level(placed.image), **how)
+
+    def open_groups(self, **how: Any) -> dict[str, xr.Dataset]:
+        """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
+        if self.options.level is not None:
+            return {"/": self.open_dataset(**how)}
+        budget, root = Room(_MOST), xr.Dataset()
+        root.encoding["source"] = self.file.url
+        found = {"/": root}
+        for name, placed in self.images().items():
+            for level in placed.image.levels:
+                path = f"/{name}/{level}".replace("//", "/")
+                found[path] = self.dataset(placed, level, budget=budget, **how)
+        return found
+
+    def _level(self, image: Image[Array]) -> str:
+        """Return the name of the level that the options select."""
+        level, names, where = self.options.level, list(image.levels), self.file.url
+        if level is None:
+            if len(names) == 1:
+                return names[0]
+            raise ValueError(
+                f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or "
+                "all with xarray.open_datatree"
+            )
+        if isinstance(level, Mapping):
+            return level_by_distance(image.levels, level, self.options.dims, where)
+        number = _number(level)
+        return level_by_number(names, level if number is None else level_name(number), where)
+
+    def dataset(self, placed: PlacedImage, level: str, **how: Any) -> xr.Dataset:
         """Return a level of an image as a Dataset."""
-        found, name = levels[level], self.file.name
-        dims = found.image.named(self.options.dims)
-        taken = {*found.coords, *(str(axis.name) for axis in dims.axes)}
+        found, own, name = placed.image.levels[level], placed.coords[level], self.file.name
+        dims = found.named(self.options.dims)
+        taken = {*own, *(str(axis.name) for axis in dims.axes)}
         while name in taken:
             name += "_data"
-        dataset = build({name: Image(None, {f"s{level}": found.image})}, {}, self.options, **how)
+        dataset = build({name: placed.image.at(level)}, {}, self.options, **how)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
-            order = dims.axes[::-1] if found.image.transposed else dims.axes
+            order = dims.axes[::-1] if found.transposed else dims.axes
             names = [str(axis.name) for axis in order]
-            renamed = dict(zip(found.image.stacked_axes, names, strict=False))
+            renamed = dict(zip(found.stacked_axes, names, strict=False))
             inner = names[len(renamed) :]
             coords = {
-                renamed.get(key, key): _coordinate(value, renamed)
-                for key, value in found.coords.items()
+                renamed.get(key, key): _coordinate(value, renamed) for key, value in own.items()
             }
             if "affine" in coords:
                 coords["affine"].attrs[DIMS] = inner
             dataset = dataset.assign_coords(coords)
             for dim in inner:
-                if dim in dataset.coords and not found.in_world:
+                if dim in dataset.coords and not placed.in_world:
                     dataset.variables[dim].encoding[FRAME] = "view"
         dataset.encoding["source"] = self.file.url
-        return _at_timepoint(dataset, self.choice.timepoint)
-
-
-def open_project(
-    file: ProjectFile,
-    group: str,
-    storage_options: Mapping[str, Any] | None,
-    options: DatasetOptions,
-    choice: Choice | None = None,
-    **how: Any,
-) -> xr.Dataset:
-    """Open one level of a project as a Dataset.
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is no such level, setup or time point, or no view is stored.
-    ValueError
-        If there are several levels, or images that differ, and the options do not select one.
-    """
-    opened = OpenProject.at(file, storage_options, options, group, choice)
-    options = opened.options
-    number = _number(options.level)
-    images = opened.images(number)
-    if len(images) > 1 or "" not in images:
-        names = ", ".join(images)
-        by = "setup= and timepoint=" if any("/" in name for name in images) else "setup="
-        raise ValueError(
-            f"the views of {file.url!r} differ in shape, type or voxel size ({names}); open one "
-            f"with {by}, or all of them with xarray.open_datatree"
-        )
-    levels = images[""]
-    if number is not None and number not in levels:
-        levels = opened.images()[""]  # for an error with the names of all levels
-    return opened.dataset(levels, _level(levels, opened), **how)
-
-
-def open_project_groups(
-    file: ProjectFile,
-    group: str,
-    storage_options: Mapping[str, Any] | None,
-    options: DatasetOptions,
-    choice: Choice | None = None,
-    **how: Any,
-) -> dict[str, xr.Dataset]:
-    """Open all levels of a project as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
-    if options.level is not None:
-        raise ValueError("level= is for open_dataset; a tree has all levels")
-    opened = OpenProject.at(file, storage_options, options, group, choice)
-    budget = Room(_MOST)
-    root = xr.Dataset()
-    root.encoding["source"] = file.url
-    found = {"/": root}
-    if opened.options.level is not None:
-        return {"/": open_project(file, group, storage_options, options, choice, **how)}
-    for name, levels in opened.images().items():
-        for level in levels:
-            path = f"/{name}/s{level}".replace("//", "/")
-            found[path] = opened.dataset(levels, level, budget=budget, **how)
-    return found
+        if self.timepoint is None or "t" not in dataset.dims:
+            return dataset
+        return dataset.sel(t=self.timepoint)  # its views are missing, and have the shape of others
 
 
 def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
@@ -254,56 +247,9 @@ def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variabl
     )
 
 
-def _at_timepoint(dataset: xr.Dataset, timepoint: int | None) -> xr.Dataset:
-    """Return a Dataset at the selected time point, if it still has several."""
-    if timepoint is None or "t" not in dataset.dims:
-        return dataset
-    return dataset.sel(t=timepoint)
-
-
-def _with_group(
-    options: DatasetOptions, choice: Choice, group: str
-) -> tuple[DatasetOptions, Choice]:
-    """Return options with the selection in a path."""
-    match = _GROUP.fullmatch(group.strip("/"))
-    if match is None:
-        raise ValueError(
-            f"group={group!r} is not a node of a project; expected setup0, s0 or setup0/s0"
-        )
-    chosen = {key: text for key, text in match.groupdict().items() if text}
-    for key in chosen:
-        if getattr(options if key == "level" else choice, key) is not None:
-            raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
-    if (level := chosen.pop("level", None)) is not None:
-        options = replace(options, level=level)
-    ids: dict[str, Any] = {key: int(text) for key, text in chosen.items()}
-    return options, replace(choice, **ids)
-
-
 def _number(level: object) -> int | None:
     """Return the number of the only level to find, or None if others are needed, too."""
-    if isinstance(level, str) and (match := _NAME.fullmatch(level)):
-        return int(match[1])
+    if isinstance(level, str):
+        return number_in(level)
     known = isinstance(level, int) and not isinstance(level, bool)
     return level if known and level >= 0 else None  # type: ignore[operator,return-value]
-
-
-def _level(levels: Mapping[int, Level], opened: OpenProject) -> int:
-    """Return the level that the options select."""
-    options, where = opened.options, opened.file.url
-    number = _number(options.level)
-    if number is not None and number in levels:
-        return number
-    names = {f"s{number}": number for number in levels}
-    if options.level is None:
-        if len(names) == 1:
-            return next(iter(names.values()))
-        raise ValueError(
-            f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or all "
-            "with xarray.open_datatree"
-        )
-    if isinstance(options.level, Mapping):
-        images = {f"s{number}": level.image for number, level in levels.items()}
-        return names[level_by_distance(images, options.level, options.dims, where)]
-    wanted = options.level if number is None else f"s{number}"
-    return names[level_by_number(list(names), wanted, where)]

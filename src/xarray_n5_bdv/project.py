@@ -1,17 +1,21 @@
 """Projects of BigDataViewer and BigStitcher, as their XML describes them.
 
-Source: spim_data's XmlIo classes. Sections that it does not have, such as BigStitcher's interest
-points, are kept as bytes.
+Source: spim_data's XmlIo classes, and its IntegerPattern. Sections that it does not have, such as
+BigStitcher's interest points, are skipped.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product, starmap
 from typing import TYPE_CHECKING
 
-from xarray_n5_bdv.loaders import Loader, Place, View, read_loader
+import numpy as np
+
+from xarray_n5_bdv.loaders import Loader, View, XmlPath, read_loader
 from xarray_n5_bdv.registrations import (
     NDIM,
     Registration,
@@ -19,14 +23,18 @@ from xarray_n5_bdv.registrations import (
     read_registration,
     world_of,
 )
-from xarray_n5_bdv.timepoints import read_timepoints
-from xarray_n5_bdv.xml import Section, child_text, finite_numbers, parse, whole
+from xarray_n5_bdv.xml import child_text, finite_numbers, parse, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    import numpy as np
+
+_MOST_TIMEPOINTS = 1 << 20
+"""The maximum number of time points of a project."""
+
+_ENTRY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+"""A number or a range in a pattern of time points, such as ``1,5,10-20:2``."""
 
 KINDS = ("channel", "tile", "angle", "illumination")
 """The attributes of setups that BigStitcher supports, in the order of dimensions."""
@@ -57,7 +65,7 @@ class ViewSetup:
     """The ids of the setup's channel, tile, angle and illumination, if present."""
 
 
-HERE = Place(".", relative=True)
+HERE = XmlPath(".", relative=True)
 """The directory of the XML."""
 
 
@@ -66,7 +74,7 @@ class Project:
     """The content of an XML file."""
 
     loader: Loader | None = None
-    base_path: Place = HERE
+    base_path: XmlPath = HERE
     """The base of relative paths; itself relative to the XML's directory."""
     setups: Mapping[int, ViewSetup] = field(default_factory=dict)
     """The setups by their ids, sorted."""
@@ -79,8 +87,6 @@ class Project:
     registrations: Mapping[View, Registration] = field(default_factory=dict, repr=False)
     document: bytes = field(default=b"", repr=False)
     """The XML."""
-    sections: tuple[Section, ...] = field(default=(), repr=False)
-    """The sections of the XML, by their bytes."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Project:
         """Return the project itself: it is immutable, and copied Datasets share it."""
@@ -106,8 +112,18 @@ class Project:
         entity = self.entities.get(kind, {}).get(number)
         return entity.name if entity is not None and entity.name else str(number)
 
+    def views(
+        self, timepoints: Iterable[int] | None = None, setups: Iterable[int] | None = None
+    ) -> Iterator[View]:
+        """Iterate over the views that are not missing, of some time points and setups or all."""
+        listed = self.loader.views if self.loader else {}
+        times = self.timepoints if timepoints is None else timepoints
+        for view in starmap(View, product(times, self.setups if setups is None else setups)):
+            if view not in self.missing and (not listed or view in listed):
+                yield view
+
     def physical(self, view: View) -> tuple[np.ndarray, str | None] | None:
-        """Return the matrix from a view's samples to physical places, x y z, and their unit.
+        """Return the matrix from a view's samples to physical positions, x y z, and their unit.
 
         Returns
         -------
@@ -117,13 +133,14 @@ class Project:
         registration = self.registrations.get(view)
         if registration is None:
             return None
-        return self.world.physical(registration.total), self.world.unit
+        scale, rows = np.array(self.world.scale), registration.total
+        return (rows if (scale == 1).all() else scale[:, None] * rows), self.world.unit
 
     @property
     def container(self) -> str | None:
         """The container that the loader names, or None."""
         place = self.loader and self.loader.place
-        if isinstance(place, Place):
+        if isinstance(place, XmlPath):
             place = place.resolve(HERE)[0]
         return str(place).removeprefix("./") if place else None
 
@@ -137,8 +154,7 @@ def read_project(document: bytes) -> Project:
     ValueError
         If it is not the XML of a project, has invalid numbers, or defines entities.
     """
-    parsed = parse(document)
-    root = parsed.root
+    root = parse(document)
     sequence = root.find("SequenceDescription")
     described = [] if sequence is None else [sequence]
     loaders = [each for one in described for each in one.findall("ImageLoader")]
@@ -158,30 +174,21 @@ def read_project(document: bytes) -> Project:
             each.get("name") or "": _entities(each)
             for each in root.iterfind("SequenceDescription/ViewSetups/Attributes")
         },
-        timepoints=read_timepoints(timepoints),
+        timepoints=_timepoints(timepoints),
         missing=frozenset(
             map(_view, root.iterfind("SequenceDescription/MissingViews/MissingView"))
         ),
         registrations=registrations,
         document=document,
-        sections=parsed.sections,
     )
 
 
-def container_of(document: bytes) -> str | None:
-    """Return the container that a project's XML names, or None."""
-    try:
-        return read_project(document).container
-    except ValueError:
-        return None
-
-
-def _base_path(root: Element) -> Place:
+def _base_path(root: Element) -> XmlPath:
     found = root.find("BasePath")
     text = None if found is None else child_text(root, "BasePath")
     if found is None or text is None:
         return HERE
-    return Place(text, relative=found.get("type", "relative") == "relative")
+    return XmlPath(text, relative=found.get("type", "relative") == "relative")
 
 
 def _view(element: Element) -> View:
@@ -232,3 +239,56 @@ def _entities(attributes: Element) -> dict[int, Entity]:
         number = whole(f"the id of a {element.tag}", facts.pop("id", None))
         found[number] = Entity(number, facts.pop("name", None) or None, facts)
     return found
+
+
+def _timepoints(element: Element | None) -> Sequence[int]:
+    """Return the ids of the time points, sorted; none if there is no element.
+
+    A range of any length uses little memory.
+
+    Raises
+    ------
+    ValueError
+        If they are invalid, or more than the maximum.
+    """
+    if element is None:
+        return ()
+    kind = element.get("type")
+    if kind == "range":
+        first = whole("the first time point", child_text(element, "first"))
+        last = whole("the last time point", child_text(element, "last"))
+        _check_count(last - first + 1)
+        return range(first, last + 1)
+    if kind == "pattern":
+        return _pattern(child_text(element, "integerpattern") or "")
+    if kind == "list":
+        ids = [child_text(each, "id") for each in element.findall("Timepoint")]
+        return tuple(sorted({whole("a time point", each) for each in ids}))
+    raise ValueError(f"Timepoints have the type {kind!r}; expected range, pattern or list")
+
+
+def _pattern(pattern: str) -> tuple[int, ...]:
+    """Return the time points that a pattern names, sorted; an empty one means time point 0.
+
+    >>> _pattern("1, 5, 10-20:5"), _pattern("3-1"), _pattern("")
+    ((1, 5, 10, 15, 20), (1, 2, 3), (0,))
+    """
+    found: set[int] = set()
+    for entry in (pattern or "0").replace(" ", "").split(","):
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            raise ValueError(
+                f"invalid pattern of time points {pattern[:80]!r}; expected one like '1,5,10-20:2'"
+            )
+        first = whole("a time point", match[1])
+        last = first if match[2] is None else whole("a time point", match[2])
+        step = 1 if match[3] is None else whole("the step of time points", match[3], least=1)
+        numbers = range(first, last + 1, step) if last >= first else range(first, last - 1, -step)
+        _check_count(len(found) + len(numbers))
+        found.update(numbers)
+    return tuple(sorted(found))
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_TIMEPOINTS:
+        raise ValueError(f"it has {count} time points, expected at most {_MOST_TIMEPOINTS}")

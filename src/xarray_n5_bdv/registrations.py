@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xarray_n5.dialects.transforms import as_tuples, per_axis
+from xarray_n5.dialects.values import as_tuples, per_axis
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import same_unit
 from xarray_n5_bdv.xml import finite_numbers
 
@@ -34,9 +35,6 @@ Basis = Literal["calibration", "voxels", "assumed", "unknown"]
 
 CALIBRATION = "calibration"
 """The name of BigStitcher's first step."""
-
-_SAME = 1e-6
-"""The relative difference up to which numbers are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def _scales(rows: Rows) -> tuple[float, ...] | None:
     """Return the factors by which a matrix scales x, y, z, or None; most views share one."""
     with np.errstate(all="ignore"):
         scales = np.linalg.norm(np.array(rows)[:, :NDIM], axis=0)
-    return None if np.allclose(scales, 1.0, rtol=_SAME) else tuple(scales.tolist())
+    return None if np.allclose(scales, 1.0, rtol=SAME) else tuple(scales.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +102,11 @@ class World:
     those of views do not agree; there is no unit.
     """
 
-    def physical(self, rows: np.ndarray) -> np.ndarray:
-        """Convert a matrix to the world to one to physical positions."""
-        if self.scale == (1.0,) * NDIM:
-            return rows
-        scaled: np.ndarray = np.array(self.scale)[:, None] * rows
-        return scaled
-
     def agrees(self, other: World) -> bool:
         """Return whether another view has the same world."""
         if self == other:
             return True
-        alike = np.allclose(self.scale, other.scale, rtol=_SAME, atol=0)
+        alike = np.allclose(self.scale, other.scale, rtol=SAME, atol=0)
         return bool(alike) and same_unit(self.unit, other.unit)
 
 
@@ -138,7 +129,7 @@ def world_of(
     scales, sizes = registration.calibration, tuple(voxel_size)
     if scales is not None:
         return _world(scales, sizes, unit)
-    shared = max(sizes) - min(sizes) <= _SAME * min(sizes)
+    shared = max(sizes) - min(sizes) <= SAME * min(sizes)
     if shared or per_axis(registration.total) is not None:
         return World((sizes[0],) * NDIM if shared else sizes, unit, "voxels")
     return World()
@@ -149,9 +140,9 @@ def _world(scales: tuple[float, ...], sizes: tuple[float, ...], unit: str | None
     """Return the size of a unit of the world, from the scaling of voxels of a size."""
     if min(scales) > 0:
         ratios = np.array(sizes) / np.array(scales)
-        if np.allclose(ratios, ratios[0], rtol=_SAME, atol=0):
+        if np.allclose(ratios, ratios[0], rtol=SAME, atol=0):
             # Exactly 1, or exactly the size of a voxel, if only rounding differs.
-            exact = (n for n in (1.0, *sizes) if abs(n - ratios[0]) <= _SAME * n)
+            exact = (n for n in (1.0, *sizes) if abs(n - ratios[0]) <= SAME * n)
             return World((next(exact, float(ratios[0])),) * NDIM, unit, "calibration")
     return World((1.0,) * NDIM, unit, "assumed")
 

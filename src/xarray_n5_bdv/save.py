@@ -5,28 +5,36 @@ The layout is that of BigStitcher, with groups as in its N5ApiTools (setupBdvDat
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import io_of
+import numpy as np
+
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.marker import other_writers, unfinished_writes
+from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.codecs import to_json
-from xarray_n5.model.metadata import GroupMetadata
-from xarray_n5.writing.completed import is_finished
+from xarray_n5.errors import N5Error, NodeExistsError
+from xarray_n5.model.level_names import numbered, setup_name, view_path
+from xarray_n5.model.metadata import GroupMetadata, lists_levels
+from xarray_n5.model.paths import UNFINISHED
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.writing.plan import WritePlan, plan_write
-from xarray_n5.writing.transaction import Transaction, resume_end
+from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
 from xarray_n5.writing.write import provenance
-from xarray_n5_bdv.conflicts import Existing, check_setups
-from xarray_n5_bdv.describe import path_of
-from xarray_n5_bdv.loaders import View
+from xarray_n5_bdv.combine import combined
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.request import WriteOptions
     from xarray_n5_bdv.describe import ViewImage
-    from xarray_n5_bdv.project import Project
+    from xarray_n5_bdv.loaders import View
+    from xarray_n5_bdv.project import Project, ViewSetup
     from xarray_n5_bdv.target import ProjectTarget
 
 _RESOLUTION = (1.0, 1.0, 1.0)
@@ -55,29 +63,27 @@ def write_views(
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
-    added = joined([image.described.project for image in images])
+    added = reduce(combined, (image.described.project for image in images))
     marker = how.marker("", "project", *distinct)
-    began = (marker.facts() or marker.planned()) if how.resume else None
-    if began and began.get("done"):
-        return resume_end(marker, began, closing=target.update(added))
-    ended = began is None and how.resume and how.mode == "w-" and is_finished(marker)
-    resumes = began is not None or bool(ended)
+    earlier = EarlierRun.of(marker, how)
+    if earlier.is_done:
+        return resume_end(marker, earlier.facts or {}, closing=target.update(added))
     existing = Existing.of(how, added, target)
-    existing.check(resumes=resumes)
-    check_setups(existing, images, target)
+    if how.mode == "w-" and not earlier.exists:
+        existing.check_nothing()
+    check_setups(existing, images)
     closing = target.update(added)
-    written = (began or {}).get("written", [])
     plans: dict[str, WritePlan] = {}
     for image in images:
-        plans |= _plans(image, how, written)
+        plans |= _plans(image, how, earlier.written)
     removed = existing.levels_beyond(images)
     others = existing.other_writers(marker, plans)
     # All checks have passed.
     for other in others:
         other.end()  # all of its views are replaced
     create_group(how.container, "", mode="a")
-    facts = {**provenance(), "written": written, "copied": list(plans)}
-    marker.begin(facts, planned=began is not None)
+    facts = {**provenance(), "written": earlier.written, "copied": list(plans)}
+    marker.begin(facts, planned=earlier.facts is not None)
     for path in removed:
         how.container.delete(path)
     for image in images:
@@ -87,31 +93,6 @@ def write_views(
     ).begin()
 
 
-def joined(projects: Sequence[Project]) -> Project:
-    """Return the views of several images as those of one project."""
-    first, *others = projects
-    for other in others:
-        times = tuple(sorted({*first.timepoints, *other.timepoints}))
-        entities = {kind: dict(each) for kind, each in first.entities.items()}
-        for kind, each in other.entities.items():
-            entities[kind] = dict(sorted({**entities.get(kind, {}), **each}.items()))
-        first = replace(
-            first,
-            setups=dict(sorted({**first.setups, **other.setups}.items())),
-            entities=entities,
-            timepoints=times,
-            missing=first.missing | other.missing | _absent(first, other) | _absent(other, first),
-            registrations={**first.registrations, **other.registrations},
-        )
-    return first
-
-
-def _absent(one: Project, other: Project) -> frozenset[View]:
-    """Return the views of a project at time points that only the other one has."""
-    times = set(other.timepoints) - set(one.timepoints)
-    return frozenset(View(time, setup) for time in times for setup in one.setups)
-
-
 def _plans(image: ViewImage, how: WriteOptions, written: Sequence[str]) -> dict[str, WritePlan]:
     """Return the checked writes of an image's views by path, level by level."""
     anew = replace(how, mode="w", resume=False)
@@ -119,10 +100,11 @@ def _plans(image: ViewImage, how: WriteOptions, written: Sequence[str]) -> dict[
     finer: dict[View, Array] = {}
     for level in range(len(image.factors)):
         for view in image.described.views:
-            path = path_of(view, level)
+            path = view_path(view.setup, view.timepoint, level)
             request = image.request(view, level, path, finer.get(view))
             if path in written:
-                request = replace(request, options=anew, mode="w")
+                spec = replace(request.spec, mode="w")
+                request = replace(request, options=anew, spec=spec)
             plans[path] = plan_write(request)
             finer[view] = plans[path].target
     return plans
@@ -134,7 +116,7 @@ def _create_groups(image: ViewImage, plans: Mapping[str, WritePlan], how: WriteO
     for view in image.described.views:
         if view.setup not in done:
             done.add(view.setup)
-            base = io_of(plans[path_of(view, 0)].target).metadata
+            base = plans[view_path(view.setup, view.timepoint, 0)].target.node.metadata
             facts = {
                 "dataType": base.dtype.name,
                 "blockSize": list(base.chunks[::-1]),
@@ -142,14 +124,14 @@ def _create_groups(image: ViewImage, plans: Mapping[str, WritePlan], how: WriteO
                 "compression": to_json(base.compression),
                 "downsamplingFactors": [list(each[::-1]) for each in image.factors],
             }
-            path = f"setup{view.setup}"
+            path = setup_name(view.setup)
             create_group(container, path, mode="a")
             node = container.node(path)
             whole = GroupMetadata(attributes={**node.metadata.attributes, **facts})
             container.create(node, whole)
         create_group(
             container,
-            path_of(view),
+            view_path(view.setup, view.timepoint),
             mode="a",
             attributes={
                 "resolution": list(_RESOLUTION),
@@ -157,3 +139,140 @@ def _create_groups(image: ViewImage, plans: Mapping[str, WritePlan], how: WriteO
                 "multiScale": True,
             },
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Existing:
+    """The existing content of a container."""
+
+    how: WriteOptions
+    target: ProjectTarget
+    names: Sequence[str]
+    """The names of the nodes in its root."""
+    setups: Mapping[int, Attributes]
+    """The attributes of the existing setups that are written to."""
+    timepoints: Mapping[int, frozenset[int]]
+    """The time points that are stored for each of them."""
+
+    @classmethod
+    def of(cls, how: WriteOptions, added: Project, target: ProjectTarget) -> Existing:
+        """Return the existing content, with one listing per setup."""
+        container = how.container
+        names = list(container.children("")) if container.exists(container.node("")) else []
+        wanted = [number for number in added.setups if setup_name(number) in names]
+        paths = [setup_name(number) for number in wanted]
+        nodes = container.nodes(paths) if paths else []
+        found, times = {}, {}
+        for number, path, node in zip(wanted, paths, nodes, strict=True):
+            if isinstance(node, N5Error):
+                raise node
+            found[number] = node.metadata.attributes
+            times[number] = frozenset(numbered(container.children(path), "timepoint"))
+        return cls(how=how, target=target, names=names, setups=found, timepoints=times)
+
+    def check_nothing(self) -> None:
+        """Raise NodeExistsError if there is a project, or anything in its container."""
+        how = self.how
+        hint = hint_of(
+            "use mode='a' to add views, or mode='w' to replace them",
+            unfinished=bool(unfinished_writes(how.store, "")),
+            resume=bool(how.resume),
+        )
+        if self.target.project is not None:
+            raise NodeExistsError(self.target.url, "", "a project", hint)
+        if self.names:
+            shown = f"a container with {', '.join(self.names[:4])}"
+            raise NodeExistsError(how.container.url, "", shown, hint)
+
+    def other_writers(self, marker: WriteMarker, paths: Collection[str]) -> list[WriteMarker]:
+        """Return the markers of unfinished writes that are replaced with all their views.
+
+        Raises
+        ------
+        NodeExistsError
+            If another unfinished write has views of the same setups and time points. The XML does
+            not list them yet, so that new setups may have got the same ids.
+        """
+        store = self.how.container.store
+        if not self.names or UNFINISHED not in store.list("")[1]:
+            return []
+        if self.how.mode == "w":
+            return other_writers(marker, paths, within=True)
+        for other in other_writers(marker, paths):
+            facts = other.facts() or {}
+            found = f"an unfinished write of these views, begun {facts.get('began')}"
+            hint = "resume that first, with the same arguments as then; or use mode='w'"
+            raise NodeExistsError(self.how.container.url, min(paths), found, hint)
+        return []
+
+    def levels_beyond(self, images: Sequence[ViewImage]) -> list[str]:
+        """Return the paths of levels of replaced views that the new ones do not have."""
+        found = []
+        for image in images:
+            for view in image.described.views:
+                if view.timepoint not in self.timepoints.get(view.setup, ()):
+                    continue
+                path = view_path(view.setup, view.timepoint)
+                levels = numbered(self.how.container.children(path), "level")
+                count = len(image.factors)
+                found += [f"{path}/{name}" for n, name in levels.items() if n >= count]
+        return found
+
+
+def check_setups(existing: Existing, images: Sequence[ViewImage]) -> None:
+    """Raise if a setup differs from the remaining one with its id.
+
+    In mode "w" a setup may differ, if all its views are replaced.
+
+    Raises
+    ------
+    NodeExistsError
+        If it differs.
+    """
+    target, replaces = existing.target, existing.how.mode == "w"
+    before = target.project.setups if target.project is not None else {}
+    for image in images:
+        project = image.described.project
+        for number, setup in project.setups.items():
+            stored = existing.timepoints.get(number, frozenset())
+            written = {view.timepoint for view in image.described.views if view.setup == number}
+            left = ", ".join(map(str, sorted(stored - written)[:4]))
+            if (replaces and not left) or not (stored or number in before):
+                continue
+            found = _difference(before.get(number), setup)
+            found = found or _stored_difference(existing.setups.get(number, {}), image)
+            if found is None:
+                continue
+            hint = "use mode='w' to replace all its views"
+            if replaces:
+                hint = f"its time points {left} are not replaced: write all of them"
+            hint += ", or give it another id (the coordinate 'setup')"
+            raise NodeExistsError(target.url, setup_name(number), found, hint)
+
+
+def _difference(before: ViewSetup | None, setup: ViewSetup) -> str | None:
+    """Return how a setup of a project differs from another one with its id."""
+    if before is None:
+        return None
+    if before.size is not None and before.size != setup.size:
+        return f"a setup of size {before.size}; the new one has {setup.size}"
+    one, other = before.voxel_size, setup.voxel_size
+    if one is not None and other is not None and not np.allclose(one, other, rtol=ROUNDING, atol=0):
+        return f"a setup with voxel size {one} {before.unit}; the new one has {other} {setup.unit}"
+    for kind, number in setup.attributes.items():
+        if before.attributes.get(kind, number) != number:
+            return f"a setup of {kind} {before.attributes[kind]}; the new one has {number}"
+    return None
+
+
+def _stored_difference(attributes: Attributes, image: ViewImage) -> str | None:
+    """Return how the stored views of a setup differ from the new ones."""
+    dtype = attributes.get("dataType")
+    own = image.described.levels[0].dtype.name
+    if dtype is not None and dtype != own:
+        return f"a setup of type {dtype}; the new one has {own}"
+    factors = [list(each[::-1]) for each in image.factors]
+    listed = attributes.get("downsamplingFactors")
+    if lists_levels(attributes) and listed != factors:
+        return f"a setup with factors {listed} (x, y, z); the new one has {factors}"
+    return None

@@ -1,27 +1,45 @@
-"""A project as the core and the engine "bdv" open it; see `Scene` in ``xarray_n5/leaves.py``."""
+"""What the core and the engine "bdv" ask about the XML files of projects.
+
+The functions are those of `SceneReader`, the class that of `Scene` in ``xarray_n5/leaves.py``.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.scenes import find_scene
-from xarray_n5_bdv.location import container_of
-from xarray_n5_bdv.open import Choice, open_project, open_project_groups
+import numpy as np
+
+from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.formats.containers import find_scene
+from xarray_n5.model.image import Image
+from xarray_n5_bdv.layouts import groups_of, layout_of
+from xarray_n5_bdv.loaders import Bucket, View
+from xarray_n5_bdv.location import ProjectFile, container_of
+from xarray_n5_bdv.open import OpenProject
+from xarray_n5_bdv.project import read_project
+from xarray_n5_bdv.registrations import NDIM
+from xarray_n5_bdv.xml import looks_like_project
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import xarray as xr
 
-    from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.formats.protocol import Container
-    from xarray_n5.writing.request import WriteOptions
-    from xarray_n5.writing.transaction import Transaction
-    from xarray_n5_bdv.first_view import ViewLevel
-    from xarray_n5_bdv.project_file import ProjectFile
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.integrity.diagnosis.finding import Finding
+    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.stores import Store
+    from xarray_n5_bdv.show import ViewArray
+
+_MOST = 1 << 18
+"""The maximum number of views of a project that are checked."""
 
 
 @dataclass(frozen=True)
@@ -49,98 +67,202 @@ class ProjectScene:
         group: str,
         storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
+        choice: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> xr.Dataset:
         """Open an image at one level."""
-        return open_project(self.file, group, storage_options, options, **how)
+        opened = OpenProject.at(self.file, storage_options, options, group, choice)
+        return opened.open_dataset(**how)
 
     def open_groups(
         self,
         group: str,
         storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
+        choice: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path."""
-        return open_project_groups(self.file, group, storage_options, options, **how)
+        if options.level is not None:
+            raise ValueError("level= is for open_dataset; a tree has all levels")
+        opened = OpenProject.at(self.file, storage_options, options, group, choice)
+        return opened.open_groups(**how)
 
-    def level_path(
-        self, group: str, level: int | str, storage_options: Mapping[str, Any] | None
-    ) -> str:
-        """Return the path of a level by its name or number."""
-        from xarray_n5_bdv.copy_from import level_of_project
+    def images(
+        self, group: str, storage_options: Mapping[str, Any] | None
+    ) -> Mapping[str, Image[Array]]:
+        """Return the images, or those at a path, by name."""
+        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
+        wanted = opened.options.level
+        images = {name: placed.image for name, placed in opened.images().items()}
+        if wanted is None:
+            return images
+        return {
+            name: Image(
+                None, {level: own for level, own in image.levels.items() if level == wanted}
+            )
+            for name, image in images.items()
+        }
 
-        return level_of_project(self.file, group, level, storage_options)
-
-    def plan_copy(
-        self,
-        group: str,
-        how: WriteOptions,
-        path: str,
-        options: CopyOptions,
-        without: Collection[str],
-        storage_options: Mapping[str, Any] | None,
-    ) -> Transaction | None:
-        """Return the write of a copy of the images; None if the copy to resume has ended."""
-        from xarray_n5_bdv.copy_from import plan_project
-
-        return plan_project(self.file, group, how, path, options, without, storage_options)
-
-    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[ViewLevel]:
+    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[ViewArray]:
         """Return the levels of the first view."""
-        from xarray_n5_bdv.first_view import first_view
+        from xarray_n5_bdv.show import first_view
 
-        return first_view(self.file, group, storage_options)
+        return first_view(next(iter(self.images(group, storage_options).values())))
 
-    def text(self, group: str, storage_options: Mapping[str, Any] | None) -> str:
-        """Return the description of the project, for people."""
-        from xarray_n5_bdv.show import images_in, project_text
+    @property
+    def summary(self) -> str:
+        """What the project is, in one line."""
+        from xarray_n5_bdv.show import loader_text
 
-        return project_text(self.file, images_in(self.file, group, storage_options))
+        return f"a project: {loader_text(self.file.project)}"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """The content of the project for people, as names and values."""
+        from xarray_n5_bdv.show import project_rows
+
+        return project_rows(self.file.project)
 
     def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the description of the project, for programs."""
-        from xarray_n5_bdv.show import images_in, project_facts
+        from xarray_n5_bdv.show import project_facts
 
-        return project_facts(self.file, images_in(self.file, group, storage_options))
-
-    def tree_lines(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,
-        branches: tuple[str, str, str],
-        *,
-        depth: int | None,
-        chunks: bool,
-    ) -> Iterator[str]:
-        """Iterate over the lines of a drawing of the images and their levels."""
-        from xarray_n5_bdv.show import tree_lines
-
-        return tree_lines(self.file, group, storage_options, branches, depth=depth, chunks=chunks)
+        return project_facts(self.file, self.images(group, storage_options))
 
 
-def open_dataset(url: object, choice: Mapping[str, Any], **how: Any) -> xr.Dataset:
-    """Open one level of the project in an XML, for the engine "bdv"."""
-    file, group, storage_options, options, more = _found(url, **how)
-    return open_project(file, group, storage_options, options, Choice(**choice), **more)
+def recognizes(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is the XML of a project."""
+    return looks_like_project(head)
 
 
-def open_groups(url: object, choice: Mapping[str, Any], **how: Any) -> dict[str, xr.Dataset]:
-    """Open all levels of the project in an XML, for the engine "bdv"."""
-    file, group, storage_options, options, more = _found(url, **how)
-    return open_project_groups(file, group, storage_options, options, Choice(**choice), **more)
+def open_scene(store: Store, document: bytes, source: object) -> ProjectScene:
+    """Return the project in a file, which is the root of `store`.
+
+    Raises
+    ------
+    MetadataError
+        If the XML is invalid.
+    """
+    try:
+        return ProjectScene(ProjectFile(store, read_project(document), source))
+    except ValueError as error:
+        raise MetadataError(f"{store.url}: the project cannot be read: {error}") from error
 
 
-def _found(
+def hint(document: bytes) -> str:
+    """Return how to open an XML that was opened as a container."""
+    try:
+        named = read_project(document).container
+    except ValueError:
+        named = None
+    container = f", or its container, {named!r}" if named else ""
+    return (
+        "it is a project of BigDataViewer: open it with xarray.open_dataset or "
+        f"xarray.open_datatree, and engine='bdv'{container}"
+    )
+
+
+def refers_to(document: bytes, container: Container, names: Collection[str]) -> bool:
+    """Return whether a project in a container's directory refers to the container.
+
+    Parameters
+    ----------
+    document, container
+        The XML, and the container.
+    names
+        The names in their directory, which decide between the meanings of a path.
+
+    Raises
+    ------
+    ValueError
+        If the XML is invalid.
+    """
+    project = read_project(document)
+    place = project.loader.place if project.loader else None
+    if place is None:
+        return False
+    if isinstance(place, Bucket):
+        return place.target == container.url
+    if place.relative and project.base_path.relative:
+        paths = [posixpath.normpath(each.target) for each in place.resolve(project.base_path)]
+        return container.name == next((path for path in paths if path in names), paths[0])
+    target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
+    return container.url.rstrip("/") in {target, unquote(target)}
+
+
+def placement(
+    document: bytes, timepoint: int, setup: int
+) -> tuple[np.ndarray, str | None, str] | None:
+    """Return the matrix of a view's samples in the order x, y, z, its unit, and its source.
+
+    Raises
+    ------
+    ValueError
+        If the XML is invalid.
+    """
+    project = read_project(document)
+    if (registered := project.physical(View(timepoint, setup))) is not None:
+        return *registered, "ViewRegistration of the XML"
+    described = project.setups.get(setup)
+    if described is None or described.voxel_size is None:
+        return None
+    rows = np.diag([*described.voxel_size[::-1], 1.0])[:NDIM]
+    return rows, described.unit, "voxelSize of the XML"
+
+
+def missing_parts(document: bytes, survey: Survey, *, named: bool) -> Iterator[Finding]:
+    """Iterate over the views of a project that its container lacks."""
+    from xarray_n5.integrity.diagnosis.finding import Finding, listed
+
+    project = read_project(document)
+    refers = named or refers_to(document, survey.container, {survey.container.name})
+    if project.loader is None or not refers:
+        return
+    layout = layout_of(project)
+    views = list(islice(project.views(), _MOST))
+    paths = groups_of(layout, views)
+    groups = {path: dict(survey.groups[path].attrs) for path in paths if path in survey.groups}
+    lost = [view for view in views if layout.path(view, 0, groups) not in survey.arrays]
+    if lost:
+        shown = listed([f"setup {view.setup} timepoint {view.timepoint}" for view in lost])
+        yield Finding(
+            "missing-view",
+            "",
+            f"the XML of the project has {len(views)} views, of which {len(lost)} are not stored: "
+            f"{shown}",
+            "write them, or list them in the XML's MissingViews",
+        )
+
+
+def open_dataset(
     url: object,
+    choice: Mapping[str, Any],
     *,
     path: str,
     storage_options: Mapping[str, Any] | None,
-    drop: Iterable[str],
     **how: Any,
-) -> tuple[ProjectFile, str, Mapping[str, Any] | None, DatasetOptions, dict[str, Any]]:
-    """Return the project at a location, and how to open it."""
+) -> xr.Dataset:
+    """Open one level of the project in an XML, for the engine "bdv"."""
+    scene = _scene_at(url, storage_options)
+    return scene.open_dataset(path, storage_options, choice=choice, **how)
+
+
+def open_groups(
+    url: object,
+    choice: Mapping[str, Any],
+    *,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    **how: Any,
+) -> dict[str, xr.Dataset]:
+    """Open all levels of the project in an XML, for the engine "bdv"."""
+    scene = _scene_at(url, storage_options)
+    return scene.open_groups(path, storage_options, choice=choice, **how)
+
+
+def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:
     scene = find_scene(url, storage_options, by_name=False)
     if not isinstance(scene, ProjectScene):
         raise NodeNotFoundError(str(url), "", "project", "expected the path of its XML")
-    return scene.file, path, storage_options, how.pop("options"), {"drop": frozenset(drop), **how}
+    return scene

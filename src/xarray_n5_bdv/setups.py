@@ -47,21 +47,6 @@ def value_of(dataset: xr.Dataset, name: str, position: Mapping[str, int]) -> Any
     return one.values[()]
 
 
-class Entities:
-    """The entities of setups by attribute and id."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, dict[int, Entity]] = {}
-
-    def add(self, kind: str, number: int, entity: Entity) -> None:
-        """Add an entity; raise MetadataError if it already has another name."""
-        before = self.found.setdefault(kind, {}).setdefault(number, entity)
-        if before.name != entity.name:
-            raise MetadataError(
-                f"the {kind} {number} has two names, {before.name!r} and {entity.name!r}"
-            )
-
-
 @dataclass(frozen=True)
 class Setups:
     """The setups of an image."""

@@ -1,100 +1,94 @@
-"""Projects of BigDataViewer, as `tree` draws and `info` describes them."""
+"""Projects of BigDataViewer as `info` describes them, and views for pictures."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import shown_unit
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.model.image import Level as StoredLevel
-    from xarray_n5_bdv.images import Level
+    from xarray_n5.model.image import Image, Level
+    from xarray_n5_bdv.location import ProjectFile
     from xarray_n5_bdv.project import Project
-    from xarray_n5_bdv.project_file import ProjectFile
 
 _SHOWN = 12
 """The maximum number of ids that are listed."""
 
-Images = dict[str, dict[int, "Level"]]
+
+@dataclass(frozen=True, slots=True)
+class ViewArray:
+    """A level of one view, for pictures: an array, or a part of one with several views."""
+
+    array: Array
+    axes: Geometry
+    indices: tuple[int, ...]
+    """The indices along the axes of the array before z."""
+
+    @property
+    def url(self) -> str:
+        """The array's location."""
+        return self.array.url
+
+    @property
+    def path(self) -> str:
+        """The array's path."""
+        return self.array.path
+
+    @property
+    def name(self) -> str:
+        """The array's name."""
+        return self.array.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape along z, y, x."""
+        return self.array.shape[len(self.indices) :]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+        return self.array.chunks[len(self.indices) :]
+
+    def geometry(self) -> Geometry:
+        """Return the axes z, y, x."""
+        return self.axes
+
+    def __getitem__(self, key: tuple[Any, ...]) -> np.ndarray:
+        """Return the values at an index."""
+        return np.asarray(self.array[(*self.indices, *key)])
+
+    def chunk_exists(self, index: Sequence[int]) -> bool:
+        """Return whether a chunk of the view is stored."""
+        sides = zip(self.indices, self.array.chunks, strict=False)
+        return self.array.chunk_exists((*(at // size for at, size in sides), *index))
 
 
-def images_in(file: ProjectFile, group: str, options: Mapping[str, Any] | None) -> Images:
-    """Return the images of a project, or of a part of it, level by level."""
-    from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5_bdv.open import OpenProject
-
-    opened = OpenProject.at(file, options, DatasetOptions(), group)
-    level = opened.options.level
-    return {
-        name: {n: each for n, each in levels.items() if level in {None, f"s{n}"}}
-        for name, levels in opened.images().items()
-    }
+def first_view(image: Image[Array]) -> list[ViewArray]:
+    """Return the levels of the first view of an image that is stored."""
+    return [_first_part(level) for level in image.levels.values()]
 
 
-def tree_lines(
-    file: ProjectFile,
-    group: str,
-    options: Mapping[str, Any] | None,
-    branches: tuple[str, str, str],
-    *,
-    depth: int | None,
-    chunks: bool,
-) -> Iterator[str]:
-    """Iterate over the lines of a project: its images and their levels, with their axes."""
-    yield f"{file.url}  a project: {_loader(file.project)}"
-    if depth == 0:
-        return
-    images = images_in(file, group, options)
-    if list(images) == [""]:
-        yield from _levels(images[""], "", branches, chunks=chunks)
-        return
-    branch, last, trunk = branches
-    for number, (name, levels) in enumerate(images.items()):
-        head, under = (last, "    ") if number == len(images) - 1 else (branch, trunk)
-        yield f"{head}{name}/"
-        if depth is None or depth > 1:
-            yield from _levels(levels, under, branches, chunks=chunks)
+def _first_part(level: Level[Array]) -> ViewArray:
+    part, axes = level.parts[min(level.parts)], level.geometry.axes[len(level.numbers) :]
+    return ViewArray(part.array, Geometry(axes, level.geometry.sources), part.indices)
 
 
-def _levels(
-    levels: Mapping[int, Level], indent: str, branches: tuple[str, str, str], *, chunks: bool
-) -> Iterator[str]:
-    from xarray_n5.arrays.repr import axes_line, times
-
-    branch, last, trunk = branches
-    for number, (level, found) in enumerate(levels.items()):
-        image = found.image
-        head, under = (last, "    ") if number == len(levels) - 1 else (branch, trunk)
-        size = f"{times(image.shape)} {image.first.dtype}, chunks {times(image.chunks)}"
-        stored = f", {_stored(image)}" if chunks else ""
-        yield f"{indent}{head}s{level}  {size}, {image.first.compression.name}{stored}"
-        yield f"{indent}{under}    {axes_line(image.named())}  (bdv)"
-
-
-def _stored(level: StoredLevel[Array]) -> str:
-    """Return the number of stored chunks of all views, and their size."""
-    from dask.utils import format_bytes
-
-    from xarray_n5.arrays.access import io_of
-
-    count, size, whole = 0, 0, 0
-    for array in level.arrays:
-        io, whole = io_of(array), whole + array.grid.size
-        for index, found in io.container.list_chunk_info(io.path, io.metadata):
-            if index in array.grid:
-                count, size = count + 1, size + found.size
-    return f"{count} of {whole} chunks stored, {format_bytes(size)}"
-
-
-def project_text(file: ProjectFile, images: Images) -> str:
-    """Return the description of a project, for people."""
-    from xarray_n5.arrays.repr import as_text, times
-    from xarray_n5.model.units import shown_unit
-
-    project, world = file.project, file.project.world
+def project_rows(project: Project) -> list[tuple[str, str]]:
+    """Return the content of a project for people, as names and values."""
     rows = [
-        ("loader", _loader(project)),
+        ("loader", loader_text(project)),
         ("setups", _ids(list(project.setups))),
         ("timepoints", _ids(project.timepoints)),
     ]
@@ -105,19 +99,13 @@ def project_text(file: ProjectFile, images: Images) -> str:
         named = [_named(number, project.name_of(kind, number)) for number in entities]
         rows.append((kind, _ids(named)))
     if project.registrations:
+        world = project.world
         length = " x ".join(f"{number:g}" for number in dict.fromkeys(world.scale))
         rows.append(("world", f"a unit is {length} {shown_unit(world.unit)} ({world.basis})"))
-    for name, levels in images.items():
-        if levels:
-            first = next(iter(levels.values())).image
-            axes = ", ".join(str(axis.name) for axis in first.named().axes)
-            numbers = ", ".join(f"s{number}" for number in levels)
-            text = f"{times(first.shape)} ({axes}), levels {numbers}"
-            rows.append(("image", f"{name}: {text}" if name else text))
-    return as_text(f"<project {file.url!r}>", rows).rstrip()
+    return rows
 
 
-def project_facts(file: ProjectFile, images: Images) -> dict[str, Any]:
+def project_facts(file: ProjectFile, images: Mapping[str, Image[Array]]) -> dict[str, Any]:
     """Return the description of a project, for programs."""
     project = file.project
     loader, world = project.loader, project.world
@@ -149,13 +137,13 @@ def project_facts(file: ProjectFile, images: Images) -> dict[str, Any]:
         "images": [
             {
                 "name": name,
-                "dims": [str(axis.name) for axis in level.image.named().axes],
-                "level": f"s{number}",
-                "shape": level.image.shape,
-                "dtype": str(level.image.first.dtype),
+                "dims": [str(axis.name) for axis in level.named().axes],
+                "level": key,
+                "shape": level.shape,
+                "dtype": str(level.first.dtype),
             }
-            for name, levels in images.items()
-            for number, level in levels.items()
+            for name, image in images.items()
+            for key, level in image.levels.items()
         ],
     }
 
@@ -169,7 +157,8 @@ def _named(number: int, name: str) -> str:
     return str(number) if name == str(number) else f'{number} "{name}"'
 
 
-def _loader(project: Project) -> str:
+def loader_text(project: Project) -> str:
+    """Return the format of a project's loader, and its container."""
     return f"{project.loader.format if project.loader else 'no loader'}, {project.container}"
 
 

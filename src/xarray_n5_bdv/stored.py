@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import MetadataError, N5Error, PathError
+from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.image import Part
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, join
 from xarray_n5_bdv.layouts import MOST_LEVELS, groups_of
@@ -19,37 +20,20 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.options import OpenOptions
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5_bdv.layouts import Layout
+    from xarray_n5_bdv.layouts import ViewLayout
     from xarray_n5_bdv.loaders import View
 
 _MANY = 1 << 12
 """The maximum number of views that are requested without a listing."""
 
-_NDIM = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A view's level: an array, or a part of one with several views."""
-
-    array: Array
-    metadata: ArrayMetadata
-    indices: tuple[int, ...] = ()
-    """The indices along the axes before z."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape along z, y, x."""
-        return self.metadata.shape[-_NDIM:]
-
 
 @dataclass(slots=True)
-class Stored:
+class StoredViews:
     """The views that are stored."""
 
-    levels: dict[int, dict[View, Part]] = field(default_factory=dict)
+    levels: dict[int, dict[View, Part[Array]]] = field(default_factory=dict)
     """The views of each requested level, if any are stored."""
     broken: dict[View, Exception] = field(default_factory=dict)
     """The errors of unreadable views."""
@@ -64,11 +48,11 @@ class Stored:
 
 def find_views(
     container: Container,
-    layout: Layout,
+    layout: ViewLayout,
     views: Sequence[View],
     options: OpenOptions,
     level: int | None = None,
-) -> Stored:
+) -> StoredViews:
     """Return the existing arrays of views.
 
     Parameters
@@ -101,7 +85,7 @@ def find_views(
     return reader.found
 
 
-def _listed(container: Container, layout: Layout, views: Sequence[View]) -> Sequence[View]:
+def _listed(container: Container, layout: ViewLayout, views: Sequence[View]) -> Sequence[View]:
     """Return the views that may be stored, by listing each setup if there are many.
 
     An XML that lists any number of time points thus costs no more than the stored ones.
@@ -126,11 +110,11 @@ class _Reader:
     """Reads metadata in batches, each once."""
 
     container: Container
-    layout: Layout
+    layout: ViewLayout
     views: Sequence[View]
     options: OpenOptions
     groups: dict[str, Attributes] = field(default_factory=dict)
-    found: Stored = field(default_factory=Stored)
+    found: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def paths(self, levels: Iterable[int]) -> dict[str, list[tuple[int, View]]]:
@@ -187,7 +171,7 @@ class _Reader:
             return
         if path not in self.arrays:
             self.arrays[path] = self.options.array(self.container, path, metadata)
-        part = Part(self.arrays[path], metadata, indices)
+        part = Part(self.arrays[path], indices)
         self.found.levels.setdefault(level, {})[view] = part
         factors = self.layout.factors(view, level, metadata, self.groups)
         self.found.factors[level, view] = factors

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.formats.containers import open_store
-from xarray_n5.formats.scenes import find_scene
+from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import FsspecStore, LocalStore
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5_bdv.combine import updated
 from xarray_n5_bdv.elements import document_of
-from xarray_n5_bdv.loaders import Place
-from xarray_n5_bdv.location import check_location, container_of
+from xarray_n5_bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
+from xarray_n5_bdv.location import ProjectFile, check_location, container_of
 from xarray_n5_bdv.project import Project, read_project
-from xarray_n5_bdv.project_file import ProjectFile
-from xarray_n5_bdv.uris import absolute_of, reference_of, uri_of
 from xarray_n5_bdv.xml import LOOK, looks_like_project
 
 if TYPE_CHECKING:
@@ -37,8 +34,7 @@ def write_options(
     Without `data`, it is that of the existing project, or one beside the XML with its name.
     """
     if data is None:
-        remote = isinstance(xml, str) and "://" in xml
-        file = find_scene(xml, storage_options if remote else None)
+        file = find_scene(xml, options_of_xml(xml, storage_options))
         if file is not None:
             data = file.container(storage_options).url
         elif isinstance(xml, str | os.PathLike):
@@ -46,6 +42,13 @@ def write_options(
         else:
             raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
     return WriteOptions.into(data, format=None, storage_options=storage_options, **options)
+
+
+def options_of_xml(
+    xml: object, storage_options: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """Return the options of the filesystem of an XML: the container's if it is a URL."""
+    return storage_options if isinstance(xml, str) and "://" in xml else None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ProjectTarget:
     name: str
     """The name of the XML in it."""
     url: str
-    place: Place
+    place: XmlPath
     """The container's path in a new XML."""
     project: Project | None
     """The existing project; None if there is none yet."""
@@ -85,8 +88,8 @@ class ProjectTarget:
                 f"{how.container.url}: the views of a project are at the root of its container; "
                 f"omit the group {how.root!r}"
             )
-        remote = isinstance(project, str) and "://" in project
-        store = open_store(project, storage_options if remote else None)
+        own_options = options_of_xml(project, storage_options)
+        store = open_store(project, own_options)
         folder = store.parent()
         if folder is None or not store.name or store.is_folder(""):
             raise MetadataError(f"{store.url} is a directory; expected the path of an XML file")
@@ -96,34 +99,15 @@ class ProjectTarget:
         check_location(store, project, place)
         document = folder.with_limit(MOST_BYTES).get(store.name)
         found = None if document is None else _read(document, store.url)
-        target = cls(folder, store.name, store.url, place, found)
         if found is not None:
-            target.check_container(project, how, storage_options if remote else None)
+            _check_container(ProjectFile(store, found, project), how, own_options)
         elif place.is_encoded and (place.relative or place.target.startswith("file:")):
             warn(
                 f"{store.url}: the container's path is written as the URI {place.target!r}, which "
                 "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
                 'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
             )
-        return target
-
-    def check_container(
-        self, project: object, how: WriteOptions, storage_options: Mapping[str, Any] | None
-    ) -> None:
-        """Raise if the XML is that of another container."""
-        if self.project is None:
-            return
-        store = self.folder.child(self.name) or open_store(project, storage_options)
-        loader = self.project.loader
-        if loader is not None and loader.kind == "n5" and loader.problem is None:
-            found = container_of(ProjectFile(store, self.project, project), storage_options)
-            if found.identity("") == how.container.identity(""):
-                return
-        raise MetadataError(
-            f"{self.url}: the project's container is {self.project.container!r} "
-            f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write "
-            "to the project's container, or name another XML"
-        )
+        return cls(folder, store.name, store.url, place, found)
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
@@ -138,7 +122,7 @@ class ProjectUpdate:
 
     folder: Store
     name: str
-    place: Place
+    place: XmlPath
     added: Project
 
     def __call__(self) -> None:
@@ -160,6 +144,22 @@ class ProjectUpdate:
             raise MetadataError(f"{where}: the project cannot be updated: {error}") from error
 
 
+def _check_container(
+    file: ProjectFile, how: WriteOptions, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Raise if an XML is that of another container."""
+    loader = file.project.loader
+    is_n5 = loader is not None and loader.kind == "n5" and loader.problem is None
+    place = how.container.identity("")
+    if is_n5 and container_of(file, storage_options).identity("") == place:
+        return
+    raise MetadataError(
+        f"{file.url}: the project's container is {file.project.container!r} "
+        f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write to "
+        "the project's container, or name another XML"
+    )
+
+
 def _read(document: bytes, url: str) -> Project:
     if not looks_like_project(document[:LOOK]):
         hint = "name another file"
@@ -170,7 +170,7 @@ def _read(document: bytes, url: str) -> Project:
         raise MetadataError(f"{url}: the project cannot be read: {error}") from error
 
 
-def _place_of(folder: Store, container: Store) -> Place:
+def _place_of(folder: Store, container: Store) -> XmlPath:
     """Return the container's path for an XML: relative to it, if it is not above it."""
     store = container.uncached()
     if isinstance(folder, LocalStore) and isinstance(store, LocalStore):
@@ -179,8 +179,8 @@ def _place_of(folder: Store, container: Store) -> Place:
         except ValueError:  # another drive
             path = os.pardir
         if path != os.pardir and not path.startswith(os.pardir + os.sep):
-            return Place(reference_of(path.replace(os.sep, "/")), relative=True)
-        return Place(absolute_of(store.root), relative=False)
+            return XmlPath(reference_of(path.replace(os.sep, "/")), relative=True)
+        return XmlPath(absolute_of(store.root), relative=False)
     base, url = folder.url.rstrip("/") + "/", store.url
     path = url.removeprefix(base) if url.startswith(base) else ""
     if isinstance(store, FsspecStore) and re.search("[?#]", store.root):
@@ -192,5 +192,5 @@ def _place_of(folder: Store, container: Store) -> Place:
             )
         path = store.root[len(folder.root.rstrip("/")) + 1 :]
     if path and "" not in path.split("/"):  # readers would skip empty parts
-        return Place(reference_of(path), relative=True)
-    return Place(uri_of(url), relative=False)
+        return XmlPath(reference_of(path), relative=True)
+    return XmlPath(uri_of(url), relative=False)

@@ -1,35 +1,51 @@
-"""Store Datasets and trees as projects: views in a container, and the XML that describes them."""
+"""Store Datasets and trees as projects, and images with coarser levels of all their views."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from dask.base import is_dask_collection
+import xarray as xr
+from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.arrays.create import chunk_shape
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.keywords import refuse_encodings
-from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.writing.compression import with_fallback
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.options import refuse_encodings
+from xarray_n5.pyramids.factors import steps_of
+from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5_bdv.describe import Described, ViewImage, describe, level_attributes
+from xarray_n5_bdv.describe import (
+    Described,
+    ViewImage,
+    check_alike,
+    describe,
+    factors_of_levels,
+    images_of_tree,
+    level_attributes,
+)
 from xarray_n5_bdv.save import write_views
-from xarray_n5_bdv.scales import check_alike, factors_of_levels, images_of_tree
 from xarray_n5_bdv.target import ProjectTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import xarray as xr
-
     from xarray_n5.arrays.array import Array
+    from xarray_n5.pyramids.base import BaseLevel
+    from xarray_n5.pyramids.factors import Step
+    from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.request import Encoding, WriteOptions
     from xarray_n5.writing.transaction import Transaction
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import ViewSetup
+
+_NAME = "the image"
+"""How messages call an image without a name."""
 
 _ENCODINGS = {"chunks", "compression"}
 """The encodings of an image that users may set."""
@@ -57,8 +73,6 @@ def write_project(
     storage_options
         Options of the filesystem of the XML, if it is a URL.
     """
-    import xarray as xr
-
     target = ProjectTarget.at(project, how, storage_options)
     before = target.project if how.mode != "w-" else None
     trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
@@ -69,11 +83,11 @@ def write_project(
     taken: dict[int, ViewSetup] = {}
     images = []
     for name, levels in trees.items():
-        described = describe(name or "the image", list(levels.values()), before, taken)
+        described = describe(name or _NAME, list(levels.values()), before, taken)
         taken |= described.project.setups
-        check_alike(name or "the image", levels, described.levels)
+        check_alike(name or _NAME, levels, described.levels)
         chosen = [_chosen(dict(encodings or {}), path, own) for path, own in levels.items()]
-        images.append(_image(name or "the image", described, chosen, how))
+        images.append(_image(name or _NAME, described, chosen, how))
     facts = [[each for levels in trees.values() for each in levels.values()], target.url]
     return write_views(images, target, how, *facts)
 
@@ -115,11 +129,9 @@ class Storage:
         """Return the user's choice, or the storage that the image was opened from."""
         shape = tuple(array.sizes[axis] for axis in AXES)
         known = array.encoding
-        chunks = chosen.get("chunks")
-        if chunks is None:
-            kept = known.get("chunks")
-            if kept is not None and len(kept) == array.ndim:
-                chunks = kept
+        chunks, kept = chosen.get("chunks"), known.get("chunks")
+        if chunks is None and kept is not None and len(kept) == array.ndim:
+            chunks = kept
         if chunks is not None and not isinstance(chunks, str | int) and len(chunks) != len(AXES):
             if len(chunks) != array.ndim:
                 raise MetadataError(
@@ -145,25 +157,17 @@ def request_of(
     """Return the request to write a level of a view."""
     compression = resolve(stored.compression)
     if not stored.explicit:
-        metadata = ArrayMetadata(
-            shape=data.shape,
-            chunks=stored.chunks or (1,) * data.ndim,
-            dtype=data.dtype,
-            compression=compression,
-        )
-        compression = with_fallback(how.format, metadata, None, path).compression
+        facts = (data.shape, data.dtype, path, stored.chunks)
+        compression = supported(how.format, compression, *facts)
     lazy = is_dask_collection(data.variable)
-    return WriteRequest.of(
-        data.data,
-        path,
-        how,
+    spec = ArraySpec(
+        path=path,
         mode="w-" if how.mode == "w-" else "w",
         chunks=stored.chunks,
         compression=compression,
         attributes=level_attributes(factors),
-        dims=AXES,
-        deferred=how.deferred and lazy,
     )
+    return WriteRequest.of(data.data, spec, how, dims=AXES, deferred=how.deferred and lazy)
 
 
 def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -> Mapping[str, Any]:
@@ -175,3 +179,73 @@ def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
         found |= own
     return found
+
+
+def write_project_pyramid(
+    source: Any,
+    base: BaseLevel,
+    project: object,
+    how: WriteOptions,
+    *,
+    factors: Step | Sequence[Step] | None,
+    levels: int | None,
+    method: Method,
+    compression: Any,
+    storage_options: Mapping[str, Any] | None,
+) -> xr.DataTree:
+    """Store the views of an image with coarser levels, and return the report.
+
+    Parameters
+    ----------
+    source, base
+        The image, and its description as the base level of a pyramid.
+    project
+        The location of the XML.
+    how
+        The container and the options of the views.
+    factors, levels, method, compression
+        As of :func:`xarray_n5.pyramid`.
+    storage_options
+        Options of the filesystem of the XML, if it is a URL.
+    """
+    target = ProjectTarget.at(project, how, storage_options)
+    dataset = _dataset(source, base)
+    before = target.project if how.mode != "w-" else None
+    described = describe(_NAME, [dataset], before, {})
+    (image,) = described.levels
+    shape = tuple(image.sizes[axis] for axis in AXES)
+    own = dict(zip(image.dims, base.chunks, strict=True))
+    chunks = tuple(own[axis] for axis in AXES)
+    by_name = {axis.name: axis for axis in base.geometry.axes}
+    geometry = Geometry(tuple(by_name[axis] for axis in AXES))
+    steps = steps_of(geometry, shape, chunks, factors, levels, partial=False)
+    shapes = list(accumulate(steps, lambda s, f: coarse_shape(s, f, partial=False), initial=shape))
+    whole = [(1,) * len(AXES)]
+    for step in steps:
+        whole.append(tuple(map(mul, whole[-1], step)))
+    same = compression == "same"
+    chosen = (base.compression or "gzip") if same else compression
+    storage = Storage(chunks, chosen, explicit=not same)
+
+    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
+        if finer is None:
+            return request_of(described.data(view, 0), path, how, whole[0], storage)
+        step, token = steps[level - 1], tokenize(base.token, path, method, steps)
+        blocks = coarser_blocks(finer, step, shapes[level], chunks, method, token)
+        data = xr.DataArray(blocks, dims=AXES)
+        return request_of(data, path, how, whole[level], storage)
+
+    views = ViewImage(described=described, factors=whole, request=request)
+    facts = (base.token, method, steps, compression, target.url)
+    return write_views([views], target, how, *facts).compute_in_turn()
+
+
+def _dataset(source: Any, base: BaseLevel) -> xr.Dataset:
+    """Return an image as a Dataset, with its coordinates."""
+    if isinstance(source, xr.DataArray):
+        image = source.copy(data=base.blocks)
+        image.encoding = {}
+        return image.to_dataset(name="image" if source.name is None else source.name)
+    dims = [str(axis.name) for axis in base.geometry.axes]
+    coords = coords_of(base.geometry, base.shape)
+    return xr.Dataset({"image": xr.DataArray(base.blocks, coords, dims)})

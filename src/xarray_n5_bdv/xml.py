@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xarray_n5.model.json import MOST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from xml.etree.ElementTree import Element
 
 ROOT = "SpimData"
@@ -31,28 +29,8 @@ _START = re.compile(
 )
 """The beginning of a project. It never backtracks: a file of any size is scanned once."""
 
-_END = re.compile(rb"</[^>]*>")
-
 TAG = re.compile(rb"<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>|</[^>]*>")
 """A tag from its first to its last character."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """An element directly in the root, by the bytes that hold it."""
-
-    tag: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The root with the parsed sections, and the positions of all sections."""
-
-    root: Element
-    sections: tuple[Section, ...]
-    """All sections in the order of the document; empty if its encoding is not like ASCII."""
 
 
 def looks_like_project(start: bytes) -> bool:
@@ -68,8 +46,8 @@ def looks_like_project(start: bytes) -> bool:
     return _START.match(start.replace(b"\0", b"")) is not None
 
 
-def parse(document: bytes) -> Parsed:
-    """Return the parsed sections of a project's XML.
+def parse(document: bytes) -> Element:
+    """Return the root of a project's XML with the parsed sections.
 
     Raises
     ------
@@ -81,21 +59,18 @@ def parse(document: bytes) -> Parsed:
 
     if len(document) > MOST_BYTES:
         raise ValueError(f"it has {len(document)} bytes, expected at most {MOST_BYTES}")
-    builder = _Builder(document)
+    builder = _Builder()
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = _refuse_document_type
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
-    builder.parser = parser
     try:
         parser.Parse(document, True)  # noqa: FBT003 - expat's own positional argument
     except expat.ExpatError as error:
         raise ValueError(str(error)) from error
-    if b"\0" in document[:LOOK]:
-        return Parsed(builder.root, ())
-    return Parsed(builder.root, tuple(builder.found()))
+    return builder.root
 
 
 def _refuse_document_type(*_: object) -> None:
@@ -103,18 +78,14 @@ def _refuse_document_type(*_: object) -> None:
 
 
 class _Builder:
-    """Builds the elements of known sections; of others, it keeps only the positions."""
+    """Builds the elements of known sections."""
 
-    def __init__(self, document: bytes) -> None:
+    def __init__(self) -> None:
         from xml.etree.ElementTree import TreeBuilder
 
-        self.parser: Any = None
-        self._document = document
         self._tree = TreeBuilder()
         self._depth = 0
         self._skipping = False
-        self._bounds: list[tuple[str, int, int]] = []
-        self._tag, self._start = "", 0
         self.root: Element
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -124,7 +95,6 @@ class _Builder:
         if self._depth > _DEPTH:
             raise ValueError(f"its elements are nested more than {_DEPTH} levels deep")
         if self._depth == 2:  # noqa: PLR2004 - a section
-            self._tag, self._start = tag, self.parser.CurrentByteIndex
             self._skipping = tag not in KNOWN
         if not self._skipping:
             self._tree.start(tag, attributes)
@@ -134,7 +104,6 @@ class _Builder:
             self._tree.end(tag)
         self._depth -= 1
         if self._depth == 1:
-            self._bounds.append((self._tag, self._start, self.parser.CurrentByteIndex))
             self._skipping = False
         if self._depth == 0:
             self.root = self._tree.close()
@@ -142,13 +111,6 @@ class _Builder:
     def text(self, data: str) -> None:
         if not self._skipping:
             self._tree.data(data)
-
-    def found(self) -> Iterator[Section]:
-        """Iterate over the sections, with the ends of their last tags."""
-        for tag, start, last in self._bounds:
-            # An element without content ends where the parser is.
-            closing = _END.match(self._document, last)
-            yield Section(tag, start, closing.end() if closing else last)
 
 
 def whole(what: str, text: str | None, *, least: int = 0) -> int:

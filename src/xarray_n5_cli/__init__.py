@@ -10,6 +10,7 @@ import click
 
 from xarray_n5_cli.completion import completion
 from xarray_n5_cli.copy import copy
+from xarray_n5_cli.digest import digest
 from xarray_n5_cli.doctor import doctor
 from xarray_n5_cli.info import info
 from xarray_n5_cli.preview import preview
@@ -39,5 +40,17 @@ def main(*, traceback: bool) -> None:
     """
 
 
-for _command in (tree, info, copy, pyramid, verify, repair, doctor, preview, view, completion):
+for _command in (
+    tree,
+    info,
+    copy,
+    pyramid,
+    verify,
+    digest,
+    repair,
+    doctor,
+    preview,
+    view,
+    completion,
+):
     main.add_command(_command)

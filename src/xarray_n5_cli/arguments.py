@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
+from xarray_n5_cli.errors import report_errors
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+Options: TypeAlias = "dict[str, Any] | None"
+"""The options of a filesystem, if there are any."""
 
 
 def split_url(url: str, path: str = "") -> tuple[str, str]:
@@ -34,6 +40,58 @@ def split_url(url: str, path: str = "") -> tuple[str, str]:
 def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
     """Make shells complete file names."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def on_node(
+    flags: Sequence[str] = ("-o", "--storage-option"),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator of commands about one node, whose errors are one line each.
+
+    They have the arguments URL and PATH and the option with `flags`, and are called with the
+    container's URL, the path of the node in it, and the options for its URL.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(url: str, path: str, options: dict[str, Any], **more: Any) -> None:
+            container, inner = split_url(url, path)
+            command(container, inner, options=for_url(container, options), **more)
+
+        for add in (
+            storage_option(flags=flags),
+            click.argument("path", default=""),
+            click.argument("url", shell_complete=files),
+        ):
+            run = add(run)
+        return report_errors(run)
+
+    return decorate
+
+
+class Name(click.ParamType[str]):
+    """One of the names in a table; --help does not import the package for the names."""
+
+    def __init__(self, name: str, table: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self.table = table
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a known name."""
+        from xarray_n5.model.options import near
+
+        if value not in (table := self.table()):
+            known = f"{', '.join(table)}{near(value, table)}"
+            self.fail(f"unknown {self.name} {value!r}; expected one of {known}", param, ctx)
+        return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the names that begin with a word."""
+        return [CompletionItem(name) for name in self.table() if name.startswith(incomplete)]
 
 
 def storage_option(
@@ -74,7 +132,7 @@ def order_option() -> Callable[[Any], Any]:
     )
 
 
-def for_url(url: str, options: dict[str, Any]) -> dict[str, Any] | None:
+def for_url(url: str, options: dict[str, Any]) -> Options:
     """Return the storage options of a URL, or None; local paths support only those for links."""
     of_container = "://" not in url and not url.lower().endswith(".xml")
     if options.keys() - {"follow_external", "follow_links"} and of_container:

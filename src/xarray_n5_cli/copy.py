@@ -7,8 +7,8 @@ from typing import Any, Literal
 import click
 
 from xarray_n5_cli.arguments import files, for_url, multisets_option, split_url, storage_option
-from xarray_n5_cli.errors import echo, redact, report_errors
-from xarray_n5_cli.options import as_project, computing, storing, workers_of
+from xarray_n5_cli.errors import echo, redact
+from xarray_n5_cli.options import as_project, computing, storing
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -82,11 +82,15 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
 )
 @as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read SRC and DST again, and compare all values; with --resume, also of a finished copy.",
+)
 @multisets_option()
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
-@report_errors
 def copy(
     src: str,
     dst: str,
@@ -96,12 +100,10 @@ def copy(
     mode: Literal["w-", "a", "w"],
     form: str | None,
     resume: bool,
+    verify: bool,
     checksums: bool,
     fsync: bool,
     project: str | None,
-    workers: int | None,
-    processes: bool,
-    scheduler: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
     **changes: Any,
@@ -120,11 +122,13 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy dataset.xml part.n5 --project part.xml --level 1
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
+      xarray-n5 copy cells.n5 /archive/cells.n5 --verify
     """
     from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.copying.copy import begin_copy, level_path
-    from xarray_n5_bdv.copy_to import begin_copy as begin_project
-    from xarray_n5_cli.progress import progress
+    from xarray_n5.copying.copy import begin_copy
+    from xarray_n5.copying.pyramids import level_path
+    from xarray_n5_bdv.copying import begin_copy as begin_project
+    from xarray_n5_cli.progress import progress, task_progress
 
     (source, source_path), (target, path) = split_url(src), split_url(dst)
     source_options = for_url(source, options)
@@ -140,13 +144,16 @@ def copy(
         "checksums": checksums,
         "fsync": fsync,
     }
-    with workers_of(workers, scheduler, processes=processes):
-        if project is None:
-            begun = begin_copy(source, source_path, target, path, format=form, **how)
-        else:
-            begun = begin_project(source, source_path, project, target, path=path, **how)
-        if begun.ended:
-            echo(f"nothing to resume: {redact(dst)} is complete")
+    if project is None:
+        begun = begin_copy(source, source_path, target, path, format=form, verify=verify, **how)
+    else:
+        begun = begin_project(source, source_path, project, target, path=path, **how)
+        begun = begun.compared() if verify else begun
+    if begun.ended:
+        echo(f"nothing to resume: {redact(dst)} is complete")
+        if not verify:
             return
-        with progress():
-            begun.compute()
+    with task_progress() if begun.ended else progress():
+        report = begun.compute()
+    if verify:
+        echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.arguments import Name, Options, on_node
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5_doctor.api import Examined
     from xarray_n5_doctor.readers.compare import Comparison
@@ -20,49 +19,25 @@ if TYPE_CHECKING:
 _WORDS = {"unread": "not read", "silent": "no axes"}
 
 
-class _Dialect(click.ParamType[str]):
-    """The name of a dialect; --help does not import the package for the names."""
+def _dialects() -> Iterable[str]:
+    from xarray_n5.dialects import DIALECTS
 
-    name = "dialect"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name of a known dialect."""
-        from xarray_n5.dialects import DIALECTS
-
-        if value not in DIALECTS:
-            self.fail(
-                f"unknown dialect {value!r}; expected one of {', '.join(DIALECTS)}", param, ctx
-            )
-        return value
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the names of dialects that begin with a word."""
-        from xarray_n5.dialects import DIALECTS
-
-        return [CompletionItem(name) for name in DIALECTS if name.startswith(incomplete)]
+    return DIALECTS
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option("--fix", is_flag=True, help="Write the attributes that make the programs agree.")
 @click.option("--dry-run", is_flag=True, help="Show what --fix would write; write nothing.")
 @click.option(
     "--dialect",
-    type=_Dialect(),
+    type=Name("dialect", _dialects),
     help="The dialect that is right if several contradict each other.",
 )
 @click.option("--levels", is_flag=True, help="Show the axes of all levels, not of the first only.")
 @click.option(
     "--all", "whole", is_flag=True, help="Show programs that cannot read the images, too."
 )
-@storage_option()
-@report_errors
+@on_node()
 def doctor(
     url: str,
     path: str,
@@ -72,7 +47,7 @@ def doctor(
     dialect: str | None,
     levels: bool,
     whole: bool,
-    options: dict[str, Any],
+    options: Options,
 ) -> None:
     """Find damage at URL, or at PATH in it, and compare what other programs read.
 
@@ -90,18 +65,16 @@ def doctor(
     from xarray_n5_doctor.api import examine, write
 
     ignore_unfinished_writes()
-    container, inner = split_url(url, path)
-    stored = for_url(container, options)
-    found = examine(container, inner, dialect=dialect, storage_options=stored)
+    found = examine(url, path, dialect=dialect, storage_options=options)
     for each in found.images:
         for line in _report(each, whole=whole, levels=levels, fix=fix or dry_run):
             echo(line)
         if fix and not dry_run:
-            write(found.source, each, stored)
+            write(found.source, each, options)
     for finding in found.findings:
         echo(f"damage: {format_error(str(finding))}")
     if fix and not dry_run:
-        found = examine(container, inner, storage_options=stored)
+        found = examine(url, path, storage_options=options)
     if not found.is_healthy:
         raise click.exceptions.Exit(1)
 
@@ -110,8 +83,8 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.repr import times
     from xarray_n5_doctor.readers import READERS
+    from xarray_n5_doctor.readers.compare import reason_of
     from xarray_n5_doctor.readers.fix import NO_AXES
-    from xarray_n5_doctor.readers.messages import reason_of
 
     image = found.image
     names = image.names if image.grouped else ()
@@ -138,7 +111,7 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     """Iterate over a program's lines: its name, its verdict, a level, the axes, the attributes."""
     from xarray_n5_doctor.readers import READERS
-    from xarray_n5_doctor.readers.messages import summary
+    from xarray_n5_doctor.readers.compare import summary
 
     first = (READERS[comparison.reader].title, _WORDS.get(comparison.verdict, comparison.verdict))
     shown = comparison.readings if levels else comparison.readings[:1]

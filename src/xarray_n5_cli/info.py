@@ -7,30 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.arguments import (
-    files,
-    for_url,
-    multisets_option,
-    order_option,
-    split_url,
-    storage_option,
-)
-from xarray_n5_cli.errors import echo, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.arguments import Options, multisets_option, on_node, order_option
+from xarray_n5_cli.errors import echo, ignore_unfinished_writes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
+    from xarray_n5.model.image import Image
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
 @multisets_option()
 @order_option()
-@storage_option()
-@report_errors
-def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **opening: Any) -> None:
+@on_node()
+def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any) -> None:
     """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
 
     The JSON object has the keys url, path, kind ("array" or "group"), format and attributes. A
@@ -47,19 +40,20 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
     """
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.open import open_node
-    from xarray_n5.formats.scenes import find_scene
+    from xarray_n5.arrays.repr import as_text
+    from xarray_n5.formats.containers import find_scene
 
     ignore_unfinished_writes()
-    container, inner = split_url(url, path)
-    storage_options = for_url(container, options)
-    if (scene := find_scene(container, storage_options)) is not None:
+    if (scene := find_scene(url, options)) is not None:
         if as_json:
-            described = scene.facts(inner, storage_options)
+            described = scene.facts(path, options)
             click.echo(json.dumps(described, indent=2, default=str))
         else:
-            echo(scene.text(inner, storage_options))
+            images = scene.images(path, options)
+            rows = [*scene.rows, *_images(images)]
+            echo(as_text(f"<project {scene.url!r}>", rows).rstrip())
         return
-    node = open_node(container, inner, storage_options=storage_options, **opening)
+    node = open_node(url, path, storage_options=options, **opening)
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))
@@ -72,12 +66,14 @@ def info(url: str, path: str, *, as_json: bool, options: dict[str, Any], **openi
 def _text(node: Array | Group) -> str:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.repr import as_text
+    from xarray_n5.images.find import combined_images
 
     info = node.info
     if isinstance(node, Array):
         return as_text(info.title, [*info.rows, *_attributes(node)]).rstrip()
     named = [row for row in info.rows if row[0] != "attributes"]
-    rows = [*named, *_images(node), *_attributes(node)]
+    images = combined_images(node, dialect=None, inherit=False)
+    rows = [*named, *_images(images), *_attributes(node)]
     return as_text(f"{info.title} {node.format}", rows).rstrip()
 
 
@@ -86,13 +82,14 @@ def _attributes(node: Array | Group) -> list[tuple[str, str]]:
     return [("attributes", "")] if node.attrs else []
 
 
-def _images(group: Group) -> list[tuple[str, str]]:
-    """Return a line for each image that several groups form, as in BigDataViewer."""
+def _images(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
+    """Return a line for each image of a scene, or that several groups form."""
     from xarray_n5.arrays.repr import times
-    from xarray_n5.images.find import combined_images
 
     rows = []
-    for name, image in combined_images(group, dialect=None, inherit=False).items():
+    for name, image in images.items():
+        if not image.levels:
+            continue
         axes = ", ".join(str(axis.name) for axis in image.base.named().axes)
         text = f"{times(image.base.shape)} ({axes}), levels {', '.join(image.levels)}"
         rows.append(("image", f"{name}: {text}" if name else text))
@@ -100,7 +97,6 @@ def _images(group: Group) -> list[tuple[str, str]]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    from xarray_n5.arrays.access import children_of
     from xarray_n5.arrays.array import Array
 
     return {
@@ -110,14 +106,13 @@ def _group(group: Group) -> dict[str, Any]:
         "format": group.format,
         "children": [
             {"name": name, "kind": "array" if isinstance(node, Array) else "group"}
-            for name, node in sorted(children_of(group).items())
+            for name, node in sorted(group.children().items())
         ],
         "attributes": dict(group.attrs),
     }
 
 
 def _array(array: Array) -> dict[str, Any]:
-    from xarray_n5.arrays.access import io_of, is_unfinished
     from xarray_n5.codecs import to_json
 
     geometry = array.geometry()
@@ -127,7 +122,7 @@ def _array(array: Array) -> dict[str, Any]:
         "url": array.url,
         "path": array.path,
         "kind": "array",
-        "format": io_of(array).format.name,
+        "format": array.node.format.name,
         "shape": array.shape,
         "dtype": str(array.dtype),
         "bytes": array.nbytes,
@@ -136,7 +131,7 @@ def _array(array: Array) -> dict[str, Any]:
         "shards": array.shards,
         "shard_count": None if array.shards is None else array.grid.size,
         "compression": to_json(array.compression),
-        "unfinished": is_unfinished(array),
+        "unfinished": array.node.is_unfinished(),
         "axes": axes,
         "affine": geometry.affine,
         "sources": dict(geometry.sources),

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+
+from xarray_n5_cli.arguments import Name
+from xarray_n5_cli.errors import report_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _TIMEOUT = 10
 """The seconds to wait for a scheduler."""
 
 
-class _Format(click.ParamType[str]):
-    """The name of a format; --help does not import the package for the names."""
+def _formats() -> Iterable[str]:
+    from xarray_n5.formats import FORMATS
 
-    name = "format"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name of a known format."""
-        from xarray_n5.errors import MetadataError
-        from xarray_n5.formats import get_format
-
-        try:
-            return get_format(value).name
-        except MetadataError as error:
-            self.fail(str(error), param, ctx)
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the names of formats that begin with a word."""
-        from xarray_n5.formats import FORMATS
-
-        return [CompletionItem(name) for name in FORMATS if name.startswith(incomplete)]
+    return FORMATS
 
 
 def _parse_chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
@@ -71,7 +53,7 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--format",
             "form",
-            type=_Format(),
+            type=Name("format", _formats),
             help="The format of DST, such as zarr2; by default, its name decides.",
         ),
         click.option(
@@ -112,8 +94,15 @@ def as_project(command: Callable[..., Any]) -> Callable[..., Any]:
     return option(command)
 
 
-def computing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that select workers."""
+def computing(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that select workers, and compute there; errors are one line each."""
+
+    @functools.wraps(command)
+    def run(workers: int | None, scheduler: str | None, *, processes: bool, **more: Any) -> None:
+        with _workers(workers, scheduler, processes=processes):
+            command(**more)
+
+    found: Callable[..., None] = report_errors(run)
     for option in (
         click.option(
             "--scheduler",
@@ -123,12 +112,12 @@ def computing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--processes", is_flag=True, help="Compute in processes instead of threads."),
         click.option("--workers", type=click.IntRange(1), help="Number of threads or processes."),
     ):
-        command = option(command)
-    return command
+        found = option(found)
+    return found
 
 
 @contextlib.contextmanager
-def workers_of(workers: int | None, scheduler: str | None, *, processes: bool) -> Iterator[None]:
+def _workers(workers: int | None, scheduler: str | None, *, processes: bool) -> Iterator[None]:
     """Compute in threads, in local processes, or on the cluster of a scheduler."""
     import dask
 

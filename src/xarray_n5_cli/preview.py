@@ -7,15 +7,8 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.arguments import (
-    files,
-    for_url,
-    multisets_option,
-    order_option,
-    split_url,
-    storage_option,
-)
-from xarray_n5_cli.errors import echo, report_errors
+from xarray_n5_cli.arguments import Options, multisets_option, on_node, order_option
+from xarray_n5_cli.errors import echo
 
 _KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
 """The suffixes of pictures."""
@@ -35,8 +28,6 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option(
     "-o",
     "--output",
@@ -70,8 +61,7 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
 )
 @multisets_option("argmax")
 @order_option()
-@storage_option(flags=("--storage-option",))
-@report_errors
+@on_node(flags=("--storage-option",))
 def preview(
     url: str,
     path: str,
@@ -83,7 +73,7 @@ def preview(
     pixels: int,
     percentile: tuple[float, float],
     labels: bool | None,
-    options: dict[str, Any],
+    options: Options,
     **opening: Any,
 ) -> None:
     """Draw a section through the array or pyramid at URL, with a scale bar.
@@ -102,17 +92,15 @@ def preview(
     if not 0 <= percentile[0] < percentile[1] <= 100:  # noqa: PLR2004 - per cent
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.open import open_node
-    from xarray_n5.formats.scenes import find_scene
+    from xarray_n5.formats.containers import find_scene
     from xarray_n5_view.pictures import draw
     from xarray_n5_view.sections import section
 
-    container, inner = split_url(url, path)
-    storage_options = for_url(container, options)
     node: Any
-    if (scene := find_scene(container, storage_options)) is not None:
-        node = scene.first_image(inner, storage_options)
+    if (scene := find_scene(url, options)) is not None:
+        node = scene.first_image(path, options)
     else:
-        node = open_node(container, inner, storage_options=storage_options, **opening)
+        node = open_node(url, path, storage_options=options, **opening)
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
     echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

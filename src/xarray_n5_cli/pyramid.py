@@ -14,8 +14,8 @@ from xarray_n5_cli.arguments import (
     split_url,
     storage_option,
 )
-from xarray_n5_cli.errors import echo, redact, report_errors
-from xarray_n5_cli.options import as_project, computing, storing, workers_of
+from xarray_n5_cli.errors import echo, redact
+from xarray_n5_cli.options import as_project, computing, storing
 from xarray_n5_cli.verify import plural
 
 
@@ -68,15 +68,11 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
-@report_errors
 def pyramid(
     src: str,
     dst: str,
     *,
     form: str | None,
-    workers: int | None,
-    processes: bool,
-    scheduler: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
     label_multisets: Literal["error", "argmax", "count"],
@@ -100,7 +96,7 @@ def pyramid(
 
     from xarray_n5.arrays.open import open_array
     from xarray_n5.errors import NodeExistsError
-    from xarray_n5.pyramids.api import pyramid as write
+    from xarray_n5.pyramids.api import pyramid_plan
     from xarray_n5_bdv.api import pyramid as write_project
     from xarray_n5_cli.progress import progress
 
@@ -128,19 +124,19 @@ def pyramid(
         asked |= {"path": source_path, "storage_options": source_options}
     if project is not None:
         asked = _of_project(asked)
-    with workers_of(workers, scheduler, processes=processes), progress():
-        try:
-            if project is None:
-                done = write(source, **asked)
-            else:
-                done = write_project(source, project, **asked)
-        except NodeExistsError:
-            resumes = asked["resume"] and asked["mode"] != "w" and project is None
-            if not resumes or not _is_complete(source, **asked):
-                raise
-            echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
-            return
-    levels = done.children.items() if project is None else _views(done)
+    with progress():
+        if project is not None:
+            levels = _views(write_project(source, project, **asked))
+        else:
+            plan = pyramid_plan(source, **asked)
+            try:
+                levels = list(plan.write().children.items())
+            except NodeExistsError:
+                resumes = asked["resume"] and asked["mode"] != "w"
+                if not resumes or not plan.is_complete():
+                    raise
+                echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
+                return
     for name, level in levels:
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
         thing = "shard" if asked.get("shards") is not None else "chunk"
@@ -168,51 +164,3 @@ _NOT_OF_PROJECTS = ("url", "path", "format", "partial", "shards")
 def _views(done: Any) -> list[tuple[str, Any]]:
     """Return the reports of all views by their paths."""
     return [(node.path.strip("/"), node) for node in done.subtree if node.has_data]
-
-
-def _is_complete(
-    source: Any,
-    *,
-    url: str | None = None,
-    path: str,
-    factors: Any,
-    levels: int | None,
-    chunks: Any,
-    partial: bool,
-    storage_options: dict[str, Any] | None,
-    **_: Any,
-) -> bool:
-    """Return whether all levels of a pyramid are stored, without an unfinished write."""
-    from xarray_n5.arrays.access import io_of
-    from xarray_n5.arrays.marker import unfinished_writes
-    from xarray_n5.arrays.open import open_array
-    from xarray_n5.copying.target import is_written
-    from xarray_n5.errors import NodeNotFoundError
-    from xarray_n5.model.paths import join
-    from xarray_n5.pyramids.base import new_base, stored_base
-    from xarray_n5.pyramids.factors import steps_of
-    from xarray_n5.pyramids.reduce import coarse_shape
-
-    place: Any = url
-    if url is None:
-        base = stored_base(
-            source, path, axes=None, chunks=chunks, storage_options=storage_options, form=None
-        )
-        place, path = base.group[:2]
-        storage_options = None
-    else:
-        base = new_base(source, axes=None, chunks=chunks)
-    shape, shapes = base.shape, [base.shape]
-    for step in steps_of(base.geometry, shape, base.chunks, factors, levels, partial=partial):
-        shapes.append(coarse_shape(shapes[-1], step, partial=partial))
-    for number, shape in enumerate(shapes):
-        try:
-            name = join(path, f"s{number}")
-            level = open_array(place, name, mode="r+", storage_options=storage_options)
-        except NodeNotFoundError:
-            return False
-        group = level.path.rpartition("/")[0]
-        unfinished = unfinished_writes(io_of(level).store, group)
-        if level.shape != shape or unfinished or not is_written(level):
-            return False
-    return True

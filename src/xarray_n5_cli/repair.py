@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.arguments import Options, on_node
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
 from xarray_n5_cli.verify import plural
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option("--remove", is_flag=True, help="Delete damaged chunks instead of moving them.")
 @click.option("--missing", is_flag=True, help="Mark missing chunks to be written again, too.")
-@storage_option()
-@report_errors
-def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[str, Any]) -> None:
+@on_node()
+def repair(url: str, path: str, *, remove: bool, missing: bool, options: Options) -> None:
     """Remove the damaged chunks of each array at URL, so that they are written again.
 
     They are moved to the folder .quarantine of their array, and read as the fill value. Use
@@ -37,9 +34,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: dict[st
     from xarray_n5.arrays.walk import Walk
 
     ignore_unfinished_writes()
-    container, inner = split_url(url, path)
-    stored = for_url(container, options)
-    walk = Walk.at(container, inner, stored, whole=True)
+    walk = Walk.at(url, path, options, whole=True)
     broken = False
     for found in walk.arrays():
         head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "

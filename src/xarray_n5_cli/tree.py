@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, order_option, split_url, storage_option
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.arguments import Options, on_node, order_option
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.image import Image, Level
 
 _LINES = {True: ("├── ", "└── ", "│   "), False: ("|-- ", "`-- ", "|   ")}
 """The branches of the tree, in Unicode and in ASCII."""
@@ -26,20 +28,17 @@ _PLAIN_DEPTH = 2
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option("--depth", type=click.IntRange(0), help="The depth of groups to draw.")
 @click.option("--chunks", is_flag=True, help="Count the stored chunks.")
 @order_option()
-@storage_option()
-@report_errors
+@on_node()
 def tree(
     url: str,
     path: str,
     *,
     depth: int | None,
     chunks: bool,
-    options: dict[str, Any],
+    options: Options,
     attribute_order: Literal["auto", "C", "N5"],
 ) -> None:
     """Draw the groups and arrays at URL.
@@ -56,18 +55,17 @@ def tree(
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
     from xarray_n5.arrays.walk import Walk
-    from xarray_n5.formats.scenes import find_scene
+    from xarray_n5.formats.containers import find_scene
 
     ignore_unfinished_writes()
-    container, inner = split_url(url, path)
-    storage_options = for_url(container, options)
     pretty = "utf" in str(sys.stdout.encoding).lower()
-    if (scene := find_scene(container, storage_options)) is not None:
-        how: dict[str, Any] = {"depth": depth, "chunks": chunks}
-        for line in scene.tree_lines(inner, storage_options, _LINES[pretty], **how):
+    if (scene := find_scene(url, options)) is not None:
+        echo(f"{scene.url}  {scene.summary}")
+        images = {} if depth == 0 else scene.images(path, options)
+        for line in _images(images, _LINES[pretty], depth, chunks=chunks):
             echo(line)
         return
-    walk = Walk.at(container, inner, storage_options, attribute_order=attribute_order)
+    walk = Walk.at(url, path, options, attribute_order=attribute_order)
     drawing = _Drawing(walk, chunks=chunks, pretty=pretty)
     for line in drawing.lines(depth):
         echo(line)
@@ -94,7 +92,7 @@ class _Drawing:
         root, found = self.walk.root, self.walk.seen(self.walk.root)
         if isinstance(root, Array):
             yield f"{root.url}  {self._summary(root)}"
-            yield from (f"    {line}" for line in _axes(root))
+            yield from (f"    {line}" for line in _axes(root.geometry()))
         elif found.node is None:
             yield f"{root.url}  {self._problem(found)}"
         elif not self.walk.is_plain:
@@ -122,7 +120,7 @@ class _Drawing:
                 yield f"{indent}{head}{found.name}  {self._problem(found)}"
             elif isinstance(found.node, Array):
                 yield f"{indent}{head}{found.name}  {self._summary(found.node)}"
-                yield from (f"{indent}{under}    {line}" for line in _axes(found.node))
+                yield from (f"{indent}{under}    {line}" for line in _axes(found.node.geometry()))
             else:
                 yield f"{indent}{head}{found.name}/"
                 deeper = None if depth is None else depth - 1
@@ -133,12 +131,11 @@ class _Drawing:
         return format_error(found.problem)
 
     def _summary(self, array: Array) -> str:
-        from xarray_n5.arrays.access import is_unfinished
         from xarray_n5.arrays.repr import times
 
         size = f"{times(array.shape)} {array.dtype}, {chunk_shapes(array)}"
         text = f"{size}, {compression_name(array)}"
-        text += ", unfinished" if is_unfinished(array) else ""
+        text += ", unfinished" if array.node.is_unfinished() else ""
         if not self.chunks:
             return text
         try:
@@ -148,7 +145,39 @@ class _Drawing:
             return f"{text}, {format_error(str(error))}"
 
 
-def chunk_shapes(array: Array) -> str:
+def _images(
+    images: Mapping[str, Image[Array]],
+    branches: tuple[str, str, str],
+    depth: int | None,
+    *,
+    chunks: bool,
+) -> Iterator[str]:
+    """Iterate over the lines of a scene's images: a single one has no line of its own."""
+    branch, last, trunk = branches
+    for number, (name, image) in enumerate(images.items()):
+        head, under = (last, "    ") if number == len(images) - 1 else (branch, trunk)
+        if name:
+            yield f"{head}{name}/"
+        if depth is None or depth > 1 or not name:
+            yield from _levels(image, under if name else "", branches, chunks=chunks)
+
+
+def _levels(
+    image: Image[Array], indent: str, branches: tuple[str, str, str], *, chunks: bool
+) -> Iterator[str]:
+    """Iterate over the lines of an image's levels, with their axes."""
+    from xarray_n5.arrays.repr import times
+
+    branch, last, trunk = branches
+    for number, (name, level) in enumerate(image.levels.items()):
+        head, under = (last, "    ") if number == len(image.levels) - 1 else (branch, trunk)
+        size = f"{times(level.shape)} {level.first.dtype}, {chunk_shapes(level)}"
+        stored = f", {_stored(*level.arrays)}" if chunks else ""
+        yield f"{indent}{head}{name}  {size}, {compression_name(level.first)}{stored}"
+        yield from (f"{indent}{under}    {line}" for line in _axes(level.named()))
+
+
+def chunk_shapes(array: Array | Level[Array]) -> str:
     """Return the shape of an array's chunks, and of its shards if it has any."""
     from xarray_n5.arrays.repr import times
 
@@ -161,26 +190,24 @@ def compression_name(array: Array) -> str:
     return str(array.compression.name)
 
 
-def _stored(array: Array) -> str:
-    """Return the number of stored chunks, or of shards, and their size."""
+def _stored(*arrays: Array) -> str:
+    """Return the number of stored chunks of arrays that are alike, or of shards, and their size."""
     from dask.utils import format_bytes
 
-    from xarray_n5.arrays.access import io_of
+    count, size, whole = 0, 0, 0
+    for array in arrays:
+        io, whole = array.node, whole + array.grid.size
+        for index, found in io.container.list_chunk_info(io.path, io.metadata):
+            if index in array.grid:
+                count, size = count + 1, size + found.size
+    things = "chunks" if arrays[0].shards is None else "shards"
+    return f"{count} of {whole} {things} stored, {format_bytes(size)}"
 
-    count, size = 0, 0
-    io = io_of(array)
-    for index, found in io.container.list_chunk_info(io.path, io.metadata):
-        if index in array.grid:
-            count, size = count + 1, size + found.size
-    things = "chunks" if array.shards is None else "shards"
-    return f"{count} of {array.grid.size} {things} stored, {format_bytes(size)}"
 
-
-def _axes(array: Array) -> Iterator[str]:
+def _axes(geometry: Geometry) -> Iterator[str]:
     """Iterate over the line of the axes, if a dialect describes them."""
     from xarray_n5.arrays.repr import axes_line
 
-    geometry = array.geometry()
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     if not dialects:
         return

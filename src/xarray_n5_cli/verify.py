@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5_cli.arguments import files, for_url, split_url, storage_option
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, report_errors
+from xarray_n5_cli.arguments import Options, on_node
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -25,8 +25,6 @@ _UNFINISHED = (
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option(
     "--deep/--quick",
     default=True,
@@ -34,10 +32,9 @@ _UNFINISHED = (
 )
 @click.option("--strict", is_flag=True, help="Fail if chunks are missing, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
-@storage_option()
-@report_errors
+@on_node()
 def verify(
-    url: str, path: str, *, deep: bool, strict: bool, as_json: bool, options: dict[str, Any]
+    url: str, path: str, *, deep: bool, strict: bool, as_json: bool, options: Options
 ) -> None:
     """Check all chunks of each array at URL, or at PATH in it.
 
@@ -59,8 +56,7 @@ def verify(
     from xarray_n5_cli.progress import task_progress
 
     ignore_unfinished_writes()
-    container, inner = split_url(url, path)
-    walk = Walk.at(container, inner, for_url(container, options), whole=True)
+    walk = Walk.at(url, path, options, whole=True)
     with task_progress():
         reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
@@ -93,7 +89,6 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
-    from xarray_n5.arrays.access import io_of
     from xarray_n5.arrays.repr import times
     from xarray_n5.integrity.report import look
     from xarray_n5.writing.chunk_table import MOST
@@ -108,7 +103,7 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
     return {
         "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        "damaged": {io_of(array).key(at): str(states[at]) for at in damaged},
+        "damaged": {array.node.key(at): str(states[at]) for at in damaged},
         "stray": about["stray"],
         "unfinished": about["unfinished"],
         "digests": about["digests"],

@@ -7,20 +7,11 @@ from typing import Any
 
 import click
 
-from xarray_n5_cli.arguments import (
-    files,
-    for_url,
-    multisets_option,
-    order_option,
-    split_url,
-    storage_option,
-)
-from xarray_n5_cli.errors import echo, report_errors
+from xarray_n5_cli.arguments import Options, multisets_option, on_node, order_option
+from xarray_n5_cli.errors import echo
 
 
 @click.command()
-@click.argument("url", shell_complete=files)
-@click.argument("path", default="")
 @click.option(
     "--labels/--no-labels",
     default=None,
@@ -40,8 +31,7 @@ from xarray_n5_cli.errors import echo, report_errors
 @click.option("--seconds", type=click.FloatRange(0), help="Stop after this many seconds.")
 @multisets_option("argmax")
 @order_option()
-@storage_option()
-@report_errors
+@on_node()
 def view(
     url: str,
     path: str,
@@ -52,7 +42,7 @@ def view(
     address: str,
     port: int,
     seconds: float | None,
-    options: dict[str, Any],
+    options: Options,
     label_multisets: str,
     attribute_order: str,
 ) -> None:
@@ -70,18 +60,17 @@ def view(
     import xarray_n5
     from xarray_n5_view.api import page_of
 
-    container, inner = split_url(url, path)
     opening: dict[str, Any] = {"label_multisets": label_multisets}
     if attribute_order != "auto":
         opening["attribute_order"] = attribute_order
     shown = xarray_n5.view(
-        container,
-        inner,
+        url,
+        path,
         labels=labels,
         link=link,
         address=address,
         port=port,
-        storage_options=for_url(container, options),
+        storage_options=options,
         **opening,
     )
     with shown:

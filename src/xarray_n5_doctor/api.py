@@ -12,15 +12,14 @@ import xarray as xr
 from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.scenes import find_scene
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.integrity.diagnosis.diagnose import survey_at
-from xarray_n5.model.keywords import suggest_keywords
-from xarray_n5_doctor.find import images_of
+from xarray_n5.model.options import suggest_keywords
+from xarray_n5_doctor.find import stored_images
 from xarray_n5_doctor.readers import READERS
-from xarray_n5_doctor.readers.compare import compare
+from xarray_n5_doctor.readers.compare import compare, reason_of
 from xarray_n5_doctor.readers.expected import describes, expected_geometry, leading
 from xarray_n5_doctor.readers.fix import AmbiguousError, RepairPlan, plan_repair
-from xarray_n5_doctor.readers.messages import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Comparison
     from xarray_n5_doctor.readers.fix import Change
-    from xarray_n5_doctor.readers.protocol import Image
+    from xarray_n5_doctor.readers.protocol import StoredImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
     """An image, what programs make of it, and what would make them agree."""
 
-    image: Image
+    image: StoredImage
     expected: tuple[Geometry, ...]
     comparisons: tuple[Comparison, ...]
     plan: RepairPlan | None
@@ -188,7 +187,7 @@ def examine(
         return Diagnosis(url=str(url), source=url, path=path, images=(), findings=tuple(findings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says it
-        found = images_of(survey, xml)
+        found = stored_images(survey, xml)
         images = tuple(_examined(image, dialect, survey.root) for image in found)
     where = survey.container.url
     if not images and not findings:
@@ -205,7 +204,7 @@ def examine(
     )
 
 
-def _examined(image: Image, dialect: str | None, root: str) -> Examined:
+def _examined(image: StoredImage, dialect: str | None, root: str) -> Examined:
     chosen = dialect if dialect is not None and describes(image, dialect) else None
     expected = expected_geometry(image, chosen)
     obstacle, ambiguous, plan = "", False, None

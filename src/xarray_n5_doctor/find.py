@@ -8,19 +8,19 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import context_of
+from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects.levels import image_of
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.level_names import is_level, is_level_table, view_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5_doctor.readers.protocol import Image, Level
+from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.metadata import Attributes, GroupMetadata
 
@@ -28,7 +28,7 @@ _DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}
 """The documents that make nodes arrays."""
 
 
-def images_of(survey: Survey, xml: bytes | None = None) -> tuple[Image, ...]:
+def stored_images(survey: Survey, xml: bytes | None = None) -> tuple[StoredImage, ...]:
     """Return the images in a container; of a time series, those of the first time point.
 
     Parameters
@@ -46,14 +46,14 @@ def images_of(survey: Survey, xml: bytes | None = None) -> tuple[Image, ...]:
     return tuple(_images(survey.container.format.name, levels))
 
 
-def _levels(container: Container, arrays: Sequence[Array]) -> Iterator[tuple[Array, Level]]:
+def _levels(container: Container, arrays: Sequence[Array]) -> Iterator[tuple[Array, StoredArray]]:
     paths = {above for array in arrays for above in _above(array.path)}
     groups = _groups(container, sorted(paths))
     for array in arrays:
         yield (
             array,
-            Level(
-                context=context_of(array),
+            StoredArray(
+                context=context_of(array.node),
                 document=_document(container, array.path),
                 above=tuple(groups.get(each, {}) for each in _above(array.path)),
                 root=not array.path,
@@ -92,7 +92,7 @@ def _document(container: Container, path: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _images(form: str, levels: Mapping[str, Level]) -> Iterator[Image]:
+def _images(form: str, levels: Mapping[str, StoredArray]) -> Iterator[StoredImage]:
     keys = {path: _key(path, level) for path, level in levels.items()}
     coordinates = _coordinates(levels)
     ordered = sorted(levels.keys() - coordinates, key=lambda path: (keys[path], _natural(path)))
@@ -102,7 +102,7 @@ def _images(form: str, levels: Mapping[str, Level]) -> Iterator[Image]:
         own = [levels[path] for path in paths]
         for ndim in sorted({each.ndim for each in own}):
             alike = tuple(each for each in own if each.ndim == ndim)
-            yield Image(
+            yield StoredImage(
                 path=key,
                 format=form,
                 levels=alike,
@@ -111,7 +111,7 @@ def _images(form: str, levels: Mapping[str, Level]) -> Iterator[Image]:
             )
 
 
-def _key(path: str, level: Level) -> tuple[str, bool]:
+def _key(path: str, level: StoredArray) -> tuple[str, bool]:
     """Return the path of the image that an array belongs to, and whether it is a group."""
     inside, _, name = path.rpartition("/")
     if view_in(level.context.path) is not None and inside:
@@ -124,7 +124,7 @@ def _key(path: str, level: Level) -> tuple[str, bool]:
     return path, False
 
 
-def _is_later(path: str, levels: Mapping[str, Level]) -> bool:
+def _is_later(path: str, levels: Mapping[str, StoredArray]) -> bool:
     """Return whether an image is a view of a later time point of a setup."""
     view = view_in(next(key for key in levels if key.startswith(path)))
     if view is None or (own := view_in(f"{path}/s0") or view_in(f"{path}/0/cells")) is None:
@@ -139,7 +139,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
     return [(int(each), "") if each.isdecimal() else (-1, each) for each in parts]
 
 
-def _coordinates(levels: Mapping[str, Level]) -> set[str]:
+def _coordinates(levels: Mapping[str, StoredArray]) -> set[str]:
     """Return the arrays that hold coordinates or bounds of others, by their names or attributes."""
     found = set()
     for path, level in levels.items():
@@ -166,7 +166,7 @@ def _cited(attributes: Attributes) -> Iterator[str]:
             yield from value.split()
 
 
-def _members(level: Level, levels: Mapping[str, Level]) -> dict[str, Level]:
+def _members(level: StoredArray, levels: Mapping[str, StoredArray]) -> dict[str, StoredArray]:
     inside = level.context.path.rpartition("/")[0]
     return {
         each.name: each

@@ -13,13 +13,19 @@ import xarray as xr
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
-from xarray_n5.model.keywords import suggest_keywords
-from xarray_n5_hangar.columns import Column, to_array, to_dataset, unique_names
-from xarray_n5_hangar.database import read_records
+from xarray_n5.model.options import suggest_keywords
+from xarray_n5_hangar.columns import (
+    Column,
+    find_named,
+    runs_of_records,
+    runs_of_rows,
+    to_array,
+    to_dataset,
+    unique_names,
+)
 from xarray_n5_hangar.files import Schema, describe, written_rows
-from xarray_n5_hangar.paths import find_files
 from xarray_n5_hangar.records import parse_record
-from xarray_n5_hangar.runs import find_named, runs_of_records, runs_of_rows
+from xarray_n5_hangar.repository import find_files, read_records
 from xarray_n5_hangar.writer import HangarWriter
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     from xarray_n5_hangar.columns import BlockSize
     from xarray_n5_hangar.files import HangarFile
-    from xarray_n5_hangar.paths import LocalPath
+    from xarray_n5_hangar.repository import LocalPath
 
     Records = Iterable[str] | Mapping[int | str, str]
 

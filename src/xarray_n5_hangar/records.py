@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from xarray_n5.errors import MetadataError
 
 LONGEST = 255
 """The maximum length of a record: Hangar stores the length in one byte."""
-
-Form = Literal["0.5", "0.4", "0.3"]
-"""The forms of records, by the version of Hangar that introduced them."""
 
 _UID = "(?P<uid>[A-Za-z0-9_-]+)"
 _DIGEST = "(?P<digest>[0-9a-f]{16})"
@@ -26,6 +22,7 @@ _FORMS = (
     ),
     re.compile(rf"(?P<backend>0[01]):{_UID}\$(?P<dataset>[0-9]+) (?P<row>[0-9]+)\*{_SHAPE}"),
 )
+"""The forms of records since Hangar 0.5, 0.4 and 0.3; the last one has no digests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,35 +46,12 @@ class Record:
     backend: str = "00"
     """Hangar's code of the file's layout: "00" or "01"."""
 
-    def text(self, form: Form = "0.5") -> str:
-        """Return the record as a string.
-
-        Parameters
-        ----------
-        form
-            The version of Hangar that reads it: "0.5" for all later ones, too. "0.3" has no digest.
-
-        Raises
-        ------
-        MetadataError
-            If it is longer than Hangar can read, or the form needs a digest and there is none.
-        """
-        sizes = " ".join(map(str, self.shape))
-        match form:
-            case "0.5":
-                location = f"{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
-            case "0.4":
-                location = f"{self.uid}${self.digest}${self.dataset} {self.row}*{sizes}"
-            case _:
-                location = f"{self.uid}${self.dataset} {self.row}*{sizes}"
-        made = f"{self.backend}:{location}"
-        if self.digest is None and form != "0.3":
-            raise MetadataError(f"{made!r} has no digest, which only the form of Hangar 0.3 allows")
-        _check_length(made)
-        return made
-
     def __str__(self) -> str:
-        return self.text("0.3" if self.digest is None else "0.5")
+        """Return the record as Hangar 0.5 writes it; without a digest, as Hangar 0.3 did."""
+        sizes = " ".join(map(str, self.shape))
+        if self.digest is None:
+            return f"{self.backend}:{self.uid}${self.dataset} {self.row}*{sizes}"
+        return f"{self.backend}:{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
 
 
 def parse_record(found: str | bytes) -> Record:
@@ -91,7 +65,7 @@ def parse_record(found: str | bytes) -> Record:
     text = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
     if not isinstance(text, str):
         raise MetadataError(f"{found!r} is not a record of Hangar's; expected a string")
-    _check_length(text)
+    check_length(text)
     for form in _FORMS:
         if match := form.fullmatch(text):
             return _record(match)
@@ -113,7 +87,8 @@ def _record(match: re.Match[str]) -> Record:
     )
 
 
-def _check_length(text: str) -> None:
+def check_length(text: str) -> None:
+    """Raise MetadataError if a record is longer than Hangar can read."""
     if len(text) > LONGEST:
         raise MetadataError(
             f"the record {text[:60]!r}... has {len(text)} characters, expected at most {LONGEST}"

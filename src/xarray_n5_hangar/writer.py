@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.stores.redaction import redact_urls
 from xarray_n5_hangar.handles import HANDLES, hdf5, identity_of
 from xarray_n5_hangar.layout import (
@@ -22,12 +22,12 @@ from xarray_n5_hangar.layout import (
     ROWS,
     Layout,
     digest_of,
+    filters,
     following,
     is_finished,
     remaining,
 )
-from xarray_n5_hangar.options import filters
-from xarray_n5_hangar.records import Record
+from xarray_n5_hangar.records import Record, check_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -289,7 +289,9 @@ class HangarWriter:
 
     @staticmethod
     def _record(uid: str, digest: str, dataset: int, row: int, shape: tuple[int, ...]) -> str:
-        return Record(uid=uid, digest=digest, dataset=dataset, row=row, shape=shape).text()
+        text = str(Record(uid=uid, digest=digest, dataset=dataset, row=row, shape=shape))
+        check_length(text)
+        return text
 
 
 def _reopened(h5py: Any, path: Path) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
-from xarray_n5.datasets.world import AXES, DIMS
+from xarray_n5.datasets.world import AXES, DIMS, FRAME
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.images.tree import Variable
     from xarray_n5.model.axes import Axis
-    from xarray_n5_napari.pyramids import Pyramid
+    from xarray_n5.model.image import Image
 
 
-def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str, Any]:
+def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> dict[str, Any]:
     """Return the arguments that position a layer like the coordinates of the array.
 
     If only a matrix does, such as the registration of a view, it is ``affine``, and the scale is
@@ -29,8 +30,8 @@ def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str
 
     Parameters
     ----------
-    pyramid
-        The pyramid, whose finest level is positioned.
+    image
+        The image, whose finest level is positioned.
     selection
         The index, or the slice, of the layer along some dimensions.
 
@@ -39,16 +40,17 @@ def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str
     dict
         ``scale`` and ``translate``, or ``affine``; ``axis_labels``; ``units`` if any is known.
     """
-    part = pyramid.base.isel(dict(selection))
+    base = image.base.first.array
+    part = base.isel(dict(selection))
     axes = geometry_from(part).axes
-    stated = pyramid.base.encoding.get(AXIS_UNITS) or [None] * pyramid.base.ndim
-    by_dim = dict(zip(pyramid.base.dims, stated, strict=True))
+    stated = base.encoding.get(AXIS_UNITS) or [None] * base.ndim
+    by_dim = dict(zip(base.dims, stated, strict=True))
     units = [axis.unit or by_dim[dim] for axis, dim in zip(axes, part.dims, strict=True)]
-    matrix = _of_attributes(pyramid.base, selection)
-    views = _of_views(pyramid, selection)
+    matrix = _of_attributes(base, selection)
+    views = _of_views(image, selection)
     if matrix is None and len(views):
         matrix = _matrix(axes)
-        facts = {} if pyramid.affine is None else pyramid.affine.attrs
+        facts = image.base.first.dataset["affine"].attrs
         rows = [part.dims.index(name) for name in facts.get(DIMS, AXES)]
         matrix[np.ix_(rows, [*rows, -1])] = views[0]
         for row in rows:
@@ -61,21 +63,33 @@ def place_of(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> dict[str
     return placed
 
 
-def is_moved(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> bool:
+def is_moved(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:
     """Return whether a view has several positions, such as one per time point."""
-    views = _of_views(pyramid, selection)
+    views = _of_views(image, selection)
     return not np.allclose(views, views[:1], rtol=ROUNDING, atol=ROUNDING)
 
 
-def _of_views(pyramid: Pyramid, selection: Mapping[str, int | slice]) -> np.ndarray:
+def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> np.ndarray:
     """Return the matrices from samples to positions of all views in a selection that have one."""
     shape = (-1, len(AXES), len(AXES) + 1)
-    if pyramid.affine is None:
+    affine = _registrations(image.base.first.dataset)
+    if affine is None:
         return np.empty((0, *shape[1:]))
-    own = {dim: at for dim, at in selection.items() if dim in pyramid.affine.dims}
-    several = pyramid.affine.isel(own).to_numpy().reshape(shape)
+    own = {dim: at for dim, at in selection.items() if dim in affine.dims}
+    several = affine.isel(own).to_numpy().reshape(shape)
     found: np.ndarray = several[np.isfinite(several).all(axis=(1, 2))]
     return found
+
+
+def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
+    """Return the matrices of views, z y x, if coordinates are only distances in a view."""
+    if "affine" not in dataset.coords:
+        return None
+    found = dataset["affine"]
+    names = [str(name) for name in found.attrs.get(DIMS, AXES) if name in dataset.coords]
+    if not any(FRAME in dataset[name].encoding for name in names):
+        return None
+    return found.sel(axis=list(AXES)).transpose(..., "axis", "column")
 
 
 def _matrix(axes: Sequence[Axis]) -> np.ndarray:
@@ -93,7 +107,8 @@ def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) ->
     if numbers.shape != (ndim * (ndim + 1),) or numbers.dtype.kind not in "iuf":
         return None
     found = np.vstack([numbers.reshape(ndim, ndim + 1).astype(np.float64), np.eye(ndim + 1)[-1]])
-    kept = [row for row, dim in enumerate(array.dims) if not _is_index(selection.get(str(dim)))]
+    indexed = {dim for dim, at in selection.items() if isinstance(at, int)}
+    kept = [row for row, dim in enumerate(array.dims) if dim not in indexed]
     for column, dim in enumerate(array.dims):
         at = selection.get(str(dim), 0)
         start = at if isinstance(at, int) else at.indices(array.sizes[dim])[0]
@@ -103,10 +118,6 @@ def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) ->
     found[-1] = np.eye(len(found))[-1]
     usable = np.isfinite(found).all() and np.linalg.matrix_rank(found) == len(found)
     return found if usable else None
-
-
-def _is_index(selected: object) -> bool:
-    return isinstance(selected, int)
 
 
 def _transform(matrix: np.ndarray) -> dict[str, Any]:

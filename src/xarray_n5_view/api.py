@@ -12,19 +12,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 import xarray as xr
 
 from xarray_n5.errors import N5Error
-from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
+from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 from xarray_n5_engine import N5BackendEntrypoint
 from xarray_n5_view.layers import layers_of
-from xarray_n5_view.links import can_be_linked, is_public, link_of
+from xarray_n5_view.links import is_public, link_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from types import TracebackType
 
 _HEIGHT = 600
 """The height of a viewer in a notebook, in pixels."""
@@ -86,12 +84,7 @@ class View:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -187,13 +180,15 @@ def view(
         with ExitStack() as stack:
             stack.callback(tree.close)
             url = str(source)
-            found = None
-            if link or (
-                link is None
-                and opening.keys() <= {"label_multisets"}
-                and is_public(url, storage_options)
-            ):
-                found = _linked(tree, url, group, labels, storage_options, must=bool(link))
+            as_stored = opening.keys() <= {"label_multisets"}
+            wanted = is_public(url, storage_options) and as_stored if link is None else link
+            found = link_of(tree, url, group, labels, storage_options) if wanted else None
+            if link and found is None:
+                raise ValueError(
+                    "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr "
+                    "at an http, https, s3 or gs URL without credentials and queries, with an "
+                    "image in each layer; omit link=True to serve it instead"
+                )
             shown = View(found) if found else _serve(tree, labels, address, port)
             if found is None:
                 shown._files = stack.pop_all()  # noqa: SLF001 - of this file
@@ -240,28 +235,6 @@ def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.Dat
             each = xr.open_dataset(source, engine="n5", group=group, level=len(levels), **options)
             levels[f"s{len(levels)}"] = each
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs), **levels}) if levels else tree
-
-
-def _linked(
-    tree: xr.DataTree,
-    url: str,
-    group: str,
-    labels: bool | Collection[str] | None,
-    storage_options: dict[str, Any] | None,
-    *,
-    must: bool,
-) -> str | None:
-    """Return a link; None if it is impossible and `link` is not required."""
-    is_project = urlsplit(url).path.lower().endswith(".xml")
-    possible = can_be_linked(url) and not is_project
-    found = link_of(tree, url, group, labels, storage_options) if possible else None
-    if found is None and must:
-        raise ValueError(
-            "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr at an "
-            "http, https, s3 or gs URL without credentials and queries, with an image in each "
-            "layer; omit link=True to serve it instead"
-        )
-    return found
 
 
 def _serve(

@@ -1,19 +1,28 @@
-"""Levels of images as they are served: chunks of plain numbers, of stored samples or means."""
+"""Levels of layers as they are served: chunks of plain numbers, of stored samples or means."""
 
 from __future__ import annotations
 
 import math
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import accumulate, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from zict import LRU
 
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
-from xarray_n5_view.blocks import Blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import numpy as np
     import xarray as xr
+
+    from xarray_n5.model.grid import Index
+
+_KEPT = 1 << 28
+"""The maximum size of the computed blocks of an array that are kept, in bytes."""
 
 _SIDE = 64
 """The side of served chunks along dimensions of space, if the data have none."""
@@ -28,9 +37,65 @@ _MOST = 64
 """The maximum number of samples that are read for one of an added level, Neuroglancer's limit."""
 
 
+@dataclass(slots=True)
+class Blocks:
+    """The latest computed blocks of one array."""
+
+    kept: LRU[Index, np.ndarray] = field(
+        # The latest block is kept even if it is too large.
+        default_factory=lambda: LRU(_KEPT, {}, weight=lambda _, block: min(block.nbytes, _KEPT))
+    )
+    computing: dict[Index, Future[np.ndarray]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, data: xr.Variable, where: tuple[slice, ...]) -> np.ndarray:
+        """Return a part of an array."""
+        if data.chunks is None:
+            return np.asarray(data[where].values)
+        result = np.empty([each.stop - each.start for each in where], data.dtype)
+        ends = [_overlaps(sides, each) for sides, each in zip(data.chunks, where, strict=True)]
+        for parts in product(*ends):
+            index = tuple(number for number, _, _ in parts)
+            block = self._block(data, index)
+            result[tuple(to for _, _, to in parts)] = block[tuple(of for _, of, _ in parts)]
+        return result
+
+    def _block(self, data: xr.Variable, index: Index) -> np.ndarray:
+        """Return a block; if several threads need it, one computes it."""
+        with self.lock:
+            if index in self.kept:
+                return self.kept[index]
+            if (known := self.computing.get(index)) is None:
+                future = self.computing[index] = Future()
+        if known is not None:
+            return known.result()
+        try:
+            array: Any = data.data
+            block = np.asarray(array.blocks[index].compute())
+            self.kept[index] = block
+            future.set_result(block)
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        finally:
+            with self.lock:
+                del self.computing[index]
+        return block
+
+
+def _overlaps(sides: Sequence[int], where: slice) -> Iterator[tuple[int, slice, slice]]:
+    """Iterate over the blocks that a range overlaps: their indices, the parts, and the targets."""
+    for number, stop in enumerate(accumulate(sides)):
+        start = stop - sides[number]
+        first, last = max(start, where.start), min(stop, where.stop)
+        if first < last:
+            inside = slice(first - start, last - start)
+            yield number, inside, slice(first - where.start, last - where.start)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A resolution of an image."""
+class ServedLevel:
+    """A resolution of a layer."""
 
     data: xr.Variable
     """The samples, which are read lazily."""
@@ -70,7 +135,7 @@ class Level:
         flat = labels or values.dtype.kind not in "iuf"
         return reduce_windows(values, self.factors, "nearest" if flat else "mean")
 
-    def coarser(self) -> Level | None:
+    def coarser(self) -> ServedLevel | None:
         """Return the next level, whose samples are computed, or None if it is not needed."""
         outer = len(self.shape) - self.spatial
         sides = self.shape[outer:]
@@ -87,7 +152,7 @@ class Level:
         if math.prod(factors) > _MOST or max(more) == 1:
             return None
         moved = (o + s * (b - 1) / 2 for o, s, b in zip(self.offset, self.scale, by, strict=True))
-        return Level(
+        return ServedLevel(
             data=self.data,
             scale=tuple(step * b for step, b in zip(self.scale, by, strict=True)),
             offset=tuple(moved),

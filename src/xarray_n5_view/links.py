@@ -7,10 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from xarray_n5.arrays.access import container_of
 from xarray_n5.arrays.open import open_node
-from xarray_n5_view.collect import is_labels, sources_in
-from xarray_n5_view.layers import whole_image
+from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5_view.layers import images_to_show, is_labels, layer_of
 from xarray_n5_view.state import plain_layer
 
 if TYPE_CHECKING:
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5_view.collect import Source
+    from xarray_n5.images.tree import Variable
+    from xarray_n5.model.image import Image
 
 PAGE = "https://neuroglancer-demo.appspot.com/"
 """Neuroglancer's public page."""
@@ -36,7 +36,7 @@ def is_public(url: str, options: Mapping[str, Any] | None) -> bool:
     (True, False)
     """
     parts = urlsplit(url)
-    if not can_be_linked(url) or set(options or {}) - {"anon"}:
+    if not _can_be_linked(url) or set(options or {}) - {"anon"}:
         return False
     if parts.scheme in {"s3", "gs"}:
         return True
@@ -47,10 +47,11 @@ def is_public(url: str, options: Mapping[str, Any] | None) -> bool:
         return "." in host and not host.endswith((".local", ".localhost", ".internal"))
 
 
-def can_be_linked(url: str) -> bool:
-    """Return whether a URL can be part of a link: without credentials, queries and chains."""
+def _can_be_linked(url: str) -> bool:
+    """Return whether a URL can be part of a link: no project, credentials, queries or chains."""
     parts = urlsplit(url)
     is_plain = parts.username is None and not parts.query and "::" not in url
+    is_plain = is_plain and not parts.path.lower().endswith(".xml")
     return is_plain and parts.scheme in _SCHEMES and bool(parts.netloc)
 
 
@@ -62,31 +63,27 @@ def link_of(
     options: Mapping[str, Any] | None,
 ) -> str | None:
     """Return a link that shows all images of a tree, or None if Neuroglancer cannot read one."""
-    container = container_of(open_node(url, group, storage_options=options))
+    if not _can_be_linked(url):
+        return None
+    container = open_node(url, group, storage_options=options).container
     form = container.format.name
     if form not in _FORMATS:
         return None
     layers: list[dict[str, Any]] = []
-    for source in sources_in(tree):
-        place = _location(source, form)
+    for image in images_to_show(tree):
+        place = _location(image, form)
         if place is None or not place.startswith(url.rstrip("/")):
             return None
-        image = whole_image(source, is_labels=is_labels(source, labels))
-        layers.append(plain_layer(image, f"{place}/|{form}:", is_first=not layers))
+        layer = layer_of(image, {}, is_labels=is_labels(image, labels))
+        layers.append(plain_layer(layer, f"{place}/|{form}:", is_first=not layers))
     return f"{PAGE}#!{quote(json.dumps({'layers': layers}, separators=(',', ':')), safe='')}"
 
 
-def _location(source: Source, form: str) -> str | None:
+def _location(image: Image[Variable], form: str) -> str | None:
     """Return the location of an image for Neuroglancer: an array or the group of a pyramid."""
-    place = source.array.encoding.get("source")
+    place = image.base.first.array.encoding.get("source")
     if not isinstance(place, str):
         return None
     above = place.rstrip("/").rpartition("/")[0]
-    described = form != "n5" and _describes_one(source.attributes)
-    return above if len(source.datasets) > 1 or described else place.rstrip("/")
-
-
-def _describes_one(attributes: Mapping[Any, Any]) -> bool:
-    ome = attributes.get("ome")
-    listed = (ome if isinstance(ome, dict) else attributes).get("multiscales")
-    return isinstance(listed, list) and len(listed) == 1
+    described = form != "n5" and len(images_of(image.base.attributes)) == 1
+    return above if len(image.levels) > 1 or described else place.rstrip("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,8 +129,6 @@ def _alike(rows: Axis, columns: Axis) -> tuple[Axis, Axis]:
     one, other = unit_of(rows.unit), unit_of(columns.unit)
     if same_unit(rows.unit, columns.unit) or (one is None and other is None):
         return rows, columns
-    from dataclasses import replace
-
     if one is None or other is None or one.quantity != other.quantity:
         return replace(rows, scale=1.0), replace(columns, scale=1.0)
     return replace(rows, scale=rows.step * one.size / other.size), columns

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xarray_n5.arrays.access import io_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
-from xarray_n5.dialects.labels import is_labels, type_in_paintera
+from xarray_n5.dialects.levels import is_labels, type_in_paintera
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.find import combined_images
 from xarray_n5.images.select import pyramid_levels
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.model.axes import Axis, Geometry
-
 
 _MOST_CHUNKS = 1 << 17
 """The maximum number of chunks that are read for a picture."""
@@ -165,11 +163,11 @@ def _data_of_paintera(
         return node, {}
     if type_in_paintera(node.attrs) is None:
         return node, node.attrs
-    return nodes_of(node, ["data"]).get("data", node), node.attrs
+    return node.nodes(["data"]).get("data", node), node.attrs
 
 
 def _is_votes(array: Drawable) -> bool:
-    return isinstance(array, Array) and io_of(array).metadata.content is Content.VOTES
+    return isinstance(array, Array) and array.node.metadata.content is Content.VOTES
 
 
 def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:

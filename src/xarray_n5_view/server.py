@@ -1,4 +1,4 @@
-"""Serve images as Zarr to Neuroglancer, from the server of the viewer itself."""
+"""Serve layers as Zarr to Neuroglancer, from the server of the viewer itself."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import tornado.routing
 import tornado.web
 
 from xarray_n5.errors import MissingPackageError
+from xarray_n5.model.level_names import number_in
 from xarray_n5_view.state import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5_view.images import Image
+    from xarray_n5_view.served import Layer
 
-_CHUNK = re.compile(r"s(\d{1,3})/(\d{1,15}(?:\.\d{1,15})*)")
-_LEVEL = re.compile(r"s(\d{1,3})/\.zarray")
+_CHUNK = re.compile(r"\d{1,15}(?:\.\d{1,15})*")
+"""The name of a chunk in a level."""
 
 _ALL = ("0.0.0.0", "::")  # noqa: S104
 """The addresses at which a server listens on all network interfaces."""
@@ -59,17 +60,17 @@ class _Entrance(tornado.routing.Router):
 
 
 class _Files(tornado.web.RequestHandler):
-    """Documents and chunks of images, which are created on request."""
+    """Documents and chunks of layers, which are created on request."""
 
-    def initialize(self, images: Sequence[Image], server: Any, viewer: Any) -> None:
-        """Keep the served images; the viewer exists as long as the server."""
-        self.images, self.server, self.viewer = images, server, viewer
+    def initialize(self, layers: Sequence[Layer], server: Any, viewer: Any) -> None:
+        """Keep the served layers; the viewer exists as long as the server."""
+        self.layers, self.server, self.viewer = layers, server, viewer
 
     async def get(self, number: str, path: str) -> None:
         """Answer a request."""
         found = None
-        if int(number) < len(self.images):
-            work = self.server.executor.submit(_file, self.images[int(number)], path)
+        if int(number) < len(self.layers):
+            work = self.server.executor.submit(_file, self.layers[int(number)], path)
             found = await asyncio.wrap_future(work)
         if found is None:
             self.send_error(404)
@@ -81,18 +82,20 @@ class _Files(tornado.web.RequestHandler):
     head = get
 
 
-def _file(image: Image, path: str) -> bytes | None:
-    """Return a file of an image, or None if there is none."""
+def _file(layer: Layer, path: str) -> bytes | None:
+    """Return a file of a layer, or None if there is none."""
     if path == ".zgroup":
         return b'{"zarr_format": 2}'
     if path == ".zattrs":
-        return json.dumps(image.attributes()).encode()
-    if (match := _LEVEL.fullmatch(path)) and int(match[1]) < len(image.levels):
-        return json.dumps(image.document(int(match[1]))).encode()
-    if (match := _CHUNK.fullmatch(path)) and int(match[1]) < len(image.levels):
-        index = [int(each) for each in match[2].split(".")]
-        return image.chunk(int(match[1]), index) if len(index) == len(image.dims) else None
-    return None
+        return json.dumps(layer.attributes()).encode()
+    level, _, name = path.partition("/")
+    number = number_in(level)
+    if number is None or number >= len(layer.levels):
+        return None
+    if name == ".zarray":
+        return json.dumps(layer.document(number)).encode()
+    index = [int(each) for each in name.split(".")] if _CHUNK.fullmatch(name) else []
+    return layer.chunk(number, index) if len(index) == len(layer.dims) else None
 
 
 def _viewer_on(server: Any) -> Any:
@@ -112,8 +115,8 @@ def _viewer_on(server: Any) -> Any:
     return viewer
 
 
-def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
-    """Return a server that runs in its own threads, and the viewer of the images.
+def serve(layers: Sequence[Layer], address: str, port: int) -> tuple[Any, Any]:
+    """Return a server that runs in its own threads, and the viewer of the layers.
 
     Raises
     ------
@@ -131,13 +134,13 @@ def serve(images: Sequence[Image], address: str, port: int) -> tuple[Any, Any]:
     try:
         viewer = _viewer_on(server)
         root = f"/images/{viewer.token}"
-        how = {"images": images, "server": server, "viewer": viewer}
+        how = {"layers": layers, "server": server, "viewer": viewer}
         rule = (rf"{root}/(\d{{1,4}})/(.*)", _Files, how)
         server.app.add_handlers(r".*", [rule])
         server.http_server.request_callback = _Entrance(server)
         server.http_server.conn_params.header_timeout = _IDLE
-        urls = [f"{server.server_url}{root}/{n}/|zarr2:" for n in range(len(images))]
-        viewer.set_state(state_of(images, urls))
+        urls = [f"{server.server_url}{root}/{n}/|zarr2:" for n in range(len(layers))]
+        viewer.set_state(state_of(layers, urls))
     except BaseException:
         stop(server)
         raise

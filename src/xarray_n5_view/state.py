@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5_view.images import Image
+    from xarray_n5_view.served import Layer
 
 _PIXELS = 300
 """The size of the longest side of the data on the screen, in pixels."""
@@ -25,29 +25,29 @@ void main() {{ emitRGB(color * normalized()); }}
 """
 
 
-def state_of(images: Sequence[Image], urls: Sequence[str]) -> dict[str, Any]:
-    """Return the state that shows images.
+def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
+    """Return the state that shows layers.
 
     Parameters
     ----------
-    images
-        The images; the first one determines the position.
+    layers
+        The layers; the first one determines the position.
     urls
         The URLs of their sources.
     """
-    spaces = [_space(image) for image in images]
+    spaces = [_space(layer) for layer in layers]
     dims: dict[str, tuple[float, str]] = {}
     for space in spaces:
         for name, (size, unit, _, _) in space.items():
             dims.setdefault(name, (size, unit))
     first = spaces[0]
-    shown = list(first)[: images[0].spatial]
+    shown = list(first)[: layers[0].spatial]
     state: dict[str, Any] = {
         "dimensions": {name: list(each) for name, each in dims.items()},
         "displayDimensions": shown,
         "position": [next(each[name][2] for each in spaces if name in each) for name in dims],
         **_zoom(first, shown),
-        "layers": _layers(images, urls),
+        "layers": _layers(layers, urls),
         "layout": "4panel" if len(shown) > 2 else "xy",  # noqa: PLR2004
         "selectedLayer": {"visible": False},
     }
@@ -58,11 +58,11 @@ _Space = dict[str, tuple[float, str, float, float]]
 """For each dimension: the size of its unit, the unit, and in it the middle and the extent."""
 
 
-def _space(image: Image) -> _Space:
-    """Return the dimensions of an image: those of space, x first, then all others."""
-    base, outer = image.levels[0], len(image.dims) - image.spatial
+def _space(layer: Layer) -> _Space:
+    """Return the dimensions of a layer: those of space, x first, then all others."""
+    base, outer = layer.levels[0], len(layer.dims) - layer.spatial
     found: _Space = {}
-    for at, dim in enumerate(image.dims):
+    for at, dim in enumerate(layer.dims):
         step = base.scale[at]
         middle = base.shape[at] // 2 if at >= outer else 0
         found[dim.name] = (
@@ -71,18 +71,18 @@ def _space(image: Image) -> _Space:
             base.offset[at] / step + middle,
             base.shape[at],
         )
-    if image.matrix is not None:
+    if layer.matrix is not None:
         samples = np.array([[*each, 1] for each in product(*((0, n) for n in base.shape[outer:]))])
-        corners = samples @ image.matrix.T
-        centre = image.matrix @ [*(size // 2 for size in base.shape[outer:]), 1]
-        for at, dim in enumerate(image.world):
+        corners = samples @ layer.matrix.T
+        centre = layer.matrix @ [*(size // 2 for size in base.shape[outer:]), 1]
+        for at, dim in enumerate(layer.world):
             found[dim.name] = (dim.size, dim.unit, float(centre[at]), float(np.ptp(corners[:, at])))
-    space = [(dim.name, found[dim.name]) for dim in image.dims[outer:]]
-    return {**dict(space[::-1]), **{dim.name: found[dim.name] for dim in image.dims[:outer]}}
+    space = [(dim.name, found[dim.name]) for dim in layer.dims[outer:]]
+    return {**dict(space[::-1]), **{dim.name: found[dim.name] for dim in layer.dims[:outer]}}
 
 
 def _zoom(space: _Space, shown: Sequence[str]) -> dict[str, float]:
-    """Return scales that show a whole image."""
+    """Return scales that show a whole layer."""
     units = {space[name][1] for name in shown}
     sizes = [space[name][0] if len(units) == 1 else 1.0 for name in shown]
     extents = [space[name][3] * size for name, size in zip(shown, sizes, strict=True)]
@@ -90,54 +90,54 @@ def _zoom(space: _Space, shown: Sequence[str]) -> dict[str, float]:
     return {"crossSectionScale": longest / _PIXELS, "projectionScale": longest * 2}
 
 
-def plain_layer(image: Image, source: Any, *, is_first: bool) -> dict[str, Any]:
+def plain_layer(layer: Layer, source: Any, *, is_first: bool) -> dict[str, Any]:
     """Return a layer that shows an image, or a segmentation."""
-    layer = {"name": image.name, "source": source}
-    if image.labels:
-        return {**layer, "type": "segmentation"}
-    return {**layer, **_image_layer(image, is_first=is_first)}
+    shown = {"name": layer.name, "source": source}
+    if layer.labels:
+        return {**shown, "type": "segmentation"}
+    return {**shown, **_appearance(layer, is_first=is_first)}
 
 
-def _layers(images: Sequence[Image], urls: Sequence[str]) -> list[dict[str, Any]]:
+def _layers(layers: Sequence[Layer], urls: Sequence[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for image, url in zip(images, urls, strict=True):
-        is_first = all(layer["type"] != "image" for layer in found)
-        source: Any = url if image.matrix is None else _transformed(image, url)
-        layer = plain_layer(image, source, is_first=is_first)
-        same = sum(other.name == image.name for other in images[: len(found)])
-        found.append(layer | {"name": f"{image.name} ({same + 1})"} if same else layer)
+    for layer, url in zip(layers, urls, strict=True):
+        is_first = all(each["type"] != "image" for each in found)
+        source: Any = url if layer.matrix is None else _transformed(layer, url)
+        shown = plain_layer(layer, source, is_first=is_first)
+        same = sum(other.name == layer.name for other in layers[: len(found)])
+        found.append(shown | {"name": f"{layer.name} ({same + 1})"} if same else shown)
     return found
 
 
-def _image_layer(image: Image, *, is_first: bool) -> dict[str, Any]:
-    low, high = image.contrast()
-    more: dict[str, Any] = {"blend": "additive"} if image.color else {}
-    shader = _CHANNEL.format(color=image.color) if image.color else _IMAGE
+def _appearance(layer: Layer, *, is_first: bool) -> dict[str, Any]:
+    low, high = layer.contrast()
+    more: dict[str, Any] = {"blend": "additive"} if layer.color else {}
+    shader = _CHANNEL.format(color=layer.color) if layer.color else _IMAGE
     return {
         "type": "image",
         "shader": shader,
         "shaderControls": {"normalized": {"range": [low, high]}},
-        "opacity": 1.0 if is_first or image.color else 0.5,
+        "opacity": 1.0 if is_first or layer.color else 0.5,
         **more,
     }
 
 
-def _transformed(image: Image, url: str) -> dict[str, Any]:
+def _transformed(layer: Layer, url: str) -> dict[str, Any]:
     """Return a source whose samples are transformed to the positions of a registration."""
-    matrix = np.asarray(image.matrix, np.float64)
+    matrix = np.asarray(layer.matrix, np.float64)
     if not np.isfinite(matrix).all():
         raise ValueError(
-            f"the affine matrix of {image.name!r} has numbers that are not finite; drop the "
+            f"the affine matrix of {layer.name!r} has numbers that are not finite; drop the "
             "coordinate 'affine' to show it without"
         )
-    outer = len(image.dims) - image.spatial
-    rows = np.zeros((len(image.dims), len(image.dims) + 1))
+    outer = len(layer.dims) - layer.spatial
+    rows = np.zeros((len(layer.dims), len(layer.dims) + 1))
     rows[:outer, :outer] = np.eye(outer)
     rows[outer:, outer:] = matrix
-    base = image.levels[0]
+    base = layer.levels[0]
     output = {
         dim.name: [dim.size * abs(step), dim.unit]
-        for dim, step in zip(image.dims[:outer], base.scale, strict=False)
+        for dim, step in zip(layer.dims[:outer], base.scale, strict=False)
     }
-    output |= {dim.name: [dim.size, dim.unit] for dim in image.world}
+    output |= {dim.name: [dim.size, dim.unit] for dim in layer.world}
     return {"url": url, "transform": {"matrix": rows.tolist(), "outputDimensions": output}}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tests.benchmarks.machine import machine
 from tests.benchmarks.speed import show
 from tests.benchmarks.table import markdown
-from tests.far_work import WORKERS, WORKS, bucket, counted, run
+from tests.support.far_work import WORKERS, WORKS, bucket, counted, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.remote import Bucket
+    from tests.support.remote import Bucket
 
 HEADER = ("", "rounds", "requests", "time", "Zarr: rounds", "requests", "time")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.attributes import NodeAttributes
-from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.context import context_of, geometry_in
 from xarray_n5.arrays.info import ArrayInfo
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.repr import show_compression
@@ -27,18 +27,17 @@ from xarray_n5.arrays.selection import (
     stored_order,
 )
 from xarray_n5.arrays.transfer import new_cache, write
-from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
-from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.model.grid import ChunkGrid, span
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
-    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.dialects.protocol import DialectChoice
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
@@ -69,18 +68,35 @@ class Array:
     (False, True)
     """
 
-    def __init__(
-        self,
-        io: ChunkIO,
-        *,
-        writable: bool = False,
-        transposed: bool = False,
-        cache_bytes: int = 0,
-        attribute_order: AttributeOrder = "auto",
-    ) -> None:
-        self._io, self._writable, self._transposed = io, writable, transposed
-        self._attribute_order = attribute_order
-        self._cache_bytes, self._cache = cache_bytes, new_cache(cache_bytes)
+    def __init__(self, node: ArrayNode, *, cache_bytes: int = 0) -> None:
+        self._node, self._cache_bytes = node, cache_bytes
+        self._invalidate()
+
+    @property
+    def node(self) -> ArrayNode:
+        """The stored array, for extensions: its container, metadata and chunks as bytes.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array(
+        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
+        ... )
+        >>> array.node.key((1, 0)), array.node.format.name
+        ('raw/0/1', 'n5')
+        """
+        return self._node
+
+    @property
+    def container(self) -> Container:
+        """The container of the array, for extensions.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8")
+        >>> array.container.children("")
+        ('raw',)
+        """
+        return self._node.container
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -94,7 +110,7 @@ class Array:
         >>> array.shape
         (4, 6)
         """
-        return self._ordered(self._io.metadata.shape)
+        return self._node.ordered(self._node.metadata.shape)
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -108,7 +124,7 @@ class Array:
         >>> array.chunks
         (2, 3)
         """
-        return self._ordered(self._io.metadata.inner or self._io.metadata.chunks)
+        return self._node.ordered(self._node.metadata.inner or self._node.metadata.chunks)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
@@ -122,7 +138,7 @@ class Array:
         >>> array.chunks, array.shards
         ((2, 2), (4, 4))
         """
-        return None if self._io.metadata.inner is None else self.grid.chunks
+        return None if self._node.metadata.inner is None else self.grid.chunks
 
     @property
     def grid(self) -> ChunkGrid:
@@ -141,7 +157,7 @@ class Array:
         >>> array.grid.slices((1, 0))
         (slice(2, 4, None), slice(0, 3, None))
         """
-        return ChunkGrid(self.shape, self._ordered(self._io.metadata.chunks))
+        return ChunkGrid(self.shape, self._node.ordered(self._node.metadata.chunks))
 
     @property
     def nchunks(self) -> int:
@@ -169,7 +185,7 @@ class Array:
         >>> array.dtype
         dtype('uint8')
         """
-        return self._io.metadata.dtype
+        return self._node.metadata.dtype
 
     @property
     def ndim(self) -> int:
@@ -183,7 +199,7 @@ class Array:
         >>> array.ndim
         2
         """
-        return len(self._io.metadata.shape)
+        return len(self._node.metadata.shape)
 
     @property
     def size(self) -> int:
@@ -197,7 +213,7 @@ class Array:
         >>> array.size
         24
         """
-        return math.prod(self._io.metadata.shape)
+        return math.prod(self._node.metadata.shape)
 
     @property
     def nbytes(self) -> int:
@@ -225,7 +241,7 @@ class Array:
         >>> array.compression
         Gzip(level=6, use_zlib=False)
         """
-        return self._io.metadata.compression
+        return self._node.metadata.compression
 
     @property
     def fill_value(self) -> object:
@@ -239,7 +255,7 @@ class Array:
         >>> int(array.fill_value)
         0
         """
-        return self._io.metadata.fill_value
+        return self._node.metadata.fill_value
 
     @property
     def read_only(self) -> bool:
@@ -253,7 +269,7 @@ class Array:
         >>> array.read_only
         False
         """
-        return not self._writable
+        return not self._node.writable
 
     @property
     def path(self) -> str:
@@ -267,7 +283,7 @@ class Array:
         >>> array.path
         'raw'
         """
-        return self._io.path
+        return self._node.path
 
     @property
     def name(self) -> str:
@@ -281,7 +297,7 @@ class Array:
         >>> array.name
         'raw'
         """
-        return self.path.rpartition("/")[2] or name_of_root(self._io.container.name)
+        return self.path.rpartition("/")[2] or name_of_root(self._node.container.name)
 
     @property
     def url(self) -> str:
@@ -295,7 +311,7 @@ class Array:
         >>> array.url
         '.../cells.n5/raw'
         """
-        return join(self._io.container.url, self.path)
+        return join(self._node.container.url, self.path)
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -315,10 +331,10 @@ class Array:
         {'stain': 'DAPI', 'exposure': 0.25, 'gain': 2}
         """
         return NodeAttributes(
-            self._io.container,
+            self._node.container,
             self.path,
-            self._io.metadata.attributes,
-            writable=self._writable,
+            self._node.metadata.attributes,
+            writable=self._node.writable,
             changed=self._attributes_changed,
             kind="array",
         )
@@ -371,10 +387,7 @@ class Array:
         >>> array.geometry("tensorstore").sources["scale"]
         'tensorstore: resolution'
         """
-        io, order = self._io, self._attribute_order
-        context = load_context(io.container, io.path, io.metadata, attribute_order=order)
-        found = geometry_of(context, dialect)
-        return found.transpose() if self._transposed else found
+        return geometry_in(self._node, context_of(self._node), dialect)
 
     @property
     def info(self) -> ArrayInfo:
@@ -401,8 +414,7 @@ class Array:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening an array has already warned
-            stopped = self.path in unfinished(self._io.store, [self.path])
-            return self._info(self.geometry(), unfinished=stopped)
+            return self._info(self.geometry(), unfinished=self._node.is_unfinished())
 
     def _info(self, geometry: Geometry | None, *, unfinished: bool) -> ArrayInfo:
         return ArrayInfo(
@@ -413,7 +425,7 @@ class Array:
             chunks=self.chunks,
             shards=self.shards,
             compression=show_compression(self.compression),
-            attributes=self._io.metadata.attributes,
+            attributes=self._node.metadata.attributes,
             geometry=geometry,
             unfinished=unfinished,
         )
@@ -437,22 +449,19 @@ class Array:
         return np.asarray(self[...], dtype)
 
     def __dask_tokenize__(self) -> object:
-        return ("xarray_n5.Array", *self._io.token, self._transposed)
+        return ("xarray_n5.Array", *self._node.token, self._node.transposed)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
 
-    def _ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(items[::-1] if self._transposed else items)
-
     def __getitem__(self, key: object) -> Any:
-        return read_selection(self._io, key, self._cache, transposed=self._transposed)
+        return read_selection(self._node, key, self._cache)
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
-        axes, values = stored_order(self._io, key, value, transposed=self._transposed)
-        with self._changing(lambda: span(self._io.metadata.grid.project(axes))):
-            write(self._io, axes, values)
+        axes, values = stored_order(self._node, key, value)
+        with self._changing(lambda: span(self._node.metadata.grid.project(axes))):
+            write(self._node, axes, values)
 
     @property
     def oindex(self) -> Indexer:
@@ -489,7 +498,7 @@ class Array:
         >>> array.vindex[[0, 2], [1, 4]]
         array([0, 5], dtype=uint8)
         """
-        return Indexer(partial(read_vectorized, self._io, self._cache, transposed=self._transposed))
+        return Indexer(partial(read_vectorized, self._node, self._cache))
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
         """Read one chunk, or shard, of the grid.
@@ -524,10 +533,10 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            block = self._io.block(self._stored_index(index))
+            block = self._node.block(self._stored_index(index))
         except VarlengthChunkError as error:
             return error.elements
-        return np.ascontiguousarray(block.T) if self._transposed else block
+        return np.ascontiguousarray(block.T) if self._node.transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
         """Write one whole chunk, or shard, of the grid.
@@ -560,9 +569,9 @@ class Array:
         """
         self._check_writable()
         stored = self._stored_index(index)
-        values = chunk_values(self._io, stored, block, transposed=self._transposed)
+        values = chunk_values(self._node, stored, block)
         with self._changing(lambda: [range(number, number + 1) for number in stored]):
-            self._io.save(stored, values)
+            self._node.save(stored, values)
 
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk, or shard, if it is stored; it reads as the fill value then.
@@ -591,7 +600,7 @@ class Array:
         """
         stored = self._stored_index(index)
         with self._changing(lambda: [range(number, number + 1) for number in stored]):
-            self._io.delete([stored])
+            self._node.delete([stored])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Check whether one chunk, or shard, is stored.
@@ -624,10 +633,10 @@ class Array:
         >>> array.chunk_exists((0, 0)), array.chunk_exists((1, 1))
         (True, False)
         """
-        return self._io.exists(self._stored_index(index))
+        return self._node.exists(self._stored_index(index))
 
     def _stored_index(self, index: Sequence[int]) -> tuple[int, ...]:
-        return stored_index(self._io, index, transposed=self._transposed)
+        return stored_index(self._node, index)
 
     def resize(self, shape: Sequence[int]) -> Self:
         """Change the shape of the array in the container.
@@ -660,12 +669,12 @@ class Array:
         >>> array.resize((8, 6)).shape
         (8, 6)
         """
-        new = self._ordered(check_shape(shape, self.ndim, self.url))
+        new = self._node.ordered(check_shape(shape, self.ndim, self.url))
         self._check_writable()
         self.refresh()
-        if any(map(operator.lt, new, self._io.metadata.shape)):
-            prepare(self._io.store, self.path, lambda: [range(0)], self._io.metadata.chunks)
-        self._io = resize(self._io, new)
+        if any(map(operator.lt, new, self._node.metadata.shape)):
+            prepare(self._node.store, self.path, lambda: [range(0)], self._node.metadata.chunks)
+        self._node = resize(self._node, new)
         self._invalidate()
         return self
 
@@ -692,26 +701,28 @@ class Array:
         >>> other.shape, other.refresh().shape
         ((4, 6), (8, 6))
         """
-        self._io = self._io.refreshed()
+        self._node = self._node.refreshed()
         self._invalidate()
         return self
 
     def _attributes_changed(self, attributes: Attributes) -> None:
-        self._io = replace(self._io, metadata=replace(self._io.metadata, attributes=attributes))
+        self._node = replace(
+            self._node, metadata=replace(self._node.metadata, attributes=attributes)
+        )
 
     @contextmanager
     def _changing(self, box: Callable[[], Sequence[range]]) -> Iterator[None]:
         """Prepare for changed chunks: digests and unfinished writes must not rely on them."""
         self._check_writable()
-        prepare(self._io.store, self._io.path, box, self._io.metadata.chunks)
+        prepare(self._node.store, self._node.path, box, self._node.metadata.chunks)
         try:
             yield
         finally:
             self._invalidate()
 
     def _check_writable(self) -> None:
-        if not self._writable:
-            raise ReadOnlyError(self._io.container.url, self.path)
+        if not self._node.writable:
+            raise ReadOnlyError(self._node.container.url, self.path)
 
     def _invalidate(self) -> None:
-        self._cache = new_cache(self._cache_bytes)
+        self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None

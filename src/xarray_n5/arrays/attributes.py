@@ -15,7 +15,8 @@ from xarray_n5.model.metadata import check_factors, lists_levels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from xarray_n5.formats.protocol import Container, Kind
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Kind
     from xarray_n5.model.metadata import Attributes
 
 

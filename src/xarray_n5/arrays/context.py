@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.beside import xml_beside
+from xarray_n5.arrays.container_xml import find_xml
+from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
@@ -17,8 +18,10 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.dialects.protocol import AttributeOrder
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _GENERATIONS = 3
@@ -29,6 +32,28 @@ _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 
 _INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
 """Attributes that Neuroglancer inherits from all parent groups."""
+
+
+def context_of(
+    node: ArrayNode, *, inherit: bool = False, like: ArrayContext | None = None
+) -> ArrayContext:
+    """Return an array as dialects see it; see :func:`load_context`."""
+    return load_context(
+        node.container,
+        node.path,
+        node.metadata,
+        inherit=inherit,
+        like=like,
+        attribute_order=node.attribute_order,
+    )
+
+
+def geometry_in(
+    node: ArrayNode, context: ArrayContext, dialect: DialectChoice | None = None
+) -> Geometry:
+    """Return the axes that an array's context describes, in the user's order."""
+    found = geometry_of(context, dialect)
+    return found.transpose() if node.transposed else found
 
 
 def load_context(
@@ -73,8 +98,8 @@ def load_context(
         shape=metadata.shape,
         path=path,
         parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
-        beside=like.beside if like else {},
-        xml=xml_beside(container) if inside and view_in(path) else None,
+        coordinate_sizes=like.coordinate_sizes if like else {},
+        xml=find_xml(container) if inside and view_in(path) else None,
         lists_x_first=container.lists_x_first,
         ngff=container.format.ngff_version,
         attribute_order=attribute_order,

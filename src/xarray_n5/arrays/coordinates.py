@@ -140,6 +140,15 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
     return Axis(name=dim, kind=kind)
 
 
+def step_of(coordinate: xr.DataArray) -> float | None:
+    """Return the distance between evenly spaced numbers; None if there is none.
+
+    A single number has the distance of the file that it is from.
+    """
+    stored = _stored_step(coordinate) if coordinate.size else None
+    return _step(coordinate.to_numpy(), stored) if coordinate.size > 1 else stored
+
+
 def _stored_step(found: xr.DataArray) -> float | None:
     """Return the distance between samples in the file, if the first is still one of those."""
     match found.encoding:

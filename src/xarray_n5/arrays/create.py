@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from xarray_n5.arrays.array_checks import check_agreement, check_path, check_storable, completed
-from xarray_n5.arrays.attributes import as_json
+from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
-from xarray_n5.arrays.write_axes import describe
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
+from xarray_n5.dialects.protocol import units_of_values
+from xarray_n5.dialects.write import (
+    diff,
+    misread,
+    override,
+    read_back,
+    warn_misspelt_units,
+    write_geometry,
+)
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.open import open_container
-from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.axes import as_geometry
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import new_path
+from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.chunk_io import EdgeChunks
+    from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
 
@@ -173,9 +177,8 @@ def create_array(
     ((64, 64, 64), 'nm')
     """
     container, path = open_container(url, path, storage_options, format)
-    request = ArrayRequest(
-        shape=shape,
-        dtype=dtype,
+    spec = ArraySpec(
+        path=path,
         chunks=chunks,
         shards=shards,
         compression=compression,
@@ -186,146 +189,132 @@ def create_array(
         chunk_elements=chunk_elements,
         chunk_aspect_ratio=chunk_aspect_ratio,
         layout=layout,
-        write_empty_chunks=write_empty_chunks,
-        edge_chunks=edge_chunks,
     )
-    return plan_array(container, path, request).create()
+    options = OpenOptions(writable=True, write_empty=write_empty_chunks, edges=edge_chunks)
+    return plan_array(container, spec, shape, dtype, options).create()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayRequest:
-    """The options of :func:`create_array`."""
+def plan_array(
+    container: Container, spec: ArraySpec, shape: Sequence[int], dtype: Any, options: OpenOptions
+) -> ArrayPlan:
+    """Run all checks of :func:`create_array`; nothing is written.
 
-    shape: Sequence[int]
-    dtype: Any
-    chunks: Sequence[int] | int | Literal["auto"] = "auto"
-    shards: Sequence[int] | int | Literal["auto"] | None = None
-    compression: str | Mapping[str, Any] | Compression | None = "gzip"
-    axes: Iterable[Axis | str | None] | Geometry | None = None
-    attributes: Mapping[str, Any] | None = None
-    mode: Literal["w-", "w", "a", "r+"] = "w-"
-    dialect: str | Iterable[str] | None = None
-    chunk_elements: int = 1 << 20
-    chunk_aspect_ratio: Sequence[float] | None = None
-    layout: Mapping[str, Any] | None = None
-    write_empty_chunks: bool = True
-    edge_chunks: EdgeChunks = "truncate"
-
-    def __post_init__(self) -> None:
-        check_option("mode", self.mode, "w-", "w", "a", "r+")
-
-    @property
-    def options(self) -> OpenOptions:
-        """The options with which the array is opened."""
-        empty, edges = self.write_empty_chunks, self.edge_chunks
-        return OpenOptions(writable=True, write_empty=empty, edges=edges)
-
-    def metadata(self, where: str) -> ArrayMetadata:
-        """Return the array's metadata, without axes and layout; errors name it as `where`."""
-        shape, dtype = as_sizes("shape", self.shape), as_dtype(self.dtype, where)
-        elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
-        sides = chunk_shape(self.chunks, shape, elements=elements, aspect_ratio=ratio)
-        automatic = isinstance(self.chunks, str)
-        stored, inner = with_shards(sides, self.shards, shape, dtype, automatic=automatic)
-        return ArrayMetadata(
-            shape=shape,
-            chunks=stored,
-            inner=inner,
-            dtype=dtype,
-            compression=resolve(self.compression),
-            attributes=as_json(self.attributes or {}, where),
-        )
-
-
-def plan_array(container: Container, path: str, request: ArrayRequest) -> ArrayPlan:
-    """Run all checks of :func:`create_array`; nothing is written."""
-    path = new_path(path, container.documents)
+    Parameters
+    ----------
+    container, spec
+        The container, and what is to be stored in it.
+    shape, dtype
+        The shape and the type of the data.
+    options
+        The options with which the array is opened.
+    """
+    path = new_path(spec.path, container.documents)
     check_path(container, path)
-    at, mode, layout = container.where(path), request.mode, request.layout
-    metadata = request.metadata(at)
+    at, mode, layout = container.where(path), spec.mode, spec.layout
+    metadata = spec.metadata(shape, dtype, at)
     node = container.node(path)
     found, form = node.metadata, container.format
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(container, path, metadata, request.axes, request.dialect, there)
+    metadata, stale = describe(container, path, metadata, spec.axes, spec.dialect, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
     if there is not None:
-        given = not isinstance(request.chunks, str)
+        given = spec.chunks is not None and not isinstance(spec.chunks, str)
         check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
-        existing = request.options.array(container, path, there)
+        existing = options.array(container, path, there)
         return ArrayPlan(
             array=existing, existing=existing, attributes=metadata.attributes, stale=stale
         )
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    array = request.options.array(container, path, metadata)
+    array = options.array(container, path, metadata)
     return ArrayPlan(array=array, new=(overwrite, metadata))
 
 
-def chunk_shape(
-    chunks: Sequence[int] | int | Literal["auto"],
-    shape: Sequence[int],
-    *,
-    elements: int = 1 << 20,
-    aspect_ratio: Sequence[float] | None = None,
-) -> tuple[int, ...]:
-    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto"."""
-    if isinstance(chunks, str):
-        if chunks != "auto":
-            raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
-        return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
-    sides = as_sizes("chunks", chunks, len(shape))
-    if len(sides) != len(shape) or min(sides, default=1) < 1:
-        raise MetadataError(
-            f"chunks is {sides}; expected {len(shape)} numbers of at least 1 for shape "
-            f"{tuple(shape)}"
-        )
-    return sides
+def describe(
+    container: Container,
+    path: str,
+    metadata: ArrayMetadata,
+    axes: Iterable[Axis | str | None] | Geometry | None,
+    dialect: str | Iterable[str] | None,
+    there: ArrayMetadata | None,
+) -> tuple[ArrayMetadata, AbstractSet[str]]:
+    """Return an array's metadata with attributes for its axes, and attributes to remove.
 
+    If the existing array describes the same axes, nothing changes; attributes that contradict the
+    new axes are removed. Attributes of the groups around may take precedence over the default
+    ones; then others are written, too, that take precedence over all.
 
-def with_shards(
-    chunks: tuple[int, ...],
-    shards: Sequence[int] | int | Literal["auto"] | None,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    *,
-    automatic: bool = False,
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it if it is a shard.
+    Parameters
+    ----------
+    container, path, metadata
+        The array as it is to be written, with the user's attributes.
+    axes, dialect
+        As in :func:`create_array`.
+    there
+        The existing array that is kept, if any.
 
-    Chunks that are `automatic` are adapted to shards that are not a multiple of them.
+    Raises
+    ------
+    MetadataError
+        If no dialect can describe the axes, or other attributes still contradict them.
     """
-    if shards is None:
-        return chunks, None
-    if isinstance(shards, str):
-        return shard_shape(shards, chunks, shape, dtype.itemsize), chunks
-    sides = as_sizes("shards", shards, len(shape))
-    if automatic and len(sides) == len(chunks) and all(0 < side < 1 << 31 for side in sides):
-        chunks = chunks_in_shards(chunks, sides)
-    return shard_shape(sides, chunks, shape, dtype.itemsize), chunks
-
-
-def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
-    """Return whole numbers; a single one is repeated `times` times."""
+    if axes is None:
+        return metadata, set()
+    where, given = container.where(path), metadata.attributes
+    before = dict(there.attributes) if there else {}
+    node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
-        if np.ndim(value) == 0:  # type: ignore[arg-type]
-            return (operator.index(value),) * times  # type: ignore[arg-type]
-        return tuple(map(operator.index, value))  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise MetadataError(f"{name} is {value!r}; expected whole numbers") from None
+        geometry = as_geometry(axes, len(metadata.shape))
+    except ValueError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    warn_misspelt_units(where, [geometry])
+    written = write_geometry(
+        geometry, node.shape, dialect, lists_x_first=node.lists_x_first, where=where
+    )
+    clash = [k for k in written if k in given and not _same(k, given[k], written[k])]
+    stale: frozenset[str] = frozenset()
+    if there is not None:
+        stored, invalid = read_back(node)
+        if dialect is None and _has_only_names(geometry) and stored.placed:
+            # Names alone do not move or reverse existing axes.
+            _refuse(where, diff(geometry, stored))
+            return metadata, set()
+        if dialect is None and not diff(geometry, stored) and not invalid:
+            return metadata, set()
+        known = stored.keys - ({"units"} if units_of_values(before) else set())
+        clash += [k for k in written if before.get(k, written[k]) != written[k] and k not in known]
+        found, invalid = read_back(replace(node, attributes={**node.attributes, **written}))
+        if diff(geometry, found) or invalid:
+            stale = known & before.keys() - written.keys() - given.keys()
+    if clash:
+        raise MetadataError(f"{where}: axes and attributes both set {clash}; pass one of them")
+    kept = {k: v for k, v in node.attributes.items() if k not in stale}
+    node = replace(node, attributes=kept)
+    if dialect is None and "transform" not in kept:
+        written, wrong = override(geometry, node, written)
+    else:
+        wrong = misread(geometry, replace(node, attributes={**kept, **written}))
+    _refuse(where, wrong)
+    return replace(metadata, attributes={**given, **written}), stale
 
 
-def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
-    """Return the type for a user's `dtype`, in native byte order."""
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
+def _has_only_names(geometry: Geometry) -> bool:
+    return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
+
+
+def _same(key: str, one: object, other: object) -> bool:
+    """Return whether attributes are equal; lists of units are compared by meaning."""
+    if key != "units" or not (isinstance(one, list) and isinstance(other, list)):
+        return one == other
+    texts = all(isinstance(unit, str) for unit in (*one, *other))
+    return texts and len(one) == len(other) and all(map(same_unit, one, other))
+
+
+def _refuse(where: str, wrong: str | None) -> None:
+    if wrong:
         raise MetadataError(
-            f"{where}: {error}; expected a type such as 'uint8' or 'float32'"
-        ) from error
-    if found.names:
-        from numpy.lib.recfunctions import repack_fields
-
-        found = repack_fields(found)
-    return found.newbyteorder("=")
+            f"{where}: other attributes of the node or of its groups contradict {wrong}; omit "
+            "axes, or write to another path"
+        )

@@ -14,27 +14,24 @@ from xarray_n5.arrays.attributes import NodeAttributes, as_json
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
 from xarray_n5.arrays.options import OpenOptions
-from xarray_n5.arrays.overwrite import check_overwrite, complete_group
-from xarray_n5.arrays.write_axes import without_image
+from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
+from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.unfinished import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.model.paths import join, new_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xarray_n5.arrays.chunk_io import EdgeChunks
-    from xarray_n5.formats.protocol import Container as FileContainer
+    from xarray_n5.arrays.node import EdgeChunks
+    from xarray_n5.formats.containers import Container as FileContainer
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
-
 
 _LISTED, _SHOWN = 200, 1000
 """The maximum number of groups that a tree lists, and of nodes that it shows."""
@@ -61,14 +58,33 @@ class Group(Mapping[str, "Array | Group"]):
     0
     """
 
-    def __init__(
-        self,
-        container: FileContainer,
-        node: Node,
-        options: OpenOptions,
-    ) -> None:
+    def __init__(self, container: FileContainer, node: Node, options: OpenOptions) -> None:
         self._container, self._node, self._options = container, node, options
         self._counted: tuple[str, ...] | None = None
+
+    @property
+    def container(self) -> FileContainer:
+        """The container of the group, for extensions.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> group.container.name
+        'cells.n5'
+        """
+        return self._container
+
+    @property
+    def node(self) -> Node:
+        """The group as its container describes it, for extensions.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5", attributes={"species": "mouse"})
+        >>> group.node.metadata.attributes
+        {'species': 'mouse'}
+        """
+        return self._node
 
     @property
     def path(self) -> str:
@@ -81,7 +97,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> group["em"].path
         'em'
         """
-        return self._node.path
+        return self.node.path
 
     @property
     def url(self) -> str:
@@ -94,7 +110,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> group["em"].url
         '.../cells.n5/em'
         """
-        return join(self._container.url, self.path)
+        return join(self.container.url, self.path)
 
     @property
     def format(self) -> str:
@@ -107,7 +123,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> group.format
         'n5'
         """
-        return self._container.format.name
+        return self.container.format.name
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -124,9 +140,9 @@ class Group(Mapping[str, "Array | Group"]):
         {'species': 'mouse'}
         """
         return NodeAttributes(
-            self._container,
+            self.container,
             self.path,
-            self._node.metadata.attributes,
+            self.node.metadata.attributes,
             writable=self._options.writable,
             changed=self._attributes_changed,
             kind="group",
@@ -202,43 +218,61 @@ class Group(Mapping[str, "Array | Group"]):
         yield from self._list() if names is None else names
 
     def _list(self) -> tuple[str, ...]:
-        return self._container.children(self.path)
+        return self.container.children(self.path)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not self._is_inside(name):
             return False
-        (node,) = self._container.nodes([self._inner(name)], verify=False)
+        (node,) = self.container.nodes([self._inner(name)], verify=False)
         # A refused link, or an unreadable node, exists, and can be deleted.
-        return isinstance(node, N5Error) or self._container.exists(node)
+        return isinstance(node, N5Error) or self.container.exists(node)
 
     def __getitem__(self, name: str) -> Array | Group:
-        node = self._container.node(self._inner(name))
-        if not self._container.exists(node):
+        node = self.container.node(self._inner(name))
+        if not self.container.exists(node):
             raise KeyError(name)
         if isinstance(node.metadata, ArrayMetadata) and not self._options.writable:
-            warn_unfinished(self._container.store, [node.path])
+            warn_unfinished(self.container.store, [node.path])
         return self._opened(node)
 
     def _is_inside(self, name: str) -> bool:
-        try:
-            self._inner(name)
-        except PathError:
-            return False
-        return True
+        with suppress(PathError):
+            return self._inner(name) is not None
+        return False
 
     def _inner(self, name: str) -> str:
-        return join(self.path, self._container.format.normalize_path(name))
+        return join(self.path, self.container.format.normalize_path(name))
 
     def _opened(self, node: Node) -> Array | Group:
         if isinstance(node.metadata, GroupMetadata):
-            return Group(self._container, node, self._options)
-        return self._options.array(self._container, node.path, node.metadata)
+            return Group(self.container, node, self._options)
+        return self._options.array(self.container, node.path, node.metadata)
 
-    def _nodes(self, names: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
-        """Return the nodes at paths below; unreadable ones are omitted, or raise."""
-        paths = {name: self._inner(name) for name in names if self._is_inside(name)}
+    def nodes(self, paths: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
+        """Return the nodes at some paths, with one batch of reads.
+
+        Parameters
+        ----------
+        paths : iterable of str
+            Names of nodes, or their paths in the group.
+        strict : bool, default: False
+            Whether unreadable nodes raise; otherwise they are left out, with a warning.
+
+        Returns
+        -------
+        dict of str to Array or Group
+            The nodes that exist, by path.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> list(group.nodes(["em", "em/raw"]))
+        ['em', 'em/raw']
+        """
+        inside = {name: self._inner(name) for name in paths if self._is_inside(name)}
         nodes: dict[str, Array | Group] = {}
-        for name, node in zip(paths, self._container.nodes(list(paths.values())), strict=True):
+        for name, node in zip(inside, self.container.nodes(list(inside.values())), strict=True):
             if not isinstance(node, N5Error):
                 nodes[name] = self._opened(node)
             elif strict:
@@ -247,14 +281,38 @@ class Group(Mapping[str, "Array | Group"]):
                 warn(f"{name!r} is left out: {node}")
         if not self._options.writable:
             arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
-            warn_unfinished(self._container.store, arrays)
+            warn_unfinished(self.container.store, arrays)
         return nodes
 
-    def _children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
-        return self._nodes(name for name in iter(self) if name not in without)
+    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
+        """Return the nodes directly in the group, with one listing and one batch of reads.
 
-    def arrays(self) -> dict[str, Array]:
+        Parameters
+        ----------
+        without : container of str, default: ()
+            The names of nodes to leave out, which are not read.
+
+        Returns
+        -------
+        dict of str to Array or Group
+            The nodes by name. Those that cannot be read are left out, with a warning.
+
+        Examples
+        --------
+        >>> group = xarray_n5.create_group("cells.n5")
+        >>> raw = group.create_array("em/raw", shape=(4, 6), dtype="uint8", chunks=(2, 3))
+        >>> list(group.children()), list(group.children(without=["em"]))
+        (['em'], [])
+        """
+        return self.nodes(name for name in iter(self) if name not in without)
+
+    def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
         """Return the arrays directly in the group, with one listing and one batch of reads.
+
+        Parameters
+        ----------
+        without : container of str, default: ()
+            The names of nodes to leave out, which are not read.
 
         Returns
         -------
@@ -268,7 +326,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> {name: array.shape for name, array in group["em"].arrays().items()}
         {'raw': (4, 6)}
         """
-        children = self._children().items()
+        children = self.children(without).items()
         return {name: node for name, node in children if isinstance(node, Array)}
 
     def groups(self) -> dict[str, Group]:
@@ -286,7 +344,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> list(group.groups())
         ['em']
         """
-        return {name: node for name, node in self._children().items() if isinstance(node, Group)}
+        return {name: node for name, node in self.children().items() if isinstance(node, Group)}
 
     def create_array(
         self,
@@ -375,7 +433,7 @@ class Group(Mapping[str, "Array | Group"]):
         """
         options = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         self._check_writable()
-        return create_array(self._container, self._inner(name), **options)
+        return create_array(self.container, self._inner(name), **options)
 
     def create_group(
         self,
@@ -415,7 +473,7 @@ class Group(Mapping[str, "Array | Group"]):
         'em/labels'
         """
         self._check_writable()
-        return create_group(self._container, self._inner(name), attributes=attributes, mode=mode)
+        return create_group(self.container, self._inner(name), attributes=attributes, mode=mode)
 
     def __delitem__(self, name: str) -> None:
         """Remove an array or a group with everything in it.
@@ -435,11 +493,11 @@ class Group(Mapping[str, "Array | Group"]):
         attributes = (self[inner] if inner else self).attrs
         if (left := without_image(attributes, path)) != attributes:
             attributes.put(left)
-        self._container.delete(path)
+        self.container.delete(path)
 
     def _check_writable(self) -> None:
         if not self._options.writable:
-            raise ReadOnlyError(self._container.url, self.path)
+            raise ReadOnlyError(self.container.url, self.path)
 
 
 @dataclass(slots=True)
@@ -473,9 +531,9 @@ class _Look:
 
     def _list(self, group: Group, most: int) -> None:
         names = list(group)
-        nodes = group._nodes(names[:most])  # noqa: SLF001
+        nodes = group.nodes(names[:most])
         paths = [node.path for node in nodes.values() if isinstance(node, Array)]
-        self.unfinished |= unfinished(group._container.store, paths)  # noqa: SLF001
+        self.unfinished |= unfinished(group.container.store, paths)
         self.listed[group.path] = (nodes, max(len(names) - most, 0))
 
     def _group(self, group: Group) -> GroupInfo:

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask.utils import format_bytes
 
-from xarray_n5.arrays.repr import amount, as_text, geometry_rows, show_geometry, times
-from xarray_n5.arrays.repr_html import fold, side_by_side, table, text, titled
-from xarray_n5.arrays.repr_svg import chunk_picture
+from xarray_n5.arrays.repr import (
+    amount,
+    as_text,
+    chunk_picture,
+    fold,
+    geometry_rows,
+    show_geometry,
+    side_by_side,
+    table,
+    text,
+    times,
+    titled,
+)
 from xarray_n5.errors import printable
 from xarray_n5.model.units import same_unit
 

@@ -243,9 +243,10 @@ class WriteMarker:
             return partial(self.store.clear_folder, self.folder)
         files = self.store.list(self.folder)[1] if records else ()
         notes = [join(self.folder, name) for name in files if name != _MARK]
-        if notes and not part:
-            self.done({})
-        self.store.delete(notes)
+        if notes:
+            if not part:
+                self.done({})
+            self.store.delete(notes)
         return self._end
 
     def _end(self) -> None:

@@ -9,16 +9,15 @@ from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import get_format
 from xarray_n5.formats.open import find_node, open_container
-from xarray_n5.model.keywords import suggest_keywords
 from xarray_n5.model.level_names import base_path
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import check_option, suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.arrays.array import Array, AxisOrder
-    from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
+    from xarray_n5.arrays.node import EdgeChunks, Missing
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder
 

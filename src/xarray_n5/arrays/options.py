@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.chunk_io import ChunkIO
+from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder
-    from xarray_n5.arrays.chunk_io import EdgeChunks, Missing
+    from xarray_n5.arrays.node import EdgeChunks, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import ArrayMetadata
 
 LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
@@ -47,18 +47,15 @@ class OpenOptions:
         """Return the array at `path`, opened with these options."""
         if self.label_multisets in _CONTENTS:
             metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
-        chunks = ChunkIO(
+        node = ArrayNode(
             container=container,
             path=path,
             metadata=metadata,
             missing=self.missing,
             write_empty=self.write_empty,
             edges=self.edges,
-        )
-        return Array(
-            chunks,
             writable=self.writable,
             transposed=self.axis_order == "F",
-            cache_bytes=self.cache_bytes,
             attribute_order=self.attribute_order,
         )
+        return Array(node, cache_bytes=self.cache_bytes)

@@ -5,17 +5,63 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.write_axes import without_image
+from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.protocol import Container
-    from xarray_n5.model.metadata import Metadata
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.model.metadata import Attributes, Metadata
+
+
+NOT_UNFINISHED = (
+    "no write of it is unfinished: if this write has finished before, there is nothing to do; "
+    "otherwise, choose another path"
+)
+"""The hint for a resumed write without an unfinished one."""
+
+OTHER_UNFINISHED = (
+    "it has an unfinished write of something else: pass the same arguments as that one to resume "
+    "it, or start again with mode='w' and without resume"
+)
+"""The hint for a different unfinished copy."""
+
+OTHER_DATA = (
+    "it has an unfinished write of different data, or with other options: pass the same as then "
+    "(the Dask names of the data must not change between runs; if they do, pass resume='a name' "
+    "each time), or start again with mode='w' and without resume"
+)
+"""The hint for an unfinished write of different data."""
+
+
+def hint_of(
+    otherwise: str, *, resume: bool, unfinished: bool, what: str = "write", other: str = OTHER_DATA
+) -> str:
+    """Return the hint for something that exists, which a write with ``mode="w-"`` refuses.
+
+    Parameters
+    ----------
+    otherwise
+        The hint if no write is unfinished, and none is resumed.
+    resume
+        Whether an unfinished write is to be resumed, which is not this one.
+    unfinished
+        Whether a write is unfinished.
+    what
+        What the write is called.
+    other
+        The hint if it is another write that is unfinished.
+    """
+    if resume:
+        return other if unfinished else NOT_UNFINISHED
+    if unfinished:
+        return f"its {what} is unfinished: use resume=True, or mode='w' to replace it"
+    return otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +123,8 @@ def check_overwrite(
     groups = groups_around(container, node.path)
     found, path = node.metadata, node.path
     if isinstance(found, ArrayMetadata) and replacement is None:
-        hint = "use mode='w' to replace it"
-        if _has_marker(container, path):
-            hint = f"its write is unfinished: repeat the call with resume=True, or {hint}"
+        unfinished = _has_marker(container, path)
+        hint = hint_of("use mode='w' to replace it", resume=False, unfinished=unfinished)
         raise NodeExistsError(container.url, path, "an array", hint)
     half = node.incomplete and _has_marker(container, path)
     if isinstance(found, GroupMetadata) and found.attributes and not half:
@@ -114,11 +159,24 @@ def groups_around(container: Container, path: str) -> list[Node]:
     for node in container.nodes(["/".join(parts[:depth]) for depth in range(len(parts))]):
         if isinstance(node, N5Error):
             raise node
-        if isinstance(node.metadata, ArrayMetadata):
-            hint = "an array cannot contain other nodes; choose another path"
-            raise NodeExistsError(container.url, node.path, "an array", hint)
+        check_not_array(container, node)
         groups.append(node)
     return groups
+
+
+def check_not_array(container: Container, node: Node) -> None:
+    """Raise NodeExistsError if a node that must be a group is an array."""
+    if isinstance(node.metadata, ArrayMetadata):
+        hint = "an array cannot contain other nodes; choose another path"
+        raise NodeExistsError(container.url, node.path, "an array", hint)
+
+
+def check_removable(url: str, arrays: Mapping[str, ArrayNode]) -> None:
+    """Raise NodeExistsError if an array to be removed contains anything that is not its own."""
+    for name, array in arrays.items():
+        if other := array.foreign_key():
+            hint = f"it contains {other!r}, which would be deleted with it; move that away first"
+            raise NodeExistsError(url, name, "an array with other files", hint)
 
 
 def complete_group(container: Container, node: Node) -> None:
@@ -154,3 +212,17 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
 def _has_marker(container: Container, path: str) -> bool:
     """Return whether a node has the marker of a write, from one listing."""
     return any(name.startswith(WRITING) for name in container.store.list(path)[0])
+
+
+def without_image(attributes: Attributes, path: str) -> Attributes:
+    """Return a group's attributes without the image of an array that is removed."""
+    name, images = path.rpartition("/")[2], images_of(attributes)
+    kept = [
+        image
+        for image in images
+        if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
+    ]
+    if len(kept) == len(images):
+        return attributes
+    changed = {**attributes, **with_images(attributes, kept, "0.4")}
+    return {key: value for key, value in changed.items() if value is not None}

@@ -14,7 +14,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata
 
@@ -36,7 +36,7 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
     return new
 
 
-def resize(io: ChunkIO, shape: tuple[int, ...]) -> ChunkIO:
+def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:
     """Change the shape of an array, in the stored order of axes; return the resized array.
 
     The shape is changed between two steps, so that readers never see wrong elements.
@@ -53,7 +53,7 @@ def resize(io: ChunkIO, shape: tuple[int, ...]) -> ChunkIO:
     return after
 
 
-def _fill_up(io: ChunkIO, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
+def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
     """Prepare the `stored` chunks for the new `shape`.
 
     Readers see no change yet. Chunks beyond the array's present ends are removed: an interrupted
@@ -79,7 +79,7 @@ def _fill_up(io: ChunkIO, shape: tuple[int, ...], stored: Sequence[Index]) -> No
 
 
 def _is_unfit(
-    io: ChunkIO, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]
+    io: ArrayNode, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]
 ) -> bool:
     """Return whether a stored block ends before `reach`, or has elements beyond `extent`."""
     if any(map(lt, block.shape, reach)):
@@ -89,7 +89,7 @@ def _is_unfit(
     return not io.is_empty(beyond)
 
 
-def _trim(io: ChunkIO, before: ArrayMetadata, stored: Sequence[Index]) -> None:
+def _trim(io: ArrayNode, before: ArrayMetadata, stored: Sequence[Index]) -> None:
     """Remove elements beyond the array's ends from the `stored` chunks."""
     grid = io.metadata.grid
     io.delete(index for index in stored if index not in grid)

@@ -14,7 +14,7 @@ from xarray_n5.model.indexing import Selection, as_numbers, broadcast, fill_elli
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.transfer import Cache
     from xarray_n5.model.grid import Index
     from xarray_n5.model.indexing import AxisIndex
@@ -39,23 +39,23 @@ class Indexer:
         self._set(key, value)
 
 
-def read_selection(io: ChunkIO, key: object, cache: Cache | None, *, transposed: bool) -> Any:
-    """Return a basic or orthogonal selection; `transposed` if the user's axes are reversed."""
+def read_selection(io: ArrayNode, key: object, cache: Cache | None) -> Any:
+    """Return a basic or orthogonal selection."""
     shape = io.metadata.shape
-    selection = normalize(key, shape[::-1] if transposed else shape)
-    alone = None if transposed or cache is not None else _whole_chunk(io, selection.axes)
+    selection = normalize(key, shape[::-1] if io.transposed else shape)
+    alone = None if io.transposed or cache is not None else _whole_chunk(io, selection.axes)
     if alone is not None:
         result = io.block(alone, check=True)  # in the memory of what was decoded
     else:
         result = np.empty(selection.shape, io.metadata.dtype)
-        axes = selection.axes[::-1] if transposed else selection.axes
-        read(io, axes, result.T if transposed else result, cache)
+        axes = selection.axes[::-1] if io.transposed else selection.axes
+        read(io, axes, result.T if io.transposed else result, cache)
     if selection.newaxes:
         return np.expand_dims(result[(*selection.view, ...)], selection.newaxes)
     return result[selection.view]
 
 
-def _whole_chunk(io: ChunkIO, axes: Sequence[AxisIndex]) -> Index | None:
+def _whole_chunk(io: ArrayNode, axes: Sequence[AxisIndex]) -> Index | None:
     """Return the index of the chunk that equals a selection, clipped to the array, or None."""
     metadata = io.metadata
     index = []
@@ -69,25 +69,23 @@ def _whole_chunk(io: ChunkIO, axes: Sequence[AxisIndex]) -> Index | None:
 
 
 def stored_order(
-    io: ChunkIO, key: object, value: object, *, transposed: bool
+    io: ArrayNode, key: object, value: object
 ) -> tuple[tuple[AxisIndex, ...], np.ndarray]:
     """Return a normalised selection and the values for it, in the stored order of axes."""
     shape = io.metadata.shape
-    selection = normalize(key, shape[::-1] if transposed else shape)
+    selection = normalize(key, shape[::-1] if io.transposed else shape)
     values = broadcast(value, selection, io.metadata.dtype)
-    return (selection.axes[::-1], values.T) if transposed else (selection.axes, values)
+    return (selection.axes[::-1], values.T) if io.transposed else (selection.axes, values)
 
 
-def read_vectorized(
-    io: ChunkIO, cache: Cache | None, key: object, *, transposed: bool
-) -> np.ndarray:
+def read_vectorized(io: ArrayNode, cache: Cache | None, key: object) -> np.ndarray:
     """Return a vectorized selection: points first, then slices."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = fill_ellipsis(items, len(io.metadata.shape))
     if all(isinstance(item, slice) for item in items):
-        found: np.ndarray = read_selection(io, tuple(items), cache, transposed=transposed)
+        found: np.ndarray = read_selection(io, tuple(items), cache)
         return found
-    if not transposed:
+    if not io.transposed:
         return read_points(io, items, cache)
     found = read_points(io, items[::-1], cache)
     slices = sum(isinstance(item, slice) for item in items)
@@ -95,7 +93,7 @@ def read_vectorized(
     return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))
 
 
-def stored_index(io: ChunkIO, index: Sequence[int], *, transposed: bool) -> Index:
+def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
     """Return a chunk's coordinates in the stored order of axes.
 
     Raises
@@ -104,14 +102,14 @@ def stored_index(io: ChunkIO, index: Sequence[int], *, transposed: bool) -> Inde
         If the grid has no such chunk.
     """
     given, grid = tuple(map(operator.index, index)), io.metadata.grid
-    found = given[::-1] if transposed else given
+    found = given[::-1] if io.transposed else given
     if found not in grid:
-        counts = grid.counts[::-1] if transposed else grid.counts
+        counts = grid.counts[::-1] if io.transposed else grid.counts
         raise IndexError(f"{io.url} has no chunk {given}; the grid has {counts} chunks")
     return found
 
 
-def chunk_values(io: ChunkIO, index: Index, block: object, *, transposed: bool) -> np.ndarray:
+def chunk_values(io: ArrayNode, index: Index, block: object) -> np.ndarray:
     """Return the values of a chunk in the stored order of axes.
 
     Raises
@@ -120,13 +118,13 @@ def chunk_values(io: ChunkIO, index: Index, block: object, *, transposed: bool) 
         If they do not have the shape of the array there.
     """
     values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
-    shape, at = (extent[::-1], index[::-1]) if transposed else (extent, index)
+    shape, at = (extent[::-1], index[::-1]) if io.transposed else (extent, index)
     if values.shape != shape:
         raise ValueError(f"chunk {at} of {io.url}: expected shape {shape}, got {values.shape}")
-    return values.T if transposed else values
+    return values.T if io.transposed else values
 
 
-def read_points(chunks: ChunkIO, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
+def read_points(chunks: ArrayNode, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
     """Return the elements at points: index arrays that are broadcast together, and slices.
 
     Parameters
@@ -179,7 +177,7 @@ def _positions(item: object, axis: int, size: int) -> np.ndarray:
 
 
 def _wanted(
-    chunks: ChunkIO,
+    chunks: ArrayNode,
     points: np.ndarray,
     around: Selection,
     pointed: Sequence[int],

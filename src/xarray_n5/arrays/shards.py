@@ -16,8 +16,9 @@ from xarray_n5.stores import Range
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
-    from xarray_n5.formats.sharded import ShardedFormat, Sharding
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.formats.zarr3.format import Zarr3
+    from xarray_n5.formats.zarr3.sharding import Sharding
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
 
@@ -58,7 +59,7 @@ class _Wanted(NamedTuple):
 
 
 def read_shards(
-    io: ChunkIO,
+    io: ArrayNode,
     chosen: Iterable[tuple[Piece, ...]],
     copy: Callable[[np.ndarray | None, tuple[Any, ...], tuple[Any, ...]], None],
 ) -> None:
@@ -67,7 +68,7 @@ def read_shards(
     If half of a shard is selected, all of it is read by one request. Otherwise, its index is
     requested, unless it is known, and then the chunks: adjacent ones by one request.
     """
-    sharding = cast("ShardedFormat", io.format).sharding(io.metadata)
+    sharding = cast("Zarr3", io.format).sharding(io.metadata)
     if sharding is None:
         raise TypeError(f"{io.url} has no shards")  # impossible if metadata.inner is set
     for batch in _batches(io, sharding, chosen):
@@ -82,7 +83,7 @@ def read_shards(
 
 
 def _batches(
-    io: ChunkIO, sharding: Sharding, chosen: Iterable[tuple[Piece, ...]]
+    io: ArrayNode, sharding: Sharding, chosen: Iterable[tuple[Piece, ...]]
 ) -> Iterator[list[_Part]]:
     """Iterate over batches of parts that are read together, limited by size."""
     grid, store = sharding.grid, io.container.store
@@ -110,7 +111,7 @@ def _batches(
 
 
 def _blocks(
-    io: ChunkIO, sharding: Sharding, batch: Sequence[_Part]
+    io: ArrayNode, sharding: Sharding, batch: Sequence[_Part]
 ) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over the chunks of several shards, decoded; None where one is not stored."""
     whole = [part for part in batch if part.whole]
@@ -128,7 +129,7 @@ def _blocks(
 
 
 def _of_whole(
-    io: ChunkIO, sharding: Sharding, part: _Part, data: bytes | None
+    io: ArrayNode, sharding: Sharding, part: _Part, data: bytes | None
 ) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over chunks of a shard that was read as a whole."""
     if data is None:
@@ -145,7 +146,7 @@ def _of_whole(
             yield part, piece, sharding.decode_inner(at, sharding.bytes_of(index, at, view))
 
 
-def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
+def _find(io: ArrayNode, sharding: Sharding, parts: Sequence[_Part]) -> None:
     """Give parts the indices of their shards; unknown ones are requested together."""
     for part in parts:
         part.index = io.indices.get(part.shard, part.stamp)
@@ -164,7 +165,7 @@ def _find(io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]) -> None:
 
 
 def _of_ranges(
-    io: ChunkIO, sharding: Sharding, parts: Sequence[_Part]
+    io: ArrayNode, sharding: Sharding, parts: Sequence[_Part]
 ) -> Iterator[tuple[_Part, tuple[Piece, ...], np.ndarray | None]]:
     """Iterate over requested chunks: adjacent ones by one request."""
     wanted: list[_Wanted] = []
@@ -194,7 +195,7 @@ def _of_ranges(
             yield each.part, each.piece, _decoded(io, sharding, each, own)
 
 
-def _decoded(io: ChunkIO, sharding: Sharding, each: _Wanted, data: bytes) -> np.ndarray | None:
+def _decoded(io: ArrayNode, sharding: Sharding, each: _Wanted, data: bytes) -> np.ndarray | None:
     """Return a chunk. If an index that was read before does not fit, read the whole shard."""
     try:
         with _naming(io, each.part.shard):
@@ -210,7 +211,7 @@ def _decoded(io: ChunkIO, sharding: Sharding, each: _Wanted, data: bytes) -> np.
     return _anew(io, sharding, each)
 
 
-def _anew(io: ChunkIO, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
+def _anew(io: ArrayNode, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
     """Return a chunk of the whole shard as it is now."""
     io.indices.forget([each.part.shard])
     shard = io.load(each.part.shard)
@@ -233,13 +234,15 @@ def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
         yield run
 
 
-def _ranges(io: ChunkIO, ranges: Sequence[tuple[Index, int, int | None]]) -> Sequence[bytes | None]:
+def _ranges(
+    io: ArrayNode, ranges: Sequence[tuple[Index, int, int | None]]
+) -> Sequence[bytes | None]:
     store = io.container.store
     return store.get_ranges([Range(io.key(i), start, stop) for i, start, stop in ranges])
 
 
 @contextlib.contextmanager
-def _naming(io: ChunkIO, shard: Index) -> Iterator[None]:
+def _naming(io: ArrayNode, shard: Index) -> Iterator[None]:
     """Convert errors of a shard's bytes to an error that names the shard."""
     try:
         yield

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
 
@@ -29,16 +29,14 @@ if TYPE_CHECKING:
 
 
 def new_cache(size: int) -> Any:
-    """Return a cache of decoded chunks of up to `size` bytes; None for a size of 0."""
-    if size <= 0:
-        return None
+    """Return a cache of decoded chunks of up to `size` bytes."""
     from zict import LRU
 
     return LRU(size, {}, weight=lambda _, block: block.nbytes)
 
 
 def read(
-    chunks: ChunkIO, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
+    chunks: ArrayNode, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
 ) -> None:
     """Read the selection `axes` into `result`, each chunk's elements once and without copies."""
     metadata = chunks.metadata
@@ -84,7 +82,7 @@ def _parts(pieces: _Pieces) -> Iterator[_Part]:
     return zip(indices, targets, insides, strict=True)
 
 
-def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
+def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
     """Write `values` at the selection `axes`; return the number of chunks that were replaced."""
     pieces = chunks.metadata.grid.project(axes)
     threads = 1 if chunks.format.one_writer else _threads(chunks, pieces)
@@ -98,7 +96,7 @@ def write(chunks: ChunkIO, axes: Sequence[AxisIndex], values: np.ndarray) -> int
     return math.prod(map(len, pieces))
 
 
-def _threads(chunks: ChunkIO, pieces: _Pieces) -> int:
+def _threads(chunks: ArrayNode, pieces: _Pieces) -> int:
     """Return the number of threads for the chunks that pieces touch."""
     nbytes = math.prod(chunks.metadata.grid.chunks) * chunks.metadata.dtype.itemsize
     return threads_for(math.prod(map(len, pieces)), nbytes)
@@ -134,7 +132,7 @@ def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
 
 
 def blocks(
-    chunks: ChunkIO, indices: Sequence[Index], cache: Cache | None = None
+    chunks: ArrayNode, indices: Sequence[Index], cache: Cache | None = None
 ) -> Iterator[np.ndarray]:
     """Iterate over chunks clipped to the array, in native order; some are fetched ahead."""
     if cache is None:
@@ -147,7 +145,7 @@ def blocks(
 
 
 def _stored(
-    chunks: ChunkIO, chosen: Iterable[_Part], cache: Cache | None
+    chunks: ArrayNode, chosen: Iterable[_Part], cache: Cache | None
 ) -> Iterator[tuple[_Part, np.ndarray | None]]:
     """Iterate over some chunks as they are stored."""
     if cache is None:
@@ -160,7 +158,7 @@ def _stored(
         yield from zip(batch, _cached(chunks, held, cache), strict=True)
 
 
-def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
+def _loaded(chunks: ArrayNode, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
     """Iterate over chunks as they are stored: one is decoded while others are fetched."""
     container, path, metadata = chunks.container, chunks.path, chunks.metadata
     if container.batch == 1:
@@ -181,7 +179,7 @@ def _loaded(chunks: ChunkIO, indices: Iterable[Index]) -> Iterator[np.ndarray | 
         container.check_array(path, metadata)
 
 
-def _cached(chunks: ChunkIO, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+def _cached(chunks: ArrayNode, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
     """Iterate over chunks from the cache; fetch the others together."""
     # Kept here, too: a small cache, or another thread, may drop one before it is used.
     known = {index: block for index in indices if (block := cache.get(index)) is not None}

@@ -7,7 +7,6 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import container_of, node_of, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from xarray_n5.dialects.protocol import AttributeOrder
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
 
 _CHUNK = re.compile(r"\d+([./]\d+)*")
 """Names of chunks, and of the directories that they are in."""
@@ -76,13 +75,13 @@ class Walk:
                 missing="error",
                 whole=whole,
             )
-        return cls(container_of(root), root)
+        return cls(root.container, root)
 
     @property
     def is_plain(self) -> bool:
         """Whether the walk begins in a bare directory that is not named like a container."""
         inside = self.container.format.one_writer or is_container_name(self.container.name)
-        return isinstance(self.root, Group) and not inside and not node_of(self.root).described
+        return isinstance(self.root, Group) and not inside and not self.root.node.described
 
     def children(self, group: Group) -> Iterator[Found]:
         """Iterate over the content of a group, by name."""
@@ -90,15 +89,15 @@ class Walk:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is left out")
             warnings.simplefilter("ignore", UnfinishedWriteWarning)
-            nodes = nodes_of(group, names)
-        others = [] if node_of(group).described else self._files(group.path)
+            nodes = group.nodes(names)
+        others = [] if group.node.described else self._files(group.path)
         for name in sorted({*names, *others}):
             path, node = join(group.path, name), nodes.get(name)
             if name in others:
                 yield Found(path, None, "HDF5: open it separately")
             elif node is None:
                 try:
-                    nodes_of(group, [name], strict=True)
+                    group.nodes([name], strict=True)
                 except (N5Error, OSError, ValueError) as error:
                     yield Found(path, None, str(error), broken=True)
             else:
@@ -106,7 +105,7 @@ class Walk:
 
     def seen(self, node: Array | Group) -> Found:
         """Return a node, unless it is a group only because any directory is one."""
-        if isinstance(node, Array) or node_of(node).described:
+        if isinstance(node, Array) or node.node.described:
             return Found(node.path, node)
         if foreign := self.container.foreign([node.path]):
             return Found(node.path, None, f"{TITLES[foreign[1]]}: open it separately")

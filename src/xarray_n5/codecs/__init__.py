@@ -14,15 +14,13 @@ from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.lz4 import Lz4
-from xarray_n5.codecs.lzma import Lzma
+from xarray_n5.codecs.lzma import Lzma, Xz
 from xarray_n5.codecs.numcodecs import ALLOWED, Numcodecs
-from xarray_n5.codecs.parameters import as_int
 from xarray_n5.codecs.raw import Raw
-from xarray_n5.codecs.xz import Xz
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.model.codec import Buffer, Compression
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import as_int, suggest_keywords
 
 __all__ = [
     "COMPRESSIONS",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import deflate
 
-from xarray_n5.codecs.parameters import check_boolean, check_range
 from xarray_n5.codecs.streams import bytes_of, read_streams
+from xarray_n5.model.options import check_boolean, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer

@@ -16,9 +16,9 @@ import lz4.block
 import lz4.frame
 import xxhash
 
-from xarray_n5.codecs.parameters import check_range
 from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.codecs.parameters import check_range
 from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
-
 
 _DICTIONARY = 1 << 27
 """The largest dictionary that any stream may use; that of preset 9 has 1 << 26 bytes."""
@@ -95,3 +94,22 @@ def _check_chain(filters: list[dict[str, Any]]) -> None:
         lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=small)
     except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise MetadataError(f"'filters' is {filters!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Xz:
+    """xz with a preset from 0 (fast) to 9 (small)."""
+
+    name: ClassVar[str] = "xz"
+    preset: int = 6
+
+    def __post_init__(self) -> None:
+        check_range("preset", self.preset, 0, 9)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return a single stream, because Java refuses several."""
+        return lzma.compress(bytes_of(data), preset=self.preset)
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the content of xz or LZMA streams."""
+        return read_streams(data, size, functools.partial(open_stream, size), b"\xfd7zXZ\0")

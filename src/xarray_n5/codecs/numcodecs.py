@@ -12,10 +12,10 @@ from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.lz4 import SizedLz4
 from xarray_n5.codecs.lzma import Lzma
-from xarray_n5.codecs.parameters import as_int, check_choice, check_range
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.options import as_int, check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from xarray_n5.codecs.parameters import check_range
 from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,7 +41,9 @@ def copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     checksums: bool = False,
+    batch_size: int | None = None,
     fsync: bool = False,
+    verify: bool = False,
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
 
@@ -95,14 +98,23 @@ def copy(
     storage_options : mapping, optional
         Options of the fsspec filesystem of `destination`.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the copy, for :func:`verify`.
+        Whether to store a digest of each chunk next to the copy, for :func:`verify`.
+    batch_size : int, optional
+        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
+        there and in this process. By default jobs of more than 50,000 blocks are divided into
+        batches of 10,000, if their graph can be divided.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next, so that it survives a power cut.
+    verify : bool, default: False
+        Whether to read the source and the copy after it was written, and to compare all values bit
+        by bit; also those of a finished copy, with ``resume=True``. That takes about as long as
+        copying. A system that has the copy in memory reads it from there, not from the disk.
 
     Returns
     -------
     xarray.Dataset or xarray.DataTree
-        The report of :func:`to_n5` for each array; empty if a copy to resume had finished.
+        The report of :func:`to_n5` for each array; empty if a copy to resume had finished. With
+        `verify`, its attribute ``verified`` is the number of chunks that were compared.
 
     Raises
     ------
@@ -114,6 +126,12 @@ def copy(
         If the format cannot hold an array.
     ResumeError
         If another write into the destination is unfinished.
+    DifferenceError
+        With `verify`, if chunks differ from the source; ``keys`` names them.
+
+    See Also
+    --------
+    digest : One short string for the values, to compare arrays at different locations.
 
     Examples
     --------
@@ -127,9 +145,15 @@ def copy(
 
     >>> report = xarray_n5.copy("cells.n5", "raw.h5", source_path="raw", path="raw", chunks=4)
     """
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import Group
     from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.copying.copy import begin_copy, level_path
+    from xarray_n5.copying.copy import begin_copy
+    from xarray_n5.copying.pyramids import level_path
 
+    if isinstance(source, Array | Group):
+        source_path = join(source.path, source_path)
+        source = source.container.fresh()
     if level is not None:
         source_path = level_path(source, source_path, level, source_options)
     changes = CopyOptions(
@@ -154,5 +178,7 @@ def copy(
         source_options=source_options,
         storage_options=storage_options,
         checksums=checksums,
+        batch_size=batch_size,
         fsync=fsync,
+        verify=verify,
     ).compute()

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from dask.array import PerformanceWarning
 
-from xarray_n5.arrays.access import io_of, stored_chunks
-from xarray_n5.arrays.array_checks import completed
-from xarray_n5.arrays.create import as_dtype, chunk_shape, with_shards
+from xarray_n5.arrays.spec import as_dtype, chunk_shape, completed, with_fallback, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described, of_part, original
 from xarray_n5.copying.cast import check_convertible, converted
@@ -24,7 +22,6 @@ from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, Content
-from xarray_n5.writing.compression import with_fallback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +103,7 @@ def copy_array(
     ValueError
         If the region is not in the array.
     """
-    where, io = context.path or array.url, io_of(array)
+    where, io = context.path or array.url, array.node
     if io.metadata.content in {Content.LABEL_MULTISETS, Content.OBJECTS}:
         multisets = io.metadata.content is Content.LABEL_MULTISETS
         hint = ", or copy their labels with label_multisets='argmax'" if multisets else ""
@@ -138,7 +135,7 @@ def copy_array(
     else:
         metadata = replace(metadata, compression=resolve(options.compression))
         metadata = completed(form, metadata, layout, where)
-    count = sum(1 for _ in stored_chunks(array))
+    count = sum(1 for _ in array.node.stored_chunks())
     return ArrayCopy(
         data=_data(array, metadata, options, dtype),
         metadata=metadata,
@@ -149,7 +146,7 @@ def copy_array(
 
 def _original(array: Array) -> Original:
     """Return an array's attributes and layout before it was first copied to another format."""
-    io = io_of(array)
+    io = array.node
     found = original(array.attrs, lists_of(io.container))
     if not io.format.native_to_xarray:
         return found
@@ -292,11 +289,11 @@ def _layout(
     if options.compression != "same" and form.holds_shards:
         codec = compressor_to_json(resolve(options.compression), metadata.dtype.itemsize)
         compressor = [] if codec is None else [codec]
-    if io_of(array).format.native_to_xarray:
-        stored = io_of(array).metadata
-        if io_of(array).format.name != form.name:
+    if array.node.format.native_to_xarray:
+        stored = array.node.metadata
+        if array.node.format.name != form.name:
             return {"fill_value": array.fill_value} if stored.masks else None
-        kept = io_of(array).format.layout_of(stored)
+        kept = array.node.format.layout_of(stored)
         return adapted(kept, metadata.inner, compressor) if same_type else _without_type(kept)
     layout, fill = dict(before.layout), before.added.get("_FillValue")
     if fill is not None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.datasets.level_plan import stale_keys
-from xarray_n5.dialects.array_dimensions import ArrayDimensions
-from xarray_n5.dialects.axis_order import keys_to_reverse, reverse_lists
+from xarray_n5.dialects.dimension_names import ArrayDimensions
+from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
+from xarray_n5.dialects.neuroglancer import TensorStore
 from xarray_n5.dialects.protocol import units_of_values
-from xarray_n5.dialects.tensorstore import TensorStore
 from xarray_n5.dialects.write import misread, override, write_geometry
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.formats.protocol import Container, Format
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from dask.base import tokenize
 
-from xarray_n5.arrays.access import container_of, context_of, geometry_in, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.context import over_base
+from xarray_n5.arrays.context import context_of, geometry_in, over_base
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, other_writers
-from xarray_n5.arrays.open import open_group, open_node
+from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
+from xarray_n5.copying.scenes import plan_scene
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
-from xarray_n5.formats.scenes import find_scene
-from xarray_n5.images.select import level_by_number, pyramid_levels
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.spec import Mode
     from xarray_n5.copying.array_copy import ArrayCopy
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
-    from xarray_n5.writing.request import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Copy:
     alone: WritePlan | None = None
     repairs: Mapping[str, WritePlan] = field(default_factory=dict)
     """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
+    comparison: Comparison | None = None
+    """The comparison of the finished copy with its source, if requested."""
 
     @property
     def ended(self) -> bool:
@@ -69,26 +71,36 @@ class Copy:
         return sum(plan.remaining for plan in plans)
 
     def compute(self) -> xr.DataTree | xr.Dataset:
-        """Compute and finish the copy, and return the report as :func:`xarray_n5.to_n5` does."""
+        """Compute and finish the copy, and return the report as :func:`xarray_n5.to_n5` does.
+
+        Raises
+        ------
+        DifferenceError
+            If it is compared with its source, and chunks differ.
+        """
+        report = self._write()
+        if self.comparison is not None:
+            report.attrs["verified"] = self.comparison.compute()
+        return report
+
+    def compared(self) -> Copy:
+        """Return the copy with a comparison of all that it writes."""
+        plans = [] if self.transaction is None else [*self.transaction.plans.values()]
+        if not plans:
+            raise ValueError(
+                "a copy of a project that has finished cannot be compared again with verify=True; "
+                "compare the digests of its arrays: xarray_n5.digest(url, path)"
+            )
+        sources = [(plan.request.path, plan.source) for plan in plans]
+        return replace(self, comparison=Comparison(plans[0].request.options.container, sources))
+
+    def _write(self) -> xr.DataTree | xr.Dataset:
         if self.transaction is not None:
             return self.transaction.compute()
         if self.alone is not None:
             return compute_alone(self.alone)
         reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
         return xr.DataTree.from_dict(reports)
-
-
-def level_path(
-    source: object, path: str, level: int | str, options: Mapping[str, Any] | None
-) -> str:
-    """Return the path of a level of a pyramid by its name or number."""
-    if (scene := find_scene(source, options)) is not None:
-        return scene.level_path(path, level, options)
-    group = open_group(source, path, storage_options=options)
-    levels = pyramid_levels(group, group.arrays())
-    if isinstance(level, str) and level not in levels and level.lstrip("-").isdigit():
-        level = int(level)
-    return levels[level_by_number(list(levels), level, group.url)].path
 
 
 def begin_copy(
@@ -105,7 +117,9 @@ def begin_copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     checksums: bool = False,
+    batch_size: int | None = None,
     fsync: bool = False,
+    verify: bool = False,
 ) -> Copy:
     """Check a copy, create its groups and arrays, and return the copy to compute.
 
@@ -123,30 +137,41 @@ def begin_copy(
         mode=mode,
         resume=resume,
         checksums=checksums,
+        batch_size=batch_size,
     )
     place = new_path(how.path(path), how.container.documents)
     if (scene := find_scene(source, source_options)) is not None:
-        planned = scene.plan_copy(source_path, how, place, options, without, source_options)
-        return Copy(planned)
+        given: Any = (source_path, how, place, options, without, source_options)
+        planned = Copy(plan_scene(scene, source, *given))
+        return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
-    target = CopyTarget(how, place)
+    target = CopyTarget(how, place, compares=verify)
     if isinstance(node, Array):
-        return _begin_array(node, target, options)
-    return _begin_group(node, target, options, without)
+        begun, copies = _begin_array(node, target, options)
+    else:
+        begun, copies = _begin_group(node, target, options, without)
+    if not verify:
+        return begun
+    sources = [(join(place, inner), each.data) for inner, each in copies.items()]
+    return replace(begun, comparison=Comparison(how.container, sources))
 
 
-def _begin_array(array: Array, target: CopyTarget, options: CopyOptions) -> Copy:
+def _begin_array(
+    array: Array, target: CopyTarget, options: CopyOptions
+) -> tuple[Copy, Mapping[str, ArrayCopy]]:
+    """Begin the copy of an array; return it, and the array by its path in the copy."""
     copies = _copy_arrays({"": array}, _geometries({"": array}), {}, target, options)
     if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
-        return Copy()
-    return Copy(alone=plan_write(target.request("", copies[""])).begin())
+        return Copy(), copies
+    return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
 
 
 def _begin_group(
     group: Group, target: CopyTarget, options: CopyOptions, without: Collection[str]
-) -> Copy:
+) -> tuple[Copy, Mapping[str, ArrayCopy]]:
+    """Begin the copy of a group; return it, and the arrays by their paths in the copy."""
     how, (arrays, groups) = target.how, _sorted(group, without)
-    lists = lists_of(container_of(group))
+    lists = lists_of(group.container)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
     geometries, pyramids = _geometries(arrays), {}
     if options.region is None:
@@ -173,12 +198,12 @@ def _begin_group(
     marker = WriteMarker(store=how.store, path=target.path, token=token)
     began = marker.facts() if how.resume else None
     if began is not None and began.get("done"):
-        return Copy(resume_end(marker, began))
+        return Copy(resume_end(marker, began)), copies
     if how.resume and how.mode != "w" and copies and began is None:
         left = target.incomplete(copies)
         if all(target.is_repaired(inner, copies[inner]) for inner in left):
             plans = {inner: plan_write(target.request(inner, copies[inner])) for inner in left}
-            return Copy(repairs={inner: plan.begin() for inner, plan in plans.items()})
+            return Copy(repairs={inner: plan.begin() for inner, plan in plans.items()}), copies
     for inner, each in attributes.items():
         where = how.container.where(join(target.path, inner))
         how.format.check(GroupMetadata(attributes=as_json(each, where)), where)
@@ -188,7 +213,7 @@ def _begin_group(
         facts = others[0].facts() or {}
         began_by = f"{facts.get('began')} at {facts.get('by')}"
         raise ResumeError(how.container.url, target.path, began_by)
-    return _begin(plans, attributes, marker, target)
+    return Copy(_begin(plans, attributes, marker, target)), copies
 
 
 def _begin(
@@ -196,7 +221,7 @@ def _begin(
     attributes: Mapping[str, Attributes],
     marker: WriteMarker,
     target: CopyTarget,
-) -> Copy:
+) -> Transaction:
     """Create groups and arrays under a marker, and the groups' attributes last."""
     how = target.how
     create_group(how.container, target.path, mode="a")
@@ -210,7 +235,7 @@ def _begin(
         if each:
             group.attrs.update(each)
     how.consolidate(target.path, default=True)
-    return Copy(transaction)
+    return transaction
 
 
 def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], dict[str, Group]]:
@@ -230,7 +255,7 @@ def _below(
 ) -> Iterator[tuple[str, Array | Group]]:
     inner = {name: join(path, name) for name in group}
     names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
-    for name, node in nodes_of(group, names, strict=True).items():
+    for name, node in group.nodes(names, strict=True).items():
         yield inner[name], node
         if not isinstance(node, Array):
             yield from _below(node, inner[name], without)
@@ -240,7 +265,9 @@ def _geometries(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
     """Return the axes of arrays by their paths; invalid attributes are copied as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {inner: geometry_in(each, context_of(each)) for inner, each in arrays.items()}
+        return {
+            inner: geometry_in(each.node, context_of(each.node)) for inner, each in arrays.items()
+        }
 
 
 def _copy_arrays(

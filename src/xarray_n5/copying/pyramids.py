@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xarray_n5.arrays.access import container_of
+from xarray_n5.arrays.open import open_group
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.dialects import ArrayContext
-from xarray_n5.dialects.ngff import named_images
-from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.ngff_attributes import images_of, named_images
 from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
-from xarray_n5.images.names import name_of_group
-from xarray_n5.images.select import listed_levels
+from xarray_n5.formats.containers import find_scene
+from xarray_n5.images.find import name_of_group
+from xarray_n5.images.select import level_by_number, listed_levels, pyramid_levels
 from xarray_n5.model.factors import at_levels
 from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import join
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
@@ -89,7 +89,7 @@ def copied_pyramids(
 
 def _is_foreign(group: Group, container: Container) -> bool:
     """Return whether a group's attributes were written for readers of another format."""
-    lists = original(group.attrs, lists_of(container_of(group))).lists
+    lists = original(group.attrs, lists_of(group.container)).lists
     from_zarr = lists in FORMATS and FORMATS[lists].native_to_xarray
     into_zarr = container.format.native_to_xarray and not from_zarr
     if from_zarr and FORMATS[lists].ngff_version != container.format.ngff_version:
@@ -140,3 +140,25 @@ def _described(
     if dialect is None and not around:
         return None
     return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))
+
+
+def level_path(
+    source: object, path: str, level: int | str, options: Mapping[str, Any] | None
+) -> str:
+    """Return the path of a level of a pyramid by its name or number."""
+    if (scene := find_scene(source, options)) is not None:
+        images = scene.images(path, options)
+        if len(images) > 1:
+            raise ValueError(
+                f"the setups of {scene.url!r} differ; name one in addition to the level, such as "
+                f"{next(iter(images))!r}"
+            )
+        (image,), where = images.values(), scene.url
+        paths = {name: join(path, name) for name in image.levels}
+    else:
+        group = open_group(source, path, storage_options=options)
+        arrays, where = pyramid_levels(group, group.arrays()), group.url
+        paths = {name: array.path for name, array in arrays.items()}
+    if isinstance(level, str) and level not in paths and level.lstrip("-").isdigit():
+        level = int(level)
+    return paths[level_by_number(list(paths), level, where)]

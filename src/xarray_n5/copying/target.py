@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of, stored_chunks
+from xarray_n5.arrays.elements import same_bits
 from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.arrays.open import open_array
+from xarray_n5.arrays.overwrite import OTHER_UNFINISHED, check_not_array, hint_of
+from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import WRITING, join
-from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_UNFINISHED
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.resume import is_written
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
@@ -34,19 +36,23 @@ class CopyTarget:
 
     how: WriteOptions
     path: str
+    compares: bool = False
+    """Whether all values of a finished copy are compared with the source anyway."""
 
     def request(self, inner: str, copy: ArrayCopy) -> WriteRequest:
         """Return the request to write an array of the copy."""
-        return WriteRequest.of(
-            copy.data,
-            join(self.path, inner),
-            replace(self.how, write_empty_chunks=not copy.sparse),
+        metadata = copy.metadata
+        spec = ArraySpec(
+            path=join(self.path, inner),
             mode="w" if self.how.mode == "w" else "w-",
-            chunks=copy.metadata.inner or copy.metadata.chunks,
-            shards=copy.metadata.chunks if copy.metadata.inner else None,
-            compression=copy.metadata.compression,
-            attributes=copy.metadata.attributes,
+            chunks=metadata.inner or metadata.chunks,
+            shards=metadata.chunks if metadata.inner else None,
+            compression=metadata.compression,
+            attributes=metadata.attributes,
             layout=copy.layout,
+        )
+        return WriteRequest.of(
+            copy.data, spec, replace(self.how, write_empty_chunks=not copy.sparse)
         )
 
     def plan(
@@ -77,6 +83,7 @@ class CopyTarget:
         """Return the arrays that differ from the copy, by their paths in it.
 
         For each array, one block in the middle is compared: comparing all takes as long as copying.
+        If that is done later, it reports any difference.
         """
         if unfinished_writes(self.how.store, self.path) and "" not in copies:
             return list(copies)
@@ -85,12 +92,14 @@ class CopyTarget:
     def is_repaired(self, inner: str, copy: ArrayCopy) -> bool:
         """Return whether an array lacks only chunks that :func:`repair` removed."""
         array = self._copied(inner, copy)
-        left = () if array is None else unfinished_writes(io_of(array).store, array.path)
+        left = () if array is None else unfinished_writes(array.node.store, array.path)
         return bool(left) and all(each.token == REPAIRED for each in left)
 
     def _is_complete(self, inner: str, copy: ArrayCopy) -> bool:
         array = self._copied(inner, copy)
-        return array is not None and is_written(array, sparse=copy.sparse) and _is_same(copy, array)
+        if array is None or not is_written(array, sparse=copy.sparse):
+            return False
+        return self.compares or _is_same(copy, array)
 
     def _copied(self, inner: str, copy: ArrayCopy) -> Array | None:
         """Return the array that exists, if its metadata are those of the copy."""
@@ -98,7 +107,7 @@ class CopyTarget:
             array = open_array(self.how.container, join(self.path, inner), mode="r+")
         except N5Error:
             return None
-        metadata, found = copy.metadata, io_of(array).metadata
+        metadata, found = copy.metadata, array.node.metadata
         wanted = (metadata.shape, metadata.chunks, metadata.inner, metadata.dtype)
         return array if (found.shape, found.chunks, found.inner, found.dtype) == wanted else None
 
@@ -109,11 +118,13 @@ class CopyTarget:
             return
         hidden, _ = self.how.store.list(self.path)
         stopped = any(name.startswith(WRITING) for name in hidden)
-        hint = "use mode='w' to replace it"
-        if self.how.resume:
-            hint = OTHER_UNFINISHED if stopped else NOT_UNFINISHED
-        elif stopped:
-            hint = "its copy is unfinished: use resume=True, or mode='w' to replace it"
+        hint = hint_of(
+            "use mode='w' to replace it",
+            resume=bool(self.how.resume),
+            unfinished=stopped,
+            what="copy",
+            other=OTHER_UNFINISHED,
+        )
         # An empty group may be the rest of a copy that was interrupted early.
         if stopped or group.attrs or self.how.container.occupant(self.path) is not None:
             container = self.how.container
@@ -122,23 +133,15 @@ class CopyTarget:
     def _existing_arrays(self, groups: Collection[str], arrays: Collection[str]) -> set[str]:
         """Return the paths of arrays that exist; raise if the copy has a group there."""
         container, found = self.how.container, set()
+        wanted = {join(self.path, inner) for inner in groups}
         for node in container.nodes([join(self.path, inner) for inner in (*groups, *arrays)]):
             if isinstance(node, N5Error):
                 raise node
-            if isinstance(node.metadata, ArrayMetadata):
+            if node.path in wanted:
+                check_not_array(container, node)
+            elif isinstance(node.metadata, ArrayMetadata):
                 found.add(node.path)
-        for inner in groups:
-            if (path := join(self.path, inner)) in found:
-                hint = "an array cannot contain other nodes; choose another path"
-                raise NodeExistsError(container.url, path, "an array", hint)
         return found
-
-
-def is_written(array: Array, *, sparse: bool = False) -> bool:
-    """Return whether an array has no unfinished write and, unless `sparse`, all chunks."""
-    if unfinished_writes(io_of(array).store, array.path):
-        return False
-    return sparse or sum(1 for _ in stored_chunks(array)) == array.grid.size
 
 
 def _is_same(copy: ArrayCopy, array: Array) -> bool:
@@ -147,7 +150,4 @@ def _is_same(copy: ArrayCopy, array: Array) -> bool:
     starts = [sum(sizes[:n]) for n, sizes in zip(at, copy.data.chunks, strict=True)]
     sides = [sizes[n] for n, sizes in zip(at, copy.data.chunks, strict=True)]
     box = tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
-    one, other = copy.data[box].compute(), array[box]
-    if one.dtype.hasobject:
-        return bool((one == other).all())
-    return bool(np.asarray(one).tobytes() == np.asarray(other).astype(one.dtype).tobytes())
+    return same_bits(np.asarray(copy.data[box].compute()), np.asarray(array[box]))

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import bisect
 import uuid
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.base import tokenize
+from dask.base import normalize_token, tokenize
 
-from xarray_n5.arrays.access import bare, io_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_array
 from xarray_n5.dask.block_sizes import check_sizes, choose
-from xarray_n5.dask.sparse import read_stored
-from xarray_n5.graph import ARRAY_EXPRESSIONS, getter, in_one_layer, label, slices_of, spell
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.graph import (
+    ARRAY_EXPRESSIONS,
+    ArraySliceDep,
+    getter,
+    in_one_layer,
+    label,
+    slices_of,
+    spell,
+)
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.array import AxisOrder
-    from xarray_n5.arrays.chunk_io import Missing
+    from xarray_n5.arrays.node import Missing
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.dialects.protocol import AttributeOrder
@@ -154,8 +163,8 @@ def _lazy(
     asarray: bool = True,
 ) -> da.Array:
     """Return an array as a Dask array with these blocks."""
-    source = bare(array)
-    token = tokenize(source, io_of(array).etag(), spell(blocks))
+    source = Array(array.node.bare())
+    token = tokenize(source, array.node.etag(), spell(blocks))
     named = name or f"{label('from_n5', array.name)}-{token}"
     if skip_missing:
         # A later listing may differ, and so must the name.
@@ -173,7 +182,7 @@ def as_blocks(
 ) -> da.Array:
     """Return an object that slices index as a Dask array with these blocks, one task per block."""
     if inline_array and not ARRAY_EXPRESSIONS:
-        options = {} if asarray else {"asarray": False, "lock": False}
+        options: Any = {} if asarray else {"asarray": False, "lock": False}
         where = slices_of(blocks)
         return in_one_layer(name, getter, source, where, blocks, source.dtype, **options)
     built: da.Array = da.from_array(
@@ -187,3 +196,53 @@ def as_blocks(
         meta=np.empty((0,) * source.ndim, source.dtype),
     )
     return built
+
+
+_MANY = 1 << 26
+"""The number of blocks above which a warning is issued."""
+
+
+class StoredSlices(ArraySliceDep):
+    """The slices of each block, and whether anything in it is stored."""
+
+    def __init__(self, chunks: tuple[tuple[int, ...], ...], stored: np.ndarray) -> None:
+        super().__init__(chunks)
+        self.stored = stored
+
+    def __getitem__(self, index: tuple[int, ...]) -> tuple[tuple[slice, ...], bool]:
+        return super().__getitem__(index), bool(self.stored[index])
+
+
+# Otherwise Dask identifies them by the blocks alone, as it does the slices of a write.
+normalize_token.register(StoredSlices, lambda where: ("StoredSlices", where.chunks, where.stored))
+
+
+def read_stored(array: Array, chunks: tuple[tuple[int, ...], ...], name: str) -> da.Array:
+    """Return an array as a Dask array; one listing finds the blocks that need not be read."""
+    where = StoredSlices(chunks, stored_blocks(array, chunks))
+    return in_one_layer(name, _read_or_fill, array, where, chunks, array.dtype)
+
+
+def stored_blocks(array: Array, chunks: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return whether each block contains a stored chunk, or a part of one."""
+    stored = np.zeros(tuple(map(len, chunks)), bool)
+    if stored.size > _MANY:
+        warn(f"{array.url} has {stored.size} blocks; choose larger ones for a smaller graph")
+    ends = [list(accumulate(sizes)) for sizes in chunks]
+    for index in array.node.stored_chunks():
+        sides = zip(index, array.grid.chunks, array.shape, ends, strict=True)
+        touched = (
+            range(bisect.bisect_right(end, i * c), bisect.bisect_left(end, min((i + 1) * c, s)) + 1)
+            for i, c, s, end in sides
+        )
+        for block in product(*touched):
+            stored[block] = True
+    return stored
+
+
+def _read_or_fill(array: Array, where: tuple[tuple[slice, ...], bool]) -> np.ndarray:
+    place, stored = where
+    if stored:
+        return np.asarray(array[place])
+    shape = tuple(each.stop - each.start for each in place)
+    return np.full(shape, array.fill_value, array.dtype)

@@ -11,7 +11,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.dask.from_n5 import _lazy
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from dask.delayed import Delayed
 
-    from xarray_n5.arrays.chunk_io import EdgeChunks
+    from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.request import PartialChunks
@@ -50,6 +50,7 @@ def to_n5(
     layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,
     checksums: bool = False,
+    batch_size: int | None = None,
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.Dataset | da.Array | Delayed:
@@ -122,7 +123,11 @@ def to_n5(
         nothing has changed since. The name of the Dask array must be the same in each run, as it is
         if its parts are known to Dask; otherwise give a string instead of True.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the data, for :func:`verify`.
+        Whether to store a digest of each chunk next to the data, for :func:`verify`.
+    batch_size : int, optional
+        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
+        there and in this process. By default jobs of more than 50,000 blocks are divided into
+        batches of 10,000, if their graph can be divided.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next, so that it survives a power cut.
     shards : sequence of int, int or "auto", optional
@@ -172,9 +177,10 @@ def to_n5(
     ... )
     >>> _ = write.compute()
     """
-    from xarray_n5.writing.completed import remember
+    from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.writing.plan import plan_write
     from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.resume import remember
     from xarray_n5.writing.tasks import write_lazily, write_when_read
     from xarray_n5.writing.transaction import compute_alone
 
@@ -195,22 +201,20 @@ def to_n5(
         edge_chunks=edge_chunks,
         resume=resume,
         checksums=checksums,
+        batch_size=batch_size,
     )
-    request = WriteRequest.of(
-        arr,
-        options.path(component or ""),
-        options,
+    spec = ArraySpec(
+        path=options.path(component or ""),
         mode=mode,
-        region=region,
         chunks=chunks,
         shards=shards,
         compression=compression,
-        attributes=attributes,
         axes=axes,
         dialect=dialect,
+        attributes=attributes,
         layout=layout,
-        deferred=not compute,
     )
+    request = WriteRequest.of(arr, spec, options, region=region, deferred=not compute)
     plan = plan_write(request).begin(marked=marked)
     if not marked:
         return write_when_read(plan.source, plan.write.target, plan.write.start)

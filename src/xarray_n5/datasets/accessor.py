@@ -6,13 +6,13 @@ Modules that write are imported on first use, to keep the import fast for reader
 from __future__ import annotations
 
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
 from xarray_n5 import leaves
 from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
-from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
+from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from numpy.typing import ArrayLike
 
+    from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
-    from xarray_n5.leaves import View
+    from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.writing.request import Encoding, Mode, PartialChunks
+    from xarray_n5.model.halos import Blocks
+    from xarray_n5.writing.request import Encoding, PartialChunks
     from xarray_n5.writing.transaction import Transaction
 
 
@@ -133,6 +135,156 @@ class DatasetAccessor:
 
         return from_world(self._dataset, points)
 
+    def crop(
+        self,
+        pad: bool = False,
+        fill_value: complex | None = None,
+        **bounds: Bounds,
+    ) -> xr.Dataset:
+        """Return the samples in a box of physical coordinates: ``ds.n5.crop(z=(100, 220))``.
+
+        See :meth:`DataArrayAccessor.crop`. Variables without these dimensions are kept, and the
+        matrices of views still apply.
+
+        Parameters
+        ----------
+        pad : bool, default: False
+            Whether to continue the arrays beyond its ends to cover the whole box: by its own
+            steps, in samples that are computed, not read.
+        fill_value : scalar, optional
+            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
+        **bounds : tuple of float or str
+            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
+            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
+            end of the axis.
+
+        Returns
+        -------
+        xarray.Dataset
+            The samples whose coordinates are in the box, up to rounding; none if there are none.
+
+        Raises
+        ------
+        ValueError
+            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
+            `pad` needs evenly spaced coordinates.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
+        >>> image.to_dataset().n5.crop(x=(2, 4)).raw.values
+        array([6, 7])
+        """
+        return leaves.crop(self._dataset, bounds, pad=pad, fill_value=fill_value)
+
+    def interp(
+        self,
+        coords: Targets | None = None,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+        **coords_kwargs: ArrayLike,
+    ) -> xr.Dataset:
+        """Interpolate on other coordinates: ``ds.n5.interp(z=new_z, y=new_y, x=new_x)``.
+
+        See :meth:`DataArrayAccessor.interp`. Variables without these dimensions are kept. Views of
+        a project and images with a matrix are interpolated at world coordinates z, y, x.
+
+        Parameters
+        ----------
+        coords : mapping, optional
+            The coordinates of the result by dimension: numbers, or DataArrays along this dimension
+            whose unit is converted. Numbers alone are in the unit of the source.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        **coords_kwargs : array_like
+            `coords` as keywords, such as ``z=new_z``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The Dataset on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a dimension does not exist or has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> image.to_dataset().n5.interp(x=[1.0, 4.0, 5.0]).raw.values
+        array([5.5, 8. , nan])
+        """
+        targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
+        return leaves.interp(
+            self._dataset, targets, method=method, fill_value=fill_value, chunks=chunks
+        )
+
+    def interp_like(
+        self,
+        other: xr.DataArray | xr.Dataset,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+    ) -> xr.Dataset:
+        """Interpolate on the grid of another Dataset or array: ``tile.n5.interp_like(grid)``.
+
+        See :meth:`interp`. Units are converted if they differ.
+
+        Parameters
+        ----------
+        other : xarray.DataArray or xarray.Dataset
+            The grid, of which only the coordinates are used: an image, or what
+            :func:`~xarray_n5.world_grid` returns. Dimensions that it lacks are kept.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+
+        Returns
+        -------
+        xarray.Dataset
+            The Dataset on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a shared dimension has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
+        >>> grid.x.attrs["units"] = "nm"
+        >>> image.to_dataset().n5.interp_like(grid).raw.values
+        array([5.5, 7. ])
+        """
+        return leaves.interp_like(
+            self._dataset, other, method=method, fill_value=fill_value, chunks=chunks
+        )
+
     @suggest_keywords_of(encoding="encoding={variable: ...}")
     def to_n5(
         self,
@@ -152,6 +304,7 @@ class DatasetAccessor:
         format: str | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
+        batch_size: int | None = None,
         fsync: bool = False,
         consolidated: bool | None = None,
     ) -> xr.DataTree | Delayed:
@@ -212,7 +365,11 @@ class DatasetAccessor:
             Resume an interrupted write, of all variables together: blocks whose chunks have been
             written are not computed again. See :func:`~xarray_n5.to_n5`.
         checksums : bool, default: False
-            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+            Whether to store a digest of each chunk next to the data, for :func:`~xarray_n5.verify`.
+        batch_size : int, optional
+            The number of blocks that are submitted to the scheduler at a time; fewer need less
+            memory there and in this process. By default jobs of more than 50,000 blocks are divided
+            into batches of 10,000, if their graph can be divided.
         fsync : bool, default: False
             Whether to flush each chunk to disk before the next, so that it survives a power cut.
         consolidated : bool, optional
@@ -272,6 +429,7 @@ class DatasetAccessor:
             write_empty_chunks=write_empty_chunks,
             resume=resume,
             checksums=checksums,
+            batch_size=batch_size,
             fsync=fsync,
             consolidated=consolidated,
         )
@@ -302,6 +460,32 @@ class DatasetAccessor:
         (1, 1, 4, 8, 8)
         """
         return MethodType(leaves.to_bdv, self._dataset)
+
+    def digest(self) -> str:
+        """Return a digest of the data variables, as :func:`xarray_n5.digest` does of a group.
+
+        It is that of their names and values, as they are here: decoding by CF conventions changes
+        types and values, so open with ``mask_and_scale=False`` to compare with a stored group.
+        Coordinates and attributes are not part of it.
+
+        Returns
+        -------
+        str
+            ``"n5d1:"`` and 32 hexadecimal digits.
+
+        Examples
+        --------
+        >>> ds = xr.Dataset({"raw": (("y", "x"), np.ones((2, 3)))})
+        >>> _ = ds.n5.to_n5("cells.n5")
+        >>> ds.n5.digest() == xarray_n5.digest("cells.n5")
+        True
+        """
+        from xarray_n5.dask.value_digest import digests_of
+        from xarray_n5.datasets.lazy import in_blocks
+        from xarray_n5.model.value_sums import group_digest
+
+        variables = self._dataset.data_vars.items()
+        return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
 
     def view(
         self,
@@ -373,6 +557,168 @@ class DataTreeAccessor:
     def _repr_html_(self) -> str:
         return show_each({node.path: node.dataset for node in self._tree.subtree}, html=True)
 
+    def crop(
+        self,
+        pad: bool = False,
+        fill_value: complex | None = None,
+        **bounds: Bounds,
+    ) -> xr.DataTree:
+        """Return the samples of all levels in a box: ``tree.n5.crop(z=(100, 220))``.
+
+        See :meth:`DataArrayAccessor.crop`. Each Dataset is cropped by its own coordinates; those
+        without one of the dimensions are not cropped along it.
+
+        Parameters
+        ----------
+        pad : bool, default: False
+            Whether to continue the arrays beyond its ends to cover the whole box: by its own
+            steps, in samples that are computed, not read.
+        fill_value : scalar, optional
+            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
+        **bounds : tuple of float or str
+            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
+            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
+            end of the axis.
+
+        Returns
+        -------
+        xarray.DataTree
+            The samples whose coordinates are in the box, up to rounding; none if there are none.
+
+        Raises
+        ------
+        ValueError
+            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
+            `pad` needs evenly spaced coordinates.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
+        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
+        >>> cropped = xr.DataTree.from_dict(levels).n5.crop(x=(2, 4))
+        >>> cropped["s0/raw"].values, cropped["s1/raw"].values
+        (array([6, 7]), array([7]))
+        """
+        return leaves.crop_tree(self._tree, bounds, pad=pad, fill_value=fill_value)
+
+    def interp(
+        self,
+        coords: Targets | None = None,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+        level: int | str | None = None,
+        **coords_kwargs: ArrayLike,
+    ) -> xr.Dataset:
+        """Interpolate a level of a pyramid on other coordinates: ``tree.n5.interp(z=new_z)``.
+
+        See :meth:`DatasetAccessor.interp`. The tree is a pyramid, whose children are its levels.
+
+        Parameters
+        ----------
+        coords : mapping, optional
+            The coordinates of the result by dimension: numbers, or DataArrays along this dimension
+            whose unit is converted. Numbers alone are in the unit of the source.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        level : int or str, optional
+            The level, by number or name; by default the coarsest whose samples are no farther apart
+            than those of the target.
+        **coords_kwargs : array_like
+            `coords` as keywords, such as ``z=new_z``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The level on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a dimension does not exist or has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
+        >>> tree = xr.DataTree.from_dict(levels)
+        >>> tree.n5.interp(x=[1.0, 2.0]).raw.values, tree.n5.interp(x=[0.0, 4.0]).raw.values
+        (array([5.5, 6. ]), array([5., 8.]))
+        """
+        targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
+        return leaves.interp_level(
+            self._tree, targets, level, method=method, fill_value=fill_value, chunks=chunks
+        )
+
+    def interp_like(
+        self,
+        other: xr.DataArray | xr.Dataset,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+        level: int | str | None = None,
+    ) -> xr.Dataset:
+        """Interpolate a level of a pyramid on another grid: ``tree.n5.interp_like(raw)``.
+
+        See :meth:`interp`. Units are converted if they differ.
+
+        Parameters
+        ----------
+        other : xarray.DataArray or xarray.Dataset
+            The grid, of which only the coordinates are used: an image, or what
+            :func:`~xarray_n5.world_grid` returns. Dimensions that it lacks are kept.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        level : int or str, optional
+            The level, by number or name; by default the coarsest whose samples are no farther apart
+            than those of the target.
+
+        Returns
+        -------
+        xarray.Dataset
+            The level on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a shared dimension has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
+        >>> grid.x.attrs["units"] = "nm"
+        >>> tree = xr.DataTree.from_dict({"s0": image.to_dataset()})
+        >>> tree.n5.interp_like(grid).raw.values
+        array([5.5, 7. ])
+        """
+        return leaves.interp_level_like(
+            self._tree, other, level, method=method, fill_value=fill_value, chunks=chunks
+        )
+
     @suggest_keywords_of(encoding="encoding={path: {variable: ...}}")
     def to_n5(
         self,
@@ -389,6 +735,7 @@ class DataTreeAccessor:
         format: str | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
+        batch_size: int | None = None,
         fsync: bool = False,
         consolidated: bool | None = None,
     ) -> xr.DataTree | Delayed:
@@ -436,7 +783,11 @@ class DataTreeAccessor:
             Resume an interrupted write, of all variables together: blocks whose chunks have been
             written are not computed again. See :func:`~xarray_n5.to_n5`.
         checksums : bool, default: False
-            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+            Whether to store a digest of each chunk next to the data, for :func:`~xarray_n5.verify`.
+        batch_size : int, optional
+            The number of blocks that are submitted to the scheduler at a time; fewer need less
+            memory there and in this process. By default jobs of more than 50,000 blocks are divided
+            into batches of 10,000, if their graph can be divided.
         fsync : bool, default: False
             Whether to flush each chunk to disk before the next, so that it survives a power cut.
         consolidated : bool, optional
@@ -494,6 +845,7 @@ class DataTreeAccessor:
             write_empty_chunks=write_empty_chunks,
             resume=resume,
             checksums=checksums,
+            batch_size=batch_size,
             fsync=fsync,
             consolidated=consolidated,
         )

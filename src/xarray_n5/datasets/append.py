@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.access import io_of, with_shape
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
+from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like
@@ -36,9 +37,9 @@ from xarray_n5.datasets.region import (
 )
 from xarray_n5.errors import NodeExistsError, NodeNotFoundError
 from xarray_n5.images.select import select_images
-from xarray_n5.writing.completed import find_append, remember_append
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.resume import find_append, remember_append
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoded import EncodedVariable
@@ -212,7 +212,7 @@ def _encode(
 
 def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, Array]) -> None:
     """Raise if a variable is computed from values that are overwritten."""
-    replaced = [io_of(arrays[name]).identity for name in encoded]
+    replaced = [arrays[name].node.identity for name in encoded]
     for each in encoded.values():
         if is_dask_collection(each.data):
             check_independent(each.data, replaced)
@@ -274,10 +274,10 @@ def _request(
     how = update.how if append_dim is None else replace(update.how, partial_chunks="merge")
     return WriteRequest.of(
         data,
-        array.path,
+        ArraySpec(path=array.path),
         how,
         region=region,
-        target=with_shape(array, tuple(shape)),
+        target=Array(array.node.with_shape(tuple(shape))),
         dims=encoded.dims if len(encoded.dims) == data.ndim else None,
         appends=append_dim is not None,
         deferred=how.deferred and is_dask_collection(data),

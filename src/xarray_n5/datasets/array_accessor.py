@@ -5,26 +5,28 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
 from xarray_n5 import leaves
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
-from xarray_n5.model.keywords import suggest_keywords, suggest_keywords_of
+from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from dask.delayed import Delayed
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, DTypeLike
 
+    from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
-    from xarray_n5.leaves import View
+    from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.writing.request import Encoding, Mode, PartialChunks
+    from xarray_n5.model.halos import Blocks, Boundary, Depth
+    from xarray_n5.writing.request import Encoding, PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
@@ -137,6 +139,241 @@ class DataArrayAccessor:
         name = self._array.name
         return self._array.to_dataset(name=_NAMELESS if name is None else name)
 
+    def crop(
+        self,
+        pad: bool = False,
+        fill_value: complex | None = None,
+        **bounds: Bounds,
+    ) -> xr.DataArray:
+        """Return the samples in a box of physical coordinates: ``raw.n5.crop(z=(100, 220))``.
+
+        Ends are included, as in :meth:`xarray.DataArray.sel`, and coordinates may descend. Nothing
+        is read until the result is computed, and then only what is inside.
+
+        Parameters
+        ----------
+        pad : bool, default: False
+            Whether to continue the array beyond its ends to cover the whole box: by its own
+            steps, in samples that are computed, not read.
+        fill_value : scalar, optional
+            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
+        **bounds : tuple of float or str
+            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
+            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
+            end of the axis.
+
+        Returns
+        -------
+        xarray.DataArray
+            The samples whose coordinates are in the box, up to rounding; none if there are none.
+
+        Raises
+        ------
+        ValueError
+            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
+            `pad` needs evenly spaced coordinates.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
+        >>> image.n5.crop(x=("1500 nm", 4)).values
+        array([6, 7])
+        >>> image.n5.crop(x=(2, 8), pad=True)
+        <xarray.DataArray 'raw' (x: 4)> Size: 32B
+        array([6, 7, 0, 0])
+        Coordinates:
+          * x        (x) float64 32B 2.0 4.0 6.0 8.0
+        """
+        return leaves.crop(self._array, bounds, pad=pad, fill_value=fill_value)
+
+    def interp(
+        self,
+        coords: Targets | None = None,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+        **coords_kwargs: ArrayLike,
+    ) -> xr.DataArray:
+        """Interpolate on other coordinates: ``raw.n5.interp(z=new_z, y=new_y, x=new_x)``.
+
+        As :meth:`xarray.DataArray.interp`, but each block of the result reads just the box of the
+        stored array that it needs, in one task. Arrays in memory are computed at once. A view whose
+        matrix is a coordinate of its Dataset is interpolated by the accessor of that Dataset.
+
+        Parameters
+        ----------
+        coords : mapping, optional
+            The coordinates of the result by dimension: numbers, or DataArrays along this dimension
+            whose unit is converted. Numbers alone are in the unit of the source.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        **coords_kwargs : array_like
+            `coords` as keywords, such as ``z=new_z``.
+
+        Returns
+        -------
+        xarray.DataArray
+            The array on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a dimension does not exist or has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> image.n5.interp(x=[1.0, 4.0, 5.0]).values
+        array([5.5, 8. , nan])
+        """
+        targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
+        return leaves.interp(
+            self._array, targets, method=method, fill_value=fill_value, chunks=chunks
+        )
+
+    def interp_like(
+        self,
+        other: xr.DataArray | xr.Dataset,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | None = None,
+        chunks: Blocks = None,
+    ) -> xr.DataArray:
+        """Interpolate on the grid of another array: ``labels.n5.interp_like(raw, "nearest")``.
+
+        See :meth:`interp`. Units are converted if they differ.
+
+        Parameters
+        ----------
+        other : xarray.DataArray or xarray.Dataset
+            The grid, of which only the coordinates are used: an image, or what
+            :func:`~xarray_n5.world_grid` returns. Dimensions that it lacks are kept.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar, optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+
+        Returns
+        -------
+        xarray.DataArray
+            The array on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a shared dimension has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
+        >>> grid.x.attrs["units"] = "nm"
+        >>> image.n5.interp_like(grid).values, image.n5.interp_like(grid, "nearest").values
+        (array([5.5, 7. ]), array([5, 6]))
+        """
+        return leaves.interp_like(
+            self._array, other, method=method, fill_value=fill_value, chunks=chunks
+        )
+
+    def map_overlap(
+        self,
+        func: Callable[..., ArrayLike | xr.DataArray],
+        *others: xr.DataArray,
+        depth: Depth | list[Depth],
+        boundary: Boundary | list[Boundary] = None,
+        trim: bool = True,
+        chunks: Blocks = None,
+        dtype: DTypeLike | None = None,
+        meta: np.ndarray | None = None,
+        as_dataarray: bool = False,
+        **kwargs: object,
+    ) -> xr.DataArray:
+        """Apply a function to blocks and the samples around them, lazily.
+
+        ``array.n5.map_overlap(func, *others, ...)`` is :func:`xarray_n5.map_overlap` of `func`,
+        this array and others.
+
+        Parameters
+        ----------
+        func : callable
+            The function. It gets a NumPy array of each of the arrays: a block with the samples
+            around it. It may take ``block_id`` or ``block_info``.
+        *others : xarray.DataArray
+            More arrays with the same dimensions, shape and coordinates.
+        depth : int, tuple, dict or list
+            The number of samples around a block, or by dimension; a pair is before and after.
+        boundary : None, str, number, tuple, dict or list, optional
+            Samples beyond the ends of the array: none ("none", the default), "reflect",
+            "nearest", "periodic", or a number.
+        trim : bool, default: True
+            Whether to remove the samples around blocks from the results.
+        chunks : int, str, tuple or dict, optional
+            The shape of blocks. By default, whole stored chunks, as many as it takes to read less
+            than 1.5 times the samples of a block.
+        dtype : dtype, optional
+            The type of the results; by default, `func` is called with a tiny array.
+        meta : numpy.ndarray, optional
+            An empty array of the type of the results, instead of `dtype`.
+        as_dataarray : bool, default: False
+            Whether `func` gets DataArrays with the coordinates of their boxes.
+        **kwargs
+            Further arguments of `func`.
+
+        Returns
+        -------
+        xarray.DataArray
+            The result, lazily, with the coordinates, attributes and chunks of this array.
+
+        Raises
+        ------
+        ValueError
+            If the arrays differ in shape or coordinates, or an argument is invalid.
+        NotImplementedError
+            If an asymmetric depth has a boundary.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array("a.n5", "raw", shape=(6, 8), dtype="uint8", chunks=2)
+        >>> array[2, 3] = 9
+        >>> raw = xr.open_dataset("a.n5", engine="n5", group="raw")["raw"]
+        >>> shifted = raw.n5.map_overlap(np.roll, depth=1, boundary=0, chunks=4, shift=1, axis=0)
+        >>> shifted[3, 3].values
+        array(9, dtype=uint8)
+        """
+        return leaves.map_overlap(
+            func,
+            self._array,
+            *others,
+            depth=depth,
+            boundary=boundary,
+            trim=trim,
+            chunks=chunks,
+            dtype=dtype,
+            meta=meta,
+            as_dataarray=as_dataarray,
+            **kwargs,
+        )
+
     @suggest_keywords_of(encoding="encoding={variable: ...}")
     def to_n5(
         self,
@@ -156,6 +393,7 @@ class DataArrayAccessor:
         format: str | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
+        batch_size: int | None = None,
         fsync: bool = False,
         consolidated: bool | None = None,
     ) -> xr.DataTree | Delayed:
@@ -212,7 +450,11 @@ class DataArrayAccessor:
             Resume an interrupted write: blocks whose chunks have been written are not computed
             again. See :func:`~xarray_n5.to_n5`.
         checksums : bool, default: False
-            Whether to store a digest of each chunk beside the data, for :func:`~xarray_n5.verify`.
+            Whether to store a digest of each chunk next to the data, for :func:`~xarray_n5.verify`.
+        batch_size : int, optional
+            The number of blocks that are submitted to the scheduler at a time; fewer need less
+            memory there and in this process. By default jobs of more than 50,000 blocks are divided
+            into batches of 10,000, if their graph can be divided.
         fsync : bool, default: False
             Whether to flush each chunk to disk before the next, so that it survives a power cut.
         consolidated : bool, optional
@@ -263,6 +505,7 @@ class DataArrayAccessor:
             format=format,
             resume=resume,
             checksums=checksums,
+            batch_size=batch_size,
             fsync=fsync,
             consolidated=consolidated,
         )
@@ -282,6 +525,30 @@ class DataArrayAccessor:
         (1, 1, 4, 8, 8)
         """
         return MethodType(leaves.to_bdv, self._array)
+
+    def digest(self) -> str:
+        """Return a digest of the values, as :func:`xarray_n5.digest` does of a stored array.
+
+        They are the values as they are here: decoding by CF conventions changes types and values,
+        so open with ``mask_and_scale=False`` to compare with a stored array. Names, coordinates and
+        attributes are not part of it.
+
+        Returns
+        -------
+        str
+            ``"n5d1:"`` and 32 hexadecimal digits.
+
+        Examples
+        --------
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), name="raw")
+        >>> _ = image.n5.to_n5("cells.n5")
+        >>> image.n5.digest() == xarray_n5.digest("cells.n5", "raw")
+        True
+        """
+        from xarray_n5.dask.value_digest import digests_of
+        from xarray_n5.datasets.lazy import in_blocks
+
+        return digests_of({"": in_blocks(self._array)})[""]
 
     def view(
         self,

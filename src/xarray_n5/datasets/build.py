@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.access import bare
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.codecs import to_json
 from xarray_n5.datasets.attributes import decode_attributes
-from xarray_n5.datasets.decoding import decode
-from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, is_native
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
+from xarray_n5.datasets.world import AFFINE_SIZES
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
-from xarray_n5.dialects.ngff import without_variables
+from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import is_level
@@ -26,15 +26,14 @@ from xarray_n5.model.units import same_unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array, AxisOrder
-    from xarray_n5.arrays.chunk_io import Missing
+    from xarray_n5.arrays.array import AxisOrder
     from xarray_n5.arrays.coordinates import Origin
+    from xarray_n5.arrays.node import Missing
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image, Level
-
 
 AXIS_UNITS = "axis_units"
 """The encoding's key for the units of all axes, if an affine matrix positions the variable."""
@@ -207,7 +206,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
     if level.numbers or level.parts[()].indices:
         lazy = LazyStack(level, options.missing)
     else:
-        lazy = (LazyCharacters if source.is_string else LazyArray)(bare(array))
+        lazy = (LazyCharacters if source.is_string else LazyArray)(Array(array.node.bare()))
     # A scalar is an array with one sample along each axis.
     axes = source.dims or ("_",) * len(lazy.shape)
     variable = xr.Variable(
@@ -224,17 +223,18 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
             "n5_compression": to_json(array.compression),
             "dtype": lazy.dtype,
             "dialect": dict(source.geometry.sources),
-            **_units_of_matrix(source.geometry),
+            **_facts_of_matrix(source, lazy.shape),
         },
     )
     return variable.isel(dict.fromkeys(axes, 0)) if axes and not source.dims else variable
 
 
-def _units_of_matrix(geometry: Geometry) -> dict[str, Any]:
-    """Return the units of axes that only a matrix positions: they have no coordinates."""
-    if geometry.affine is None:
+def _facts_of_matrix(source: _Source, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the units and sizes of axes that only a matrix positions: they have no coordinates."""
+    if source.geometry.affine is None:
         return {}
-    return {AXIS_UNITS: [axis.unit for axis in geometry.axes]}
+    units = [axis.unit for axis in source.geometry.axes]
+    return {AXIS_UNITS: units, AFFINE_SIZES: dict(zip(source.dims, shape, strict=False))}
 
 
 def _attributes(source: _Source) -> dict[str, Any]:

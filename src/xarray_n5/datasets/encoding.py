@@ -11,16 +11,17 @@ import xarray as xr
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
-from xarray_n5.arrays.create import chunk_shape
+from xarray_n5.arrays.spec import ArraySpec, chunk_shape
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
 from xarray_n5.datasets.lossless import CF, check_names, check_new, check_strings, check_update
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
-from xarray_n5.dialects.ngff import without_variables
+from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.keywords import refuse_encodings
+from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
@@ -38,20 +39,14 @@ class VariablePlan:
     """A variable, encoded, and the storage of its array."""
 
     encoded: EncodedVariable
+    spec: ArraySpec
+    """The array, without axes; attributes are those of a pyramid's level, the axes included."""
     geometry: Geometry
     """The array's axes; unknown ones have only names."""
     axis_coords: tuple[str, ...]
     """The dimensions whose coordinate is stored in the axes only."""
-    chunks: tuple[int, ...] | None
-    compression: Any
     explicit: bool = False
-    """Whether the user chose the compression, rather than the file that it was opened from."""
-    shards: Any = None
-    """The shape of shards, if the user or the file determines it."""
-    layout: Mapping[str, Any] | None = None
-    """The layout of elements, if the user or a fill value determines it."""
-    described: Mapping[str, Any] | None = None
-    """All attributes of a pyramid's level, including those that describe its axes."""
+    """Whether the user chose the storage, rather than the file that it was opened from."""
 
     @property
     def placed(self) -> bool:
@@ -119,7 +114,7 @@ def plan_group(
         if name not in in_axes:
             encoded = _encode(name, variable, convention, dataset.dims)
             encoded = check_new(prepared[key], encoded, name)
-            plans[name] = _plan_variable(name, encoded, axes, in_axes, explicit=key in chosen)
+            plans[name] = _plan_variable(name, path, encoded, axes, in_axes, explicit=key in chosen)
     return GroupPlan(
         path=path,
         variables=plans,
@@ -256,6 +251,7 @@ def _encode(
 
 def _plan_variable(
     name: str,
+    group: str,
     encoded: EncodedVariable,
     axes: Mapping[str, Axis | None],
     in_axes: AbstractSet[str],
@@ -271,13 +267,16 @@ def _plan_variable(
         raise MetadataError(f"variable {name!r}: {error}") from error
     return VariablePlan(
         encoded=encoded,
+        spec=ArraySpec(
+            path=join(group, name),
+            chunks=chunks,
+            shards=encoding.get("shards"),
+            compression=compression,
+            layout=_layout(name, encoded),
+        ),
         geometry=Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims)),
         axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
-        chunks=chunks,
-        compression=compression,
         explicit=explicit or "n5_compression" not in encoding,
-        shards=encoding.get("shards"),
-        layout=_layout(name, encoded),
     )
 
 

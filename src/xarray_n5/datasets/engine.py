@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.arrays.access import children_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import Group
@@ -18,9 +17,8 @@ from xarray_n5.datasets.build import build
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.scenes import find_scene
-from xarray_n5.images.find import combined_images, named_alike, single_image
-from xarray_n5.images.names import name_of_group
+from xarray_n5.formats.containers import find_scene
+from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
 from xarray_n5.images.select import is_like_dataset, select_images, select_level
 from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
@@ -202,7 +200,7 @@ class _Tree:
                 f"{at}/{level}": self._image(level, image.at(level)) for level in image.levels
             }
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
-        children = children_of(group, self.drop)
+        children = group.children(self.drop)
         images = self._images(group, children)
         for name, child in children.items():
             of_image = name in combined or ("" in combined and level_names.is_part(name))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of, stored_chunks
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
@@ -21,7 +20,7 @@ from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
-from xarray_n5.stores.together import together
+from xarray_n5.stores import together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -158,12 +157,12 @@ def _growing(group: Group, facts: Mapping[str, Any]) -> Iterator[tuple[str, Arra
 def _is_blank(array: Array, axis: int, start: int, stop: int) -> bool:
     """Return whether an array has only fill values from `start` to `stop` along an axis."""
     grid = array.grid
-    for index in stored_chunks(array):
+    for index in array.node.stored_chunks():
         part = list(grid.slices(index))
         low, high = max(part[axis].start, start), min(part[axis].stop, stop)
         if low < high:
             part[axis] = slice(low, high)
-            if low % grid.chunks[axis] == 0 or not io_of(array).is_empty(array[tuple(part)]):
+            if low % grid.chunks[axis] == 0 or not array.node.is_empty(array[tuple(part)]):
                 return False
     return True
 

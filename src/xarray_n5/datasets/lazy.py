@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xarray.backends import BackendArray
 
-from xarray_n5.arrays.access import bare
+from xarray_n5.arrays.array import Array
 from xarray_n5.datasets.xarray_internals import (
     ExplicitIndexer,
     IndexingSupport,
@@ -16,11 +17,19 @@ from xarray_n5.datasets.xarray_internals import (
     explicit_indexing_adapter,
 )
 from xarray_n5.errors import MissingChunkError
+from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.image import Part
 
 if TYPE_CHECKING:
-    from xarray_n5.arrays.array import Array
+    import xarray as xr
+
     from xarray_n5.model.image import Level
+
+_FEW = 1 << 20
+"""The maximum size of an array that is read at once, in bytes."""
+
+_BLOCK = 1 << 25
+"""The maximum size of a block of several chunks, in bytes."""
 
 
 class LazyArray(BackendArray):
@@ -66,7 +75,7 @@ class LazyStack(BackendArray):
     """
 
     def __init__(self, level: Level[Array], missing: str) -> None:
-        tasks = {id(array): bare(array) for array in level.arrays}
+        tasks = {id(array): Array(array.node.bare()) for array in level.arrays}
         self.parts = {
             at: Part(tasks[id(part.array)], part.indices) for at, part in level.parts.items()
         }
@@ -78,9 +87,22 @@ class LazyStack(BackendArray):
             self.shape[: len(self.shape) - count] if self.transposed else self.shape[count:]
         )
         self.dtype, self.fill_value = level.first.dtype, level.first.fill_value
+        self.chunks, self.shards = level.chunks, level.shards
 
-    def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays, each once."""
+        return tuple({id(part.array): part.array for part in self.parts.values()}.values())
+
+    def __dask_tokenize__(self) -> object:
+        parts = [(at, part.array, part.indices) for at, part in sorted(self.parts.items())]
+        broken = [(at, repr(error)) for at, error in sorted(self.broken.items())]
+        return ("xarray_n5.LazyStack", parts, broken, self.numbers, self.transposed, self.missing)
+
+    def __getitem__(self, key: ExplicitIndexer | tuple[Any, ...]) -> np.ndarray:
         """Return the selection `key`; only the arrays that it overlaps are read."""
+        if isinstance(key, tuple):
+            return self._read(key)
         if not isinstance(key, VectorizedIndexer):
             return self._read(key.tuple)
         return np.asarray(
@@ -132,3 +154,16 @@ def _sizes(index: Any, length: int) -> tuple[int, ...]:
     if isinstance(index, slice):
         return (len(range(*index.indices(length))),)
     return tuple(np.shape(index))
+
+
+def in_blocks(array: xr.DataArray) -> Any:
+    """Return the values of a DataArray: as a Dask array of whole stored chunks if it is lazy."""
+    if array.chunks is not None:
+        return array.data
+    if array.nbytes <= _FEW or array.dtype.hasobject:
+        return array.to_numpy()
+    stored = array.encoding.get("chunks") or ()
+    sides = stored if len(stored) == array.ndim else (1,) * array.ndim
+    sizes = group_chunks(sides, array.shape, array.dtype.itemsize, _BLOCK)
+    # The name of the tasks need not depend on the values.
+    return array.chunk(dict(zip(array.dims, sizes, strict=True)), token=uuid.uuid4().hex).data

@@ -12,8 +12,13 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.attributes import to_json
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
-from xarray_n5.dialects.ngff import named_images
-from xarray_n5.dialects.ngff_attributes import KEYS, channel_labels, images_of, omero_of
+from xarray_n5.dialects.ngff_attributes import (
+    KEYS,
+    channel_labels,
+    images_of,
+    named_images,
+    omero_of,
+)
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -65,16 +70,12 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         alone = xr.Dataset({level: dataset[levels.name].variable})
         plan = plan_group(alone, path, convention, encoding)
         planned = plan.variables[level]
-        layout = {**nested, **(planned.layout or {})}
+        layout = {**nested, **(planned.spec.layout or {})}
         described = _array_attributes(planned, levels, number, convention)
         if "fill_value" not in layout:
             described |= how.format.level_attributes
-        variables[level] = replace(
-            planned,
-            geometry=levels.geometries[number],
-            layout=layout or None,
-            described=described,
-        )
+        spec = replace(planned.spec, layout=layout or None, attributes=described)
+        variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
     key = convention.roundtrip_key
     attributes = convention.group_attributes(
         levels.attributes, f"group {path or '/'!r}", empty=False
@@ -105,7 +106,7 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
         if not contexts:
             first = load_context(how.container, join(plan.path, name), metadata)
         parents = ({**kept, **plan.attributes}, *first.parents[1:])
-        context = first.other(join(plan.path, name), variable.described or {}, data.shape)
+        context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
         contexts.append(replace(context, parents=parents, base=None))
         geometries.append(variable.geometry)
     check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))

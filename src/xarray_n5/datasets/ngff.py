@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from xarray_n5.dialects.ngff import can_show, is_of_variable, variable_image
+from xarray_n5.dialects.ngff import can_show, variable_image
 from xarray_n5.dialects.ngff_attributes import (
     channel_axes,
     channel_labels,
+    is_of_variable,
     omero_of,
     relabelled,
     with_images,
@@ -161,8 +162,9 @@ def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str,
         return plan
     variables = dict(plan.variables)
     for name in shown:
-        own = variables[name].layout or {}
-        variables[name] = replace(variables[name], layout={**layout, **own})
+        spec = variables[name].spec
+        spec = replace(spec, layout={**layout, **(spec.layout or {})})
+        variables[name] = replace(variables[name], spec=spec)
     return replace(plan, variables=variables)
 
 

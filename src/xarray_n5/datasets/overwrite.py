@@ -1,30 +1,36 @@
-"""The overwrite policy of Datasets, beyond that of single arrays."""
+"""The overwrite policy of groups: Datasets and pyramids, beyond that of single nodes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import foreign_key, nodes_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.options import OpenOptions
-from xarray_n5.arrays.overwrite import check_alone, groups_around
+from xarray_n5.arrays.overwrite import (
+    check_alone,
+    check_not_array,
+    check_removable,
+    groups_around,
+    hint_of,
+)
 from xarray_n5.datasets.build import build
+from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import images_of_arrays
-from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.level_names import number_in
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes
-from xarray_n5.writing.completed import NOT_UNFINISHED, OTHER_DATA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import xarray as xr
 
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoding import GroupPlan
     from xarray_n5.model.image import Image
     from xarray_n5.writing.request import WriteOptions
@@ -44,7 +50,7 @@ class ExistingGroup:
     def nodes(self) -> Mapping[str, Array | Group]:
         """The nodes directly in the group."""
         names = iter(self.group) if self.names is None else self.names
-        return nodes_of(self.group, names, strict=self.strict)
+        return self.group.nodes(names, strict=self.strict)
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:
@@ -85,10 +91,7 @@ def find_group(path: str, how: WriteOptions) -> Group | None:
         check_name(part, "group")
     groups, node = groups_around(container, path), container.node(path)
     check_alone(container, [*groups, node])
-    if isinstance(node.metadata, ArrayMetadata):
-        raise NodeExistsError(
-            container.url, path, "an array", "an array cannot contain other nodes"
-        )
+    check_not_array(container, node)
     if container.exists(node):
         return Group(container, node, OpenOptions(writable=True))
     if groups:
@@ -115,10 +118,9 @@ def check_group(
     _check_names(plan, existing)
     if how.mode == "a" and not plan.is_pyramid:
         _check_sizes(plan, existing)
-    for name in arrays.keys() - plan.variables.keys() if how.mode == "w" else ():
-        if other := foreign_key(arrays[name]):
-            hint = f"it contains {other!r}, which would be deleted with it; move that away first"
-            raise NodeExistsError(url, name, "an array with other files", hint)
+    if how.mode == "w":
+        others = {n: each.node for n, each in arrays.items() if n not in plan.variables}
+        check_removable(url, others)
     return [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
 
 
@@ -165,7 +167,7 @@ def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> 
     """Return the hint for a group that exists."""
     contained = f"it contains {', '.join(arrays) or 'attributes'}"
     if resume:
-        return f"{contained}; {OTHER_DATA if unfinished else NOT_UNFINISHED}"
+        return f"{contained}; {hint_of('', resume=True, unfinished=bool(unfinished))}"
     if not unfinished:
         return (
             f"{contained}; mode='a' adds to these and replaces arrays of the same names, mode='w' "
@@ -176,3 +178,75 @@ def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> 
         f"it has an unfinished write{of and f' of {of}'}; resume it with resume=True, or start "
         "again with mode='w'"
     )
+
+
+def unfinished_pyramids(marker: WriteMarker) -> list[WriteMarker]:
+    """Return the markers of all unfinished pyramids in a group."""
+    found = unfinished_writes(marker.store, marker.path)
+    return [each for each in found if "pyramid" in (each.facts() or {})]
+
+
+def check_not_begun(group: Group, levels: Collection[str]) -> None:
+    """Raise if levels exist that belong to an unfinished pyramid."""
+    nodes = group.nodes([name for name in levels if name in set(group)])
+    for name, node in nodes.items():
+        if isinstance(node, Array):
+            hint = "its pyramid is unfinished: use resume=True, or mode='w' to replace the levels"
+            raise NodeExistsError(group.url, name, "an array", hint)
+
+
+def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+    """Raise if arrays are coordinates, which would fit one level only."""
+    for name in sorted(set(group) & {dim for dim in dims if dim}):
+        hint = "it is a coordinate, and levels differ in size: choose another path for a copy"
+        raise NodeExistsError(group.url, name, "an array named like an axis", hint)
+
+
+def check_images(group: Group) -> None:
+    """Raise if the group describes images other than a pyramid of its levels."""
+    for image in images_in(group.attrs):
+        paths = level_paths(image)
+        foreign = [path for path in paths if number_in(path) is None]
+        if foreign or len(paths) < len(image["datasets"]):
+            hint = "delete the attribute 'multiscales', or choose another path"
+            raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)
+
+
+def check_only_levels(group: Group) -> None:
+    """Raise if the group of a new pyramid contains other arrays, which would look like levels."""
+    if others := [name for name in group.arrays() if number_in(name) is None]:
+        shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")  # noqa: PLR2004
+        hint = "choose a path for the pyramid in it, such as 'pyramid'"
+        raise NodeExistsError(group.url, "", f"a group that contains {shown}", hint)
+
+
+def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Raise if the group has other values of the attributes to write."""
+    if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:
+        raise ValueError(
+            f"the group already has other {clash}; use mode='w' to replace attributes of pyramids"
+        )
+
+
+def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMarker]) -> list[str]:
+    """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
+
+    They are those that the group's attributes list, or that unfinished pyramids (`begun`) created;
+    other arrays may have such names, too.
+
+    Raises
+    ------
+    NodeExistsError
+        If one of them contains anything that is not its own.
+    """
+    listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
+    counts = [int((marker.facts() or {}).get("pyramid", 0)) for marker in begun]
+    for key in ("scales", "downsamplingFactors"):
+        factors = group.attrs.get(key)
+        if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
+            counts.append(len(factors))
+    listed |= {f"s{number}" for number in range(max(counts, default=0))}
+    beyond = sorted(n for n in listed & set(group) - set(names) if number_in(n) is not None)
+    levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
+    check_removable(group.url, {name: level.node for name, level in levels.items()})
+    return list(levels)

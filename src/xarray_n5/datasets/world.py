@@ -16,6 +16,12 @@ DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
 """Attributes of matrices: the names of the coordinates of the level's samples, the first
 coordinate, and the steps, which identify the samples of a crop."""
 
+AFFINE = "affine"
+"""The attribute of variables, and the coordinate of views, for matrices."""
+
+AFFINE_SIZES = "affine_sizes"
+"""The encoding's key for the sizes of the dimensions that the matrix in the attributes is for."""
+
 FRAME = "frame"
 """The encoding's key for coordinates that are distances in a view, not world positions."""
 
@@ -53,6 +59,30 @@ def _points(points: ArrayLike) -> np.ndarray:
     return found
 
 
+def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray] | None:
+    """Return the matrices from samples to positions, and the dimensions of views that they have.
+
+    Returns None if coordinates alone place the samples.
+
+    Raises
+    ------
+    ValueError
+        If the coordinates are distances in a view, and its matrix is lost.
+    """
+    dims: tuple[str, ...] = ()
+    if "affine" in dataset.variables:
+        dims = tuple(str(dim) for dim in dataset["affine"].dims if dim not in {"axis", "column"})
+    elif any(AFFINE in found.attrs for found in dataset.data_vars.values()):
+        if _stored_matrix(dataset) is None:
+            return None
+    elif any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+        if all(f"origin_{axis}" in dataset.coords for axis in AXES):
+            dims = tuple(map(str, dataset[f"origin_{AXES[0]}"].dims))
+    else:
+        return None
+    return dims, _matrices(dataset)
+
+
 def _matrices(dataset: xr.Dataset) -> np.ndarray:
     """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
     if "affine" in dataset.variables:
@@ -62,10 +92,8 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
         rows: np.ndarray = stored @ within(dataset)
         return rows
-    for variable in dataset.data_vars.values():
-        numbers = np.asarray(variable.attrs.get("affine", ()))
-        if numbers.shape == (len(AXES) * (len(AXES) + 1),):
-            return numbers.astype(np.float64).reshape(len(AXES), -1)
+    if (matrix := _stored_matrix(dataset)) is not None:
+        return matrix
     missing = [axis for axis in AXES if axis not in dataset.coords]
     if missing:
         raise ValueError(
@@ -73,6 +101,30 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
             "the XML that describes them, or keep their coordinates"
         )
     return _by_coordinates(dataset)
+
+
+def _stored_matrix(dataset: xr.Dataset) -> np.ndarray | None:
+    """Return the matrix in a variable's attributes, or None."""
+    for variable in dataset.data_vars.values():
+        numbers = np.asarray(variable.attrs.get(AFFINE, ()))
+        if numbers.shape == (len(AXES) * (len(AXES) + 1),):
+            _check_whole(variable)
+            return numbers.astype(np.float64).reshape(len(AXES), -1)
+    return None
+
+
+def _check_whole(variable: xr.DataArray) -> None:
+    """Raise ValueError if an array is a selection of that which its matrix places.
+
+    There are no coordinates that show which one.
+    """
+    sizes = variable.encoding.get(AFFINE_SIZES, {})
+    if any(variable.sizes.get(dim, size) != size for dim, size in sizes.items() if dim in AXES):
+        raise ValueError(
+            f"the matrix of {variable.name!r} is for samples {sizes}, of which this is a selection "
+            f"{dict(variable.sizes)} without coordinates: its place is not known. Transform or "
+            "interpolate the whole array, and select from the result"
+        )
 
 
 def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
@@ -83,7 +135,7 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
         if not all(name in dataset.coords for name in names):
             raise ValueError(
                 "the coordinates are distances in a view, whose position is in 'affine', a "
-                "coordinate of the Dataset that was opened; use its to_world or from_world"
+                "coordinate of the Dataset that was opened; use the methods of its accessor n5"
             )
         origins = [dataset[name] for name in names]
     shape = origins[0].shape if origins else ()

@@ -8,26 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.access import container_of, io_of
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import find_markers, revoke
+from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
-from xarray_n5.datasets.overwrite import ExistingGroup, check_group, find_group
+from xarray_n5.datasets.overwrite import (
+    ExistingGroup,
+    check_coordinates,
+    check_group,
+    check_images,
+    find_group,
+    older_levels,
+)
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
-from xarray_n5.images.overwrite import check_coordinates, check_images, older_levels
-from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
-from xarray_n5.writing.completed import forget_appends, is_finished
-from xarray_n5.writing.compression import with_fallback
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.resume import forget_appends
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import Transaction, begin_all, resume_end
+from xarray_n5.writing.transaction import EarlierRun, Transaction, begin_all, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
-    from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import Encoding, WriteOptions
 
@@ -76,23 +78,21 @@ def write(
     """
     root = datasets[0][1]
     marker = how.marker(root, datasets)
-    began = (marker.facts() or marker.planned()) if how.resume else None
-    if began and began.get("done"):
-        return resume_end(marker, began)
-    has_ended = began is None and how.resume and how.mode == "w-" and is_finished(marker)
-    resumes = began is not None or bool(has_ended)
+    earlier = EarlierRun.of(marker, how)
+    if earlier.is_done:
+        return resume_end(marker, earlier.facts or {})
     groups = [
-        _plan_group(dataset, path, encoding, how, resumes=resumes)
+        _plan_group(dataset, path, encoding, how, resumes=earlier.exists)
         for dataset, path, encoding in datasets
     ]
     _check_sources(groups, how)
-    written = (began or {}).get("written", [])
-    writes = [_plan_writes(each.plan, how, written) for each in groups]
+    writes = [_plan_writes(each.plan, how, earlier.written) for each in groups]
     # All checks have passed.
     group = create_group(how.container, root, mode="a")
     if groups[0].existing is not None and how.mode in {"w-", "w"}:
         _end_others(marker)
-    marker.begin({**provenance(), "written": written}, planned=began is not None)
+    planned = earlier.facts is not None
+    marker.begin({**provenance(), "written": earlier.written}, planned=planned)
     begun: dict[str, WritePlan] = {}
     for each, plans in zip(groups, writes, strict=True):
         if each.plan.path != root:
@@ -128,7 +128,7 @@ def _plan_group(
         images = images_of(plan, kept, how.dialect, how.format.ngff_version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
-    places = [io_of(array).identity for array in replaced]
+    places = [array.node.identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)
 
 
@@ -147,7 +147,7 @@ def _plan_pyramid(
     check_levels(plan, {k: v for k, v in kept.items() if k not in _stale(plan, kept, how)}, how)
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     replaced += [existing.arrays[name] for name in removed] if existing is not None else []
-    places = [io_of(array).identity for array in replaced]
+    places = [array.node.identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places, removed=removed)
 
 
@@ -168,15 +168,14 @@ def _with_fallbacks(plan: GroupPlan, how: WriteOptions) -> GroupPlan:
     variables = dict(plan.variables)
     for name, variable in plan.variables.items():
         if not variable.explicit:
-            data = variable.encoded.data
-            metadata = ArrayMetadata(
-                shape=data.shape,
-                chunks=variable.chunks or (1,) * data.ndim,
-                dtype=data.dtype,
-                compression=variable.compression,
+            data, spec = variable.encoded.data, variable.spec
+            sides = replace(
+                spec, chunks=spec.chunks or (1,) * data.ndim, shards=None, attributes=None
             )
-            found = with_fallback(how.format, metadata, variable.layout, name)
-            variables[name] = replace(variable, compression=found.compression)
+            metadata = sides.metadata(data.shape, data.dtype, name)
+            found = with_fallback(how.format, metadata, spec.layout, name)
+            spec = replace(spec, compression=found.compression)
+            variables[name] = replace(variable, spec=spec)
     return replace(plan, variables=variables)
 
 
@@ -184,7 +183,7 @@ def _check_sources(groups: Sequence[_GroupWrite], how: WriteOptions) -> None:
     """Raise if a variable is computed from an array that another one replaces."""
     replaced = [place for each in groups for place in each.replaced]
     emptied = [
-        container_of(each.existing.group).identity(each.existing.group.path)
+        each.existing.group.container.identity(each.existing.group.path)
         for each in groups
         if each.existing and how.mode == "w"
     ]
@@ -199,42 +198,34 @@ def _plan_writes(
 ) -> dict[str, WritePlan]:
     """Return the checked writes of a group's arrays by path; the `written` ones start afresh."""
     anew = replace(how, mode="w", resume=False)
-    paths = {join(plan.path, name): variable for name, variable in plan.variables.items()}
     return {
-        path: plan_write(_request(path, variable, anew if path in written else how))
-        for path, variable in paths.items()
+        each.spec.path: plan_write(_request(each, anew if each.spec.path in written else how))
+        for each in plan.variables.values()
     }
 
 
-def _request(path: str, variable: VariablePlan, how: WriteOptions) -> WriteRequest:
-    convention, encoded = convention_of(how.format), variable.encoded
-    placed = convention.coordinates_in_axes and variable.placed and variable.described is None
-    attributes = variable.described
-    if attributes is None:
+def _request(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
+    convention, encoded, spec = convention_of(how.format), variable.encoded, variable.spec
+    spec = replace(spec, mode="w-" if how.mode == "w-" else "w")
+    if not (variable.explicit or how.format.holds_shards):
+        spec = replace(spec, shards=None)  # those of the file that it was opened from
+    if spec.attributes is None:
+        placed = convention.coordinates_in_axes and variable.placed
         attributes = convention.array_attributes(encoded, variable.axis_coords, placed=placed)
+        spec = replace(spec, attributes=attributes)
+        if placed:
+            spec = replace(spec, axes=variable.geometry, dialect=how.dialect)
     try:
         return WriteRequest.of(
             encoded.data,
-            path,
+            spec,
             how,
-            mode="w-" if how.mode == "w-" else "w",
-            chunks=variable.chunks,
-            shards=_shards(variable, how.format),
-            compression=variable.compression,
-            attributes=attributes,
-            layout=variable.layout,
-            axes=variable.geometry if placed else None,
-            dialect=how.dialect if placed else None,
             dims=encoded.dims if len(encoded.dims) == encoded.data.ndim else (),
             deferred=how.deferred and is_dask_collection(encoded.data),
         )
     except ValueError as error:
-        raise MetadataError(f"variable {path.rpartition('/')[2]!r}: {error}") from error
-
-
-def _shards(variable: VariablePlan, form: Format) -> Any:
-    """Return the shards of a variable; those of an opened file only if the format supports them."""
-    return variable.shards if variable.explicit or form.holds_shards else None
+        name = spec.path.rpartition("/")[2]
+        raise MetadataError(f"variable {name!r}: {error}") from error
 
 
 def _end_others(marker: WriteMarker) -> None:

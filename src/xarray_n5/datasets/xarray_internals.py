@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from xarray.backends.common import ensure_dtype_not_object
+import numpy as np
+import xarray as xr
+from xarray.backends.common import BackendArray, ensure_dtype_not_object
 from xarray.backends.zarr import encode_zarr_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 from xarray.conventions import (
@@ -13,9 +15,13 @@ from xarray.conventions import (
     encode_dataset_coordinates,
 )
 from xarray.core.indexing import (
+    CopyOnWriteArray,
     ExplicitIndexer,
+    ImplicitToExplicitIndexingAdapter,
     IndexingSupport,
     LazilyIndexedArray,
+    LazilyVectorizedIndexedArray,
+    MemoryCachedArray,
     VectorizedIndexer,
     explicit_indexing_adapter,
 )
@@ -24,10 +30,14 @@ from xarray.namedarray.parallelcompat import get_chunked_array_type
 __all__ = [
     "CF_RELATED_DATA",
     "CharacterArrayCoder",
+    "CopyOnWriteArray",
     "EncodedStringCoder",
     "ExplicitIndexer",
+    "ImplicitToExplicitIndexingAdapter",
     "IndexingSupport",
     "LazilyIndexedArray",
+    "LazilyVectorizedIndexedArray",
+    "MemoryCachedArray",
     "VectorizedIndexer",
     "cf_encoder",
     "decode_cf_variable",
@@ -36,10 +46,23 @@ __all__ = [
     "encode_zarr_variable",
     "ensure_dtype_not_object",
     "explicit_indexing_adapter",
+    "is_in_memory",
     "is_of_chunk_manager",
+    "lazily_indexed",
 ]
 
 
 def is_of_chunk_manager(data: Any) -> bool:
     """Return whether a Dask collection has the array type of xarray's chunk manager for it."""
     return isinstance(data, get_chunked_array_type(data).array_cls)
+
+
+def is_in_memory(variable: xr.Variable) -> bool:
+    """Return whether the values of a variable are in memory, without reading them."""
+    return isinstance(variable._data, np.ndarray)  # noqa: SLF001
+
+
+def lazily_indexed(array: BackendArray) -> Any:
+    """Return an array as the data of a variable, wrapped as those that xarray opens."""
+    lazy: Any = LazilyIndexedArray(array)
+    return MemoryCachedArray(CopyOnWriteArray(lazy))  # type: ignore[no-untyped-call]

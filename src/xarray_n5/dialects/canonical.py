@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.pyramids import axis, listings, over
-from xarray_n5.dialects.transforms import in_c_order, matrix, per_axis
-from xarray_n5.dialects.values import whole_number
+from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.pyramids import axis, over
+from xarray_n5.dialects.values import in_c_order, matrix, per_axis, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import same_unit, written_unit
@@ -36,6 +36,7 @@ class Canonical:
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
+    signs: ClassVar[frozenset[str]] = frozenset({_KEY, "multiscales", "ome"})
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""

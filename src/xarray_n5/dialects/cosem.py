@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
-from xarray_n5.dialects.origins import by_axis, moved
-from xarray_n5.dialects.pyramids import axis, factors_in, factors_of, listings, over, steps
+from xarray_n5.dialects.pyramids import axis, by_axis, factors_in, factors_of, moved, over, steps
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, names
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
-
 
 _ORDERS = ("ordering", "order")
 """The keys for the order of the lists, in Java and in Python."""
@@ -33,6 +32,7 @@ class Cosem:
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
+    signs: ClassVar[frozenset[str]] = frozenset({"transform", "multiscales", "ome"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

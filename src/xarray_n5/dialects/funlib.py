@@ -143,6 +143,11 @@ class Funlib:
         unusual = (key for key, default in usual.items() if key != default)
         return (self.voxel_size_attr, self.axis_names_attr, *unusual)
 
+    @property
+    def signs(self) -> frozenset[str]:
+        """The attributes that contain these keys."""
+        return frozenset(key.partition("/")[0] for key in self._signs)
+
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; raise ValueError unless all numbers are whole."""
         channels = [axis.kind == "channel" for axis in geometry.axes]

@@ -1,14 +1,17 @@
-"""Find the pyramid that an array is a level of, from the metadata of its groups."""
+"""What groups say about images: their levels, the image of an array, and whether it has labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import images_in, level_paths
+import numpy as np
+
+from xarray_n5.dialects.ngff_attributes import is_label_image, is_of_variable
 from xarray_n5.model.level_names import is_level, view_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
 
@@ -53,3 +56,62 @@ def _has_factors(group: Attributes) -> bool:
         isinstance(each, list) and each and all(isinstance(item, list) for item in each)
         for each in lists
     )
+
+
+def is_labels(dtype: np.dtype[Any], group: Mapping[str, Any]) -> bool:
+    """Return whether values are labels, by their type or the attributes of their dataset.
+
+    Parameters
+    ----------
+    dtype
+        The type of the values; uint64 is assumed to be labels.
+    group
+        The attributes of the group that describes the array or the pyramid, such as a dataset of
+        Paintera or a label image of OME-NGFF.
+    """
+    described = type_in_paintera(group) == "label" or is_label_image(group)
+    return dtype == np.uint64 or (described and dtype.kind in "biu")
+
+
+def type_in_paintera(group: Mapping[str, Any]) -> str | None:
+    """Return the type of a dataset of Paintera, whose array or pyramid is called "data"."""
+    match group.get("painteraData"):
+        case {"type": kind}:
+            return str(kind)
+    return None
+
+
+def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
+    """Iterate over the images in a group's ``multiscales`` that have ``datasets``."""
+    ome = group.get("ome")
+    for holder in (group, ome if isinstance(ome, dict) else {}):
+        images = holder.get("multiscales")
+        for image in images if isinstance(images, list) else [images]:
+            if isinstance(image, dict) and isinstance(image.get("datasets"), list):
+                yield image
+
+
+def level_paths(image: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the levels that an image of ``multiscales`` lists, in its group."""
+    entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
+    return [path for path in entries if isinstance(path, str)]
+
+
+def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Iterate over the entries of groups' ``multiscales`` for an array.
+
+    Yields
+    ------
+    tuple
+        The image, its entry for the array, and its entry for the base level.
+    """
+    parts = node.path.split("/")
+    for depth, group in enumerate(node.parents, start=1):
+        path = "/".join(parts[-depth:])
+        for image in images_in(group):
+            entries = [
+                entry if isinstance(entry, dict) else {"path": entry} for entry in image["datasets"]
+            ]
+            for entry in entries:
+                if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
+                    yield image, entry, entries[0]

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from xarray_n5.dialects.origins import moved
-from xarray_n5.dialects.pyramids import (
-    alike,
-    axes_at_level,
-    axes_under,
-    base_and_factors,
-    factors_if_any,
-    factors_in,
-    factors_of,
-    resolution_in,
-    steps,
-)
-from xarray_n5.dialects.transforms import matrix
-from xarray_n5.dialects.values import numbers, texts
+from xarray_n5.dialects import pyramids
+from xarray_n5.dialects.values import matrix, numbers, texts
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.level_names import level_in
 from xarray_n5.model.units import same_unit
@@ -45,6 +33,7 @@ class N5Viewer:
 
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
+    signs: ClassVar[frozenset[str]] = frozenset({_KEY, "downsamplingFactors", "scales"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -66,7 +55,7 @@ class N5Viewer:
         if scales is None:
             # Only factors: coordinates are in voxels of the base level.
             return Geometry(
-                axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
+                pyramids.axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
             )
         names = texts("axes", own.get("axes"), ndim) or ("",) * ndim
         units = texts("units", own.get("units"), ndim)
@@ -79,18 +68,18 @@ class N5Viewer:
                 [rows, [[0.0] * ndim + [1.0]]]
             )
             said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
-        axes, affine = axes_under(names, units or (unit,) * ndim, rows, factors)
-        return moved(Geometry(axes, said, affine=affine), node)
+        axes, affine = pyramids.axes_under(names, units or (unit,) * ndim, rows, factors)
+        return pyramids.moved(Geometry(axes, said, affine=affine), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the base level's resolution with its one unit, and the level's factors."""
-        return {_KEY: _resolution(geometry)} | factors_if_any(geometry)
+        return {_KEY: _resolution(geometry)} | pyramids.factors_if_any(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the base's resolution, all factors."""
         return {
             _KEY: _resolution(levels[0][1]),
-            "downsamplingFactors": [factors_in(geometry) for _, geometry in levels],
+            "downsamplingFactors": [pyramids.factors_in(geometry) for _, geometry in levels],
         }
 
 
@@ -101,7 +90,7 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
             f"'pixelResolution' has one unit for all axes, got {sorted({*map(str, units)})}"
         )
     # Neuroglancer and napari-n5 reject a resolution without a unit.
-    return {"dimensions": steps(geometry), "unit": units[0] or ""}
+    return {"dimensions": pyramids.steps(geometry), "unit": units[0] or ""}
 
 
 def _level(
@@ -109,18 +98,18 @@ def _level(
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
     """Return the base level's resolution, or None if it is unknown, and the level's factors."""
     if scales is None:
-        return None, factors_of(node)
+        return None, pyramids.factors_of(node)
     if {"transform", _KEY} <= node.attributes.keys() and (
         "downsamplingFactors" not in node.attributes
     ):
         return scales, None  # COSEM's: the level's own resolution
-    scales, factors = base_and_factors(node, _KEY, scales)
+    scales, factors = pyramids.base_and_factors(node, _KEY, scales)
     if factors is not None or node.base is None:
         return scales, factors
-    base = resolution_in(node.base.attributes, _KEY, len(scales))
+    base = pyramids.resolution_in(node.base.attributes, _KEY, len(scales))
     if base is None:
         return scales, None
-    if alike(scales, base):
+    if pyramids.alike(scales, base):
         return scales, _guess(node, node.base)
     # The level's own resolution: the factors follow from the base level's.
     return base, tuple(own / under for own, under in zip(scales, base, strict=True))

@@ -1,6 +1,7 @@
-"""Attributes on the group around an array, and ``coordinateArrays``, as Neuroglancer reads them.
+"""Lists for each axis on the array and on the group around it, as Neuroglancer reads them.
 
-Lists are in N5 order. Source: Neuroglancer's N5 data source (src/datasource/n5).
+TensorStore's n5 driver writes those on the array. Lists are in N5 order. Sources: Neuroglancer's N5
+data source (src/datasource/n5); TensorStore's n5 driver page, "Metadata" and "Dimension units".
 """
 
 from __future__ import annotations
@@ -8,36 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from xarray_n5.dialects.origins import moved
-from xarray_n5.dialects.pyramids import (
-    axes_at_level,
-    base_and_factors,
-    check_level,
-    factors_in,
-    factors_of,
-    steps,
-)
-from xarray_n5.dialects.tensorstore import TensorStore
+from xarray_n5.dialects import pyramids
+from xarray_n5.dialects.protocol import is_of_funlib
 from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Axis, Geometry, names
-from xarray_n5.model.units import si_scale
+from xarray_n5.model.units import si_scale, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
 
-
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")
 """Neuroglancer's names of unnamed axes, the last axis in C order first."""
+
+_SHARED = ("axes", "units", "resolution", "pixelResolution")
+"""Attributes that a group has for its levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neuroglancer:
-    """The names, units and resolution of a pyramid, and the labels of samples."""
+    """The names, units and resolution of a pyramid, and the labels of samples.
+
+    They are on the group; ``coordinateArrays`` has the labels.
+    """
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
+    signs: ClassVar[frozenset[str]] = frozenset({"coordinateArrays", *_SHARED})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -50,8 +49,7 @@ class Neuroglancer:
         steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
         if steps is None:
             key, steps = "resolution", merged.get("resolution")
-        keys = ("axes", "units", "resolution", "pixelResolution")
-        grouped = any(each in group for each in keys) and "offset" not in merged
+        grouped = any(each in group for each in _SHARED) and "offset" not in merged
         if not isinstance(labels, dict) and not grouped:
             return None
         ndim = len(node.shape)
@@ -61,10 +59,10 @@ class Neuroglancer:
         if scales is None and units and any(units):
             key, scales = "units", (1.0,) * ndim
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
-        factors = factors_of(node)
+        factors = pyramids.factors_of(node)
         if scales is not None:
-            scales, factors = base_and_factors(node, key, scales)
-            if key not in node.attributes and not check_level(node, factors):
+            scales, factors = pyramids.base_and_factors(node, key, scales)
+            if key not in node.attributes and not pyramids.check_level(node, factors):
                 scales = None
 
         def at(name: str) -> str:
@@ -75,11 +73,13 @@ class Neuroglancer:
         said |= {"units": at("units" if units else "pixelResolution")} if units or unit else {}
         if factors and scales:
             said["scale"] += f", {at('downsamplingFactors')}"
-        axes = axes_at_level(given, units or (unit,) * ndim, scales or (None,) * ndim, factors)
+        axes = pyramids.axes_at_level(
+            given, units or (unit,) * ndim, scales or (None,) * ndim, factors
+        )
         if isinstance(labels, dict):
             axes = _labelled(axes, labels, node.shape)
             said |= {"labels": at("coordinateArrays")} if any(a.labels for a in axes) else {}
-        return moved(Geometry(axes, said), node)
+        return pyramids.moved(Geometry(axes, said), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return TensorStore's attributes of a single array, and its labels."""
@@ -88,9 +88,9 @@ class Neuroglancer:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the base level's, and all factors."""
         node, base = levels[0]
-        listed = {"downsamplingFactors": [factors_in(geometry) for _, geometry in levels]}
+        listed = {"downsamplingFactors": [pyramids.factors_in(geometry) for _, geometry in levels]}
         own = TensorStore().write(base, node)
-        own |= {"resolution": steps(base)} if "resolution" in own else {}
+        own |= {"resolution": pyramids.steps(base)} if "resolution" in own else {}
         return in_si_units(own) | listed
 
 
@@ -145,3 +145,67 @@ def _labelled(
             )
         result.append(axis)
     return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStore:
+    """``axes``, ``units`` and ``resolution`` on each array; sample 0 is at 0."""
+
+    name: ClassVar[str] = "tensorstore"
+    keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
+    signs: ClassVar[frozenset[str]] = frozenset({"axes", "units"})
+    list_order: ClassVar[Literal["N5"]] = "N5"
+
+    def read(self, node: ArrayContext) -> Geometry | None:
+        """Return the axes, or None if they have neither names nor units.
+
+        If the group lists factors of its levels, the resolution is that of the base level.
+        """
+        ndim = len(node.shape)
+        found = {key: node.attributes.get(key) for key in self.keys}
+        if found["axes"] is found["units"] is None:
+            return None  # only a resolution: Paintera
+        if found["axes"] is found["resolution"] is None and is_of_funlib(node.attributes):
+            return None
+        names = texts("axes", found["axes"], ndim, exact=True) or ("",) * ndim
+        # With named axes, short lists are for the first ones, which are spatial.
+        exact = found["axes"] is None
+        units = texts("units", found["units"], ndim, exact=exact)
+        scales = numbers("resolution", found["resolution"], ndim, exact=exact)
+        if len({name for name in names if name}) != sum(map(bool, names)):
+            raise ValueError(f"'axes' is {list(names)}; expected unique names")
+        said = {"names": "axes"} if any(names) else {}
+        around = (node.attributes, *node.parents[:1])
+        elsewhere = any({"resolution", "pixelResolution"} & each.keys() for each in around)
+        if scales is None and units and any(map(written_unit, units)) and not elsewhere:
+            scales = (1.0,) * ndim
+            said |= {"scale": "units"}
+        elif scales is not None:
+            said |= {"scale": "resolution"}
+        if scales is None and not any(names):
+            return None
+        said |= {"units": "units"} if units is not None else {}
+        factors = None
+        if scales is not None:
+            scales, factors = pyramids.base_and_factors(node, "resolution", scales, own=False)
+        if factors:
+            said["scale"] += ", factors of the group"
+        axes = pyramids.axes_at_level(
+            names, units or (None,) * ndim, scales or (None,) * ndim, factors
+        )
+        return Geometry(axes, said)
+
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+        """Return the attributes, which do not include offsets."""
+        axes = geometry.axes[::-1]
+        attributes: dict[str, Any] = {}
+        if geometry.named:
+            attributes["axes"] = [axis.name or "" for axis in axes]
+        if any(axis.step < 0 for axis in axes):
+            # A resolution is positive. Without units, Neuroglancer assumes nanometres.
+            return attributes | {"units": [""] * len(axes)}
+        if any(axis.unit is not None or axis.scale is not None for axis in axes):
+            # All or none: "" means dimensionless, and some readers ignore a scale without units.
+            attributes["units"] = [axis.unit or "" for axis in axes]
+            attributes["resolution"] = [whole_number(axis.step) for axis in axes]
+        return attributes

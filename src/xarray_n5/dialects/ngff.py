@@ -10,29 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_attributes import (
+    METHOD,
     described,
-    has_labels_only,
-    images_of,
+    is_of_variable,
+    of_all_levels,
     omero_for,
-    omero_of,
-    without_images,
+    system_of,
+    warn_unapplied,
 )
-from xarray_n5.dialects.ngff_systems import of_all_levels, system_of, warn_unapplied
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.dialects.pyramids import axis, listings, over
-from xarray_n5.dialects.transforms import as_tuples, matrix, per_axis
-from xarray_n5.dialects.values import whole_number
+from xarray_n5.dialects.pyramids import axis, over
+from xarray_n5.dialects.values import as_tuples, matrix, per_axis, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
-from xarray_n5.model.roundtrip_attrs import meant_by_users
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.model.axes import Axis
-    from xarray_n5.model.metadata import Attributes
 
 _FIXED = ("t", "c", "z", "y", "x")
 """The axes of versions 0.1 and 0.2, which do not list them."""
@@ -45,9 +43,6 @@ _ORDER = ("time", "channel", "space")
 _MOST, _LEAST, _SPACE = 5, 2, 3
 """The maximum and minimum number of axes, and the maximum number of spatial ones."""
 
-_METHOD = "xarray_n5"
-"""The method of images that describe variables."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ngff:
@@ -55,6 +50,7 @@ class Ngff:
 
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
+    signs: ClassVar[frozenset[str]] = frozenset({"multiscales", "ome"})
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a level from its group's image; names only before 0.4."""
@@ -134,36 +130,8 @@ def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
     node = ArrayContext(shape=(0,) * geometry.ndim, path=name, lists_x_first=False)
     (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
     regular = [axis.name for axis in geometry.axes if axis.scale is not None]
-    metadata = {"method": _METHOD, "regular": regular}
+    metadata = {"method": METHOD, "regular": regular}
     return {**image, "name": name, "metadata": metadata}
-
-
-def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
-    """Return a group's new attributes with a name for each image that may have one."""
-    if "ome" in attributes:
-        return {**attributes, "ome": named_images(attributes["ome"], name)}
-    images = attributes.get("multiscales")
-    if images is None:
-        return dict(attributes)
-    named = [{**image, "name": name} if "name" in image else image for image in images]
-    return {**attributes, "multiscales": named}
-
-
-def is_of_variable(image: object) -> bool:
-    """Return whether an image is a :func:`variable_image`."""
-    match image:
-        case {"metadata": {"method": method}, "datasets": [{"path": str()}]}:
-            return bool(method == _METHOD)
-    return False
-
-
-def without_variables(attributes: Attributes) -> dict[str, Any]:
-    """Return a group's attributes without images of variables, and the labels of channels."""
-    images = images_of(attributes)
-    if images and all(map(is_of_variable, images)):
-        own = {"ome", "omero"} & {*meant_by_users(attributes)}
-        return without_images(attributes, omero=not own and has_labels_only(omero_of(attributes)))
-    return dict(attributes)
 
 
 def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:

@@ -1,4 +1,10 @@
-"""The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5."""
+"""The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5.
+
+Since 0.6, an image has several coordinate systems. Its levels lead to one of them, whose axes they
+have; transformations of the image lead from there to others, and those of a scene from image to
+image. They are not applied. Source: the specification of version 0.6, "Coordinate systems",
+"Multiscales" and "Scenes".
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.roundtrip_attrs import meant_by_users
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
 
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
@@ -19,6 +29,10 @@ _COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
 
 KEYS = frozenset({_IMAGES, _OME})
 """Attributes that may contain images."""
+
+
+METHOD = "xarray_n5"
+"""The method of images that describe variables."""
 
 
 def images_of(attributes: Attributes) -> list[Any]:
@@ -159,3 +173,122 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
 def _bare(images: Sequence[Any]) -> list[Any]:
     """Return images without versions, since ``ome`` has one for all."""
     return [{key: each for key, each in image.items() if key != "version"} for image in images]
+
+
+_SHOWN = 3
+"""The number of transformations that a warning names."""
+
+
+def system_of(image: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the coordinate system of an image that the transformations of a level lead to.
+
+    Raises
+    ------
+    ValueError
+        If the image does not have it, or the level does not name one of several.
+    """
+    systems: list[dict[str, Any]] = image["coordinateSystems"]
+    edges = entry.get("coordinateTransformations") or [{}]
+    name = _name(edges[-1].get("output"))
+    if name is None and all(each["axes"] == systems[0]["axes"] for each in systems):
+        return systems[0]
+    found = [each for each in systems if each.get("name") == name]
+    if not found:
+        known = ", ".join(repr(each.get("name")) for each in systems)
+        raise ValueError(
+            f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
+            f"expected one of {known}"
+        )
+    return found[0]
+
+
+def of_all_levels(image: dict[str, Any]) -> list[Any]:
+    """Return the transformations of an image that apply to all levels, which 0.6 does not have."""
+    listed = image.get("coordinateTransformations") or []
+    return [] if image.get("coordinateSystems") else listed
+
+
+def warn_unapplied(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> None:
+    """Warn about transformations of an image and of its scene, which are not applied."""
+    parts = node.path.split("/")
+    if image.get("coordinateSystems"):
+        level = str(entry.get("path", "")).strip("/")
+        path = node.path.removesuffix(level).strip("/")
+        if shown := _shown(image.get("coordinateTransformations") or ()):
+            warn(
+                f"{path or '/'}: transformations to other coordinate systems are not applied: "
+                f"{shown}; its coordinates are those of {system_of(image, entry).get('name')!r}"
+            )
+    for depth, group in enumerate(node.parents[: len(parts)], start=1):
+        ome = group.get("ome")
+        scene = ome.get("scene") if isinstance(ome, dict) else None
+        edges = scene.get("coordinateTransformations") if isinstance(scene, dict) else None
+        if not isinstance(edges, list):
+            continue
+        around = {"/".join(parts[-depth:stop]) for stop in range(1 - depth, 0)}
+        own = any(_path(edge, side) in around for edge in edges for side in ("input", "output"))
+        if own and (shown := _shown(edges)):
+            warn(
+                f"{'/'.join(parts[:-depth]) or '/'}: transformations of its scene are not applied: "
+                f"{shown}; each image has its own coordinates"
+            )
+
+
+def _shown(edges: Sequence[Any]) -> str:
+    """Return a description of transformations, except for identities; empty if there are none."""
+    moves = [e for e in edges if isinstance(e, dict) and e.get("type") != "identity"]
+    texts = [
+        f"{each.get('type')} from {_text(each.get('input'))} to {_text(each.get('output'))}"
+        for each in moves[:_SHOWN]
+    ]
+    if more := len(moves) - len(texts):
+        texts.append(f"and {more} more")
+    return ", ".join(texts)
+
+
+def _name(reference: object) -> str | None:
+    """Return the name of a referenced system; drafts of version 0.6 had only the name."""
+    found = reference.get("name") if isinstance(reference, dict) else reference
+    return found if isinstance(found, str) else None
+
+
+def _path(edge: object, side: str) -> str | None:
+    """Return the path of the image at a side of a transformation."""
+    reference = edge.get(side) if isinstance(edge, dict) else None
+    path = reference.get("path") if isinstance(reference, dict) else None
+    return path.removeprefix("./").strip("/") if isinstance(path, str) else None
+
+
+def _text(reference: object) -> str:
+    """Return a referenced system as a string: its name, after the path of its image."""
+    path = reference.get("path") if isinstance(reference, dict) else None
+    names = [str(each) for each in (path, _name(reference)) if each]
+    return repr("/".join(names)) if names else "an unnamed system"
+
+
+def is_of_variable(image: object) -> bool:
+    """Return whether an image is a :func:`variable_image`."""
+    match image:
+        case {"metadata": {"method": method}, "datasets": [{"path": str()}]}:
+            return bool(method == METHOD)
+    return False
+
+
+def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
+    """Return a group's new attributes with a name for each image that may have one."""
+    if "ome" in attributes:
+        return {**attributes, "ome": named_images(attributes["ome"], name)}
+    images = attributes.get("multiscales")
+    if images is None:
+        return dict(attributes)
+    named = [{**image, "name": name} if "name" in image else image for image in images]
+    return {**attributes, "multiscales": named}
+
+
+def without_variables(attributes: Attributes) -> dict[str, Any]:
+    """Return a group's attributes without images of variables, and the labels of channels."""
+    images = images_of(attributes)
+    if images and all(map(is_of_variable, images)):
+        own = {"ome", "omero"} & {*meant_by_users(attributes)}
+        return without_images(attributes, omero=not own and has_labels_only(omero_of(attributes)))
+    return dict(attributes)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
-
 AttributeOrder: TypeAlias = Literal["auto", "C", "N5"]
 """The order of lists of axes: that of the dialect's writer, NumPy's, or x first."""
 
@@ -35,7 +34,7 @@ class ArrayContext:
     """The attributes of the groups around it, the nearest first."""
     base: ArrayContext | None = None
     """The base level, ``s0``, beside a coarser one."""
-    beside: Mapping[str, int] = field(default_factory=dict)
+    coordinate_sizes: Mapping[str, int] = field(default_factory=dict)
     """The sizes of the one-dimensional arrays in its group, by name."""
     xml: bytes | None = None
     """The XML file beside a container of BigDataViewer."""
@@ -88,7 +87,12 @@ def is_of_funlib(attributes: Attributes) -> bool:
 
 @runtime_checkable
 class Dialect(Protocol):
-    """A convention for axes."""
+    """A convention for axes.
+
+    It may have two more members. If its lists may be in either order, ``list_order`` is that of its
+    writers: "C", "N5", or "format" for N5 order in N5 and C order elsewhere. With a set ``signs``,
+    it is only asked if the array, its base level or a group around it has one of these attributes.
+    """
 
     name: ClassVar[str]
 
@@ -111,14 +115,6 @@ class Dialect(Protocol):
 
 DialectChoice: TypeAlias = "str | Dialect | Sequence[str | Dialect]"
 """Dialects to read, by name or themselves, the most trusted first."""
-
-
-@runtime_checkable
-class OrderedDialect(Protocol):
-    """A dialect whose lists may be in either order, and are reversed if the user states so."""
-
-    list_order: ClassVar[Literal["C", "N5", "format"]]
-    """The order that its writers use: C or N5 order, or N5 order in N5 and C order elsewhere."""
 
 
 @runtime_checkable

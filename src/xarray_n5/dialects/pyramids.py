@@ -1,4 +1,4 @@
-"""Levels of pyramids: their factors, and the positions of their samples."""
+"""Levels of pyramids: their factors, the positions of their samples, and the origin of stacks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.transforms import in_c_order, per_axis
-from xarray_n5.dialects.values import numbers, whole_number
+from xarray_n5.dialects.values import in_c_order, numbers, per_axis, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.level_names import is_level, level_in, view_in
 from xarray_n5.model.tolerances import SAME
-from xarray_n5.model.units import split_unit, written_unit
+from xarray_n5.model.units import ratio, split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -164,42 +163,6 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
     return replace(geometry, axes=axes)
 
 
-def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
-    """Iterate over the images in a group's ``multiscales`` that have ``datasets``."""
-    ome = group.get("ome")
-    for holder in (group, ome if isinstance(ome, dict) else {}):
-        images = holder.get("multiscales")
-        for image in images if isinstance(images, list) else [images]:
-            if isinstance(image, dict) and isinstance(image.get("datasets"), list):
-                yield image
-
-
-def level_paths(image: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the levels that an image of ``multiscales`` lists, in its group."""
-    entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
-    return [path for path in entries if isinstance(path, str)]
-
-
-def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Iterate over the entries of groups' ``multiscales`` for an array.
-
-    Yields
-    ------
-    tuple
-        The image, its entry for the array, and its entry for the base level.
-    """
-    parts = node.path.split("/")
-    for depth, group in enumerate(node.parents, start=1):
-        path = "/".join(parts[-depth:])
-        for image in images_in(group):
-            entries = [
-                entry if isinstance(entry, dict) else {"path": entry} for entry in image["datasets"]
-            ]
-            for entry in entries:
-                if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
-                    yield image, entry, entries[0]
-
-
 def steps(geometry: Geometry) -> list[float]:
     """Return the scales of the base level in N5 order, for JSON."""
     return [whole_number(each.base[0]) for each in geometry.axes[::-1]]
@@ -247,3 +210,48 @@ def _listed(group: Attributes, key: str, node: ArrayContext) -> object:
     if not isinstance(listed, list) or not all(isinstance(item, list) for item in listed):
         return None
     return listed[level] if level < len(listed) else None
+
+
+def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
+    """Return a geometry moved to the origin of a stack of Janelia's render.
+
+    ``translate`` of the group, or of the array, is in voxels of full resolution and in N5 order
+    (saalfeldlab/render, NeuroglancerAttributes); levels do not repeat it.
+    """
+    around = (node.attributes, *node.parents[:1])
+    source = next((each for each in around if {"translate", "scales"} <= each.keys()), {})
+    ndim = len(node.shape)
+    starts = numbers("translate", source.get("translate"), ndim, positive=False, filler=0.0)
+    scales = resolution_in(source, "pixelResolution", ndim)
+    if starts is None or scales is None or not any(starts):
+        return geometry
+    if geometry.affine is not None:
+        raise ValueError("'translate' of the group cannot move an array with an affine matrix")
+    whole = source["pixelResolution"]
+    unit = whole.get("unit") if isinstance(whole, dict) else None
+    shifts = [step * start for step, start in zip(scales, starts, strict=True)]
+    axes = tuple(
+        replace(own, offset=own.offset + shift * _times(unit, own.unit))
+        if own.scale is not None
+        else own
+        for own, shift in zip(geometry.axes, by_axis(geometry, source, shifts), strict=True)
+    )
+    sources = [*filter(None, [geometry.sources.get("offset")]), "translate of the stack"]
+    return replace(geometry, axes=axes, sources={**geometry.sources, "offset": ", ".join(sources)})
+
+
+def by_axis(geometry: Geometry, group: Attributes, values: Sequence[float]) -> Sequence[float]:
+    """Return a group's list by axis: in the order of its ``axes``, otherwise in N5 order."""
+    listed, own = group.get("axes"), [each.name for each in geometry.axes]
+    if isinstance(listed, list) and all(own) and sorted(map(str, listed)) == sorted(map(str, own)):
+        known = dict(zip(listed, values, strict=False))
+        return [known[name] for name in own]
+    return values[::-1]
+
+
+def _times(unit: object, own: str | None) -> float:
+    text = written_unit(unit)
+    times = 1.0 if text is None or own is None or text == own else ratio(text, own)
+    if times is None:
+        raise ValueError(f"'translate' of the group has the unit {text!r}, expected {own!r}")
+    return times

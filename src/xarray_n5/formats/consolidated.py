@@ -1,33 +1,133 @@
-"""Zarr v2's consolidated metadata: ``.zmetadata``, which repeats the documents below a group."""
+"""Consolidated metadata of Zarr: the documents below a group, repeated on the group.
+
+In Zarr v2, they are in a document of their own. In Zarr v3, they are in a member of the group's
+document. Source: the Zarr v3 specification, "Additional fields", and what zarr-python writes.
+"""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from xarray_n5.formats.zarr3.format import DOCUMENT
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import parse_object
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from xarray_n5.stores.base import Store
 
-KEY = ".zmetadata"
+_MEMBER = "consolidated_metadata"
 
-MOST_BYTES = 1 << 28
-"""The maximum size of such a document."""
-
-DOCUMENTS = frozenset({".zarray", ".zgroup", ".zattrs"})
-"""The names of the documents that it repeats."""
+_MOST_BYTES = 1 << 28
+"""The maximum size of consolidated metadata."""
 
 _TRIES = 8
 """The number of attempts to write it while another process writes it, too."""
 
 
-def renew(store: Store, path: str, names: Collection[str] | None) -> None:
+@dataclass(frozen=True, slots=True)
+class OwnDocument:
+    """Zarr v2's ``.zmetadata``."""
+
+    key: ClassVar[str] = ".zmetadata"
+    """The document with the metadata."""
+    called: ClassVar[str] = key
+    """Its name, or that of its member."""
+    corrupt: ClassVar[str] = "is corrupt"
+    """What a warning says about the document if the metadata are corrupt."""
+    documents: ClassVar[frozenset[str]] = frozenset({".zarray", ".zgroup", ".zattrs"})
+    """The names of the documents of a node that are repeated."""
+    has_own: ClassVar[bool] = True
+    """Whether the documents of the group itself are repeated, too."""
+
+    def known(self, whole: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the repeated documents."""
+        return {str(name): each for name, each in whole["metadata"].items()}
+
+    def dump(self, whole: Mapping[str, Any], documents: Mapping[str, Any]) -> bytes:
+        """Return the document."""
+        whole = whole or {"zarr_consolidated_format": 1}
+        return json.dumps({**whole, "metadata": dict(documents)}, indent=4).encode()
+
+    def names(self, nodes: Iterable[str]) -> list[str]:
+        """Return the names of the documents of nodes."""
+        return [join(node, name) for node in nodes for name in sorted(self.documents)]
+
+    def node(self, name: str) -> str:
+        """Return the node that a document describes."""
+        return name.rpartition("/")[0]
+
+    def location(self, name: str) -> str:
+        """Return the key of a document: its name."""
+        return name
+
+    def bare(self, members: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a stored document."""
+        return members
+
+    def may_have_nodes(self, node: str, found: Mapping[str, Any]) -> bool:
+        """Return whether a node is not an array."""
+        return join(node, ".zarray") not in found
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The member ``consolidated_metadata`` of Zarr v3's ``zarr.json``."""
+
+    key: ClassVar[str] = DOCUMENT
+    called: ClassVar[str] = _MEMBER
+    corrupt: ClassVar[str] = "has corrupt consolidated metadata"
+    documents: ClassVar[frozenset[str]] = frozenset({DOCUMENT})
+    has_own: ClassVar[bool] = False
+
+    def known(self, whole: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the repeated documents; None if there is no such member."""
+        member = whole.get(_MEMBER)
+        return None if member is None else {str(k): v for k, v in member["metadata"].items()}
+
+    def dump(self, whole: Mapping[str, Any], documents: Mapping[str, Any]) -> bytes:
+        """Return the group's document."""
+        whole = whole or {"zarr_format": 3, "node_type": "group"}
+        member = {"kind": "inline", "must_understand": False, "metadata": documents}
+        return json.dumps({**whole, _MEMBER: member}, indent=2).encode()
+
+    def names(self, nodes: Iterable[str]) -> list[str]:
+        """Return the names of the documents of nodes: their paths."""
+        return list(nodes)
+
+    def node(self, name: str) -> str:
+        """Return the node that a document describes."""
+        return name
+
+    def location(self, name: str) -> str:
+        """Return the key of a document."""
+        return join(name, DOCUMENT)
+
+    def bare(self, members: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a stored document without what it repeats."""
+        return {key: each for key, each in members.items() if key != _MEMBER} or None
+
+    def may_have_nodes(self, node: str, found: Mapping[str, Any]) -> bool:
+        """Return whether a node is a group."""
+        return not node or found.get(node, {}).get("node_type") == "group"
+
+
+Consolidated: TypeAlias = OwnDocument | Member
+
+KINDS = (OwnDocument(), Member())
+
+
+def _kind_for(documents: Collection[str]) -> Consolidated | None:
+    """Return the kind that repeats some documents, if any."""
+    return next((kind for kind in KINDS if kind.documents.intersection(documents)), None)
+
+
+def renew(store: Store, path: str, names: Collection[str], *, below: bool = False) -> None:
     """Update existing consolidated metadata after documents of a node have changed.
 
     The documents that are stored now are used, whoever wrote them.
@@ -37,99 +137,118 @@ def renew(store: Store, path: str, names: Collection[str] | None) -> None:
     store, path
         The container and the node.
     names
-        The documents that have changed, or are gone; None for all of the node and below it.
+        The documents that have changed, or are gone.
+    below
+        Whether those of all nodes below the node have, too.
     """
-    if names is not None and not DOCUMENTS.intersection(names):
+    if (kind := _kind_for(names)) is None:
         return
     parts = path.split("/") if path else []
-    above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-    found = store.get_many([join(group, KEY) for group in above])
+    above = ["/".join(parts[:depth]) for depth in range(len(parts) + kind.has_own)]
+    found = store.get_many([join(group, kind.key) for group in above]) if above else ()
     for group, document in zip(above, found, strict=True):
-        if document is not None:
-            _renew(store, group, path.removeprefix(group).lstrip("/"), names)
+        if document is not None and (kind.has_own or f'"{_MEMBER}"'.encode() in document):
+            _renew(store, group, path.removeprefix(group).lstrip("/"), kind, names, below=below)
 
 
-def _renew(store: Store, group: str, inner: str, names: Collection[str] | None) -> None:
-    key, current = join(group, KEY), store.fresh()
+def _renew(
+    store: Store,
+    group: str,
+    inner: str,
+    kind: Consolidated,
+    names: Collection[str],
+    *,
+    below: bool,
+) -> None:
+    key, current = join(group, kind.key), store.fresh()
     for _ in range(_TRIES):
         with store.exclusive(group) as alone:
             document = current.get(key)
             if document is None:
                 return
             try:
-                whole = parse_object(document, key, MOST_BYTES)
-                known = dict(whole["metadata"])
+                whole, known = _parsed(document, kind)
             except ODD as error:
-                warn(f"{join(store.url, key)} is corrupt and not updated ({error!r}); remove it")
+                warn(f"{join(store.url, key)} {kind.corrupt}; not updated ({error!r}); remove it")
                 return
-            below = f"{inner}/" if inner else ""
-            changed = (
-                [name for name in known if name.startswith(below)]
-                if names is None
-                else [join(inner, name) for name in names]
-            )
-            source = current if alone else store
-            stored = source.get_many([join(group, name) for name in changed])
+            if known is None:
+                return
+            start = f"{inner}/" if inner else ""
+            inside = {name for name in known if below and name.startswith(start)}
+            own = {n for n in kind.names([inner]) if kind.location(n).rpartition("/")[2] in names}
+            changed = sorted(own | inside)
             after = {name: known[name] for name in known if name not in set(changed)}
-            after |= parsed(dict(zip(changed, stored, strict=True)))
-            if dumped(known) == dumped(after):
+            after |= _load(current if alone else store, group, changed, kind)
+            if _dumped(known) == _dumped(after):
                 return
-            store.set(key, dump(after, whole))
+            store.set(key, kind.dump(whole, after))
         if alone:
             return
 
 
-def dump(documents: Mapping[str, Any], members: Mapping[str, Any] | None = None) -> bytes:
-    """Return the document with `members` added."""
-    whole = {**(members or {"zarr_consolidated_format": 1}), "metadata": dict(documents)}
-    return json.dumps(whole, indent=4).encode()
+def consolidate(store: Store, path: str, names: Collection[str]) -> None:
+    """Write the consolidated metadata of a group: its documents and all below it.
 
-
-def parsed(stored: Mapping[str, bytes | None]) -> dict[str, Any]:
-    """Return the members of documents, without missing and corrupt ones."""
-    found: dict[str, Any] = {}
-    for name, data in stored.items():
-        with suppress(*ODD):
-            found |= {} if data is None else {name: parse_object(data, name, MOST_BYTES)}
-    return found
-
-
-def consolidate(store: Store, path: str) -> None:
-    """Write the consolidated metadata of a Zarr group: its documents and all below it.
-
-    Where a lock holds, they are read again: other processes may have changed them since they were
-    cached.
+    Other processes may have changed them since they were cached: where a lock holds, all are read
+    again, elsewhere the group's own document, if that has the metadata. `names` are those of the
+    format's documents.
     """
+    if (kind := _kind_for(names)) is None:
+        return
+    key, current = join(path, kind.key), store.fresh()
     with store.exclusive(path) as alone:
-        current = store.fresh() if alone else store
-        found: dict[str, Any] = {}
-        level = [path]
-        while level:
-            keys = [join(node, name) for node in level for name in sorted(DOCUMENTS)]
-            stored = dict(zip(keys, current.get_many(keys), strict=True))
-            found |= parsed({key.removeprefix(path).lstrip("/"): d for key, d in stored.items()})
-            level = _inside(current, [node for node in level if not stored[join(node, ".zarray")]])
-        store.set(join(path, KEY), dump(dict(sorted(found.items()))))
+        found = _documents_below(current if alone else store, path, kind)
+        document = None if kind.has_own else current.get(key)
+        whole = {} if document is None else parse_object(document, key, _MOST_BYTES)
+        store.set(key, kind.dump(whole, dict(sorted(found.items()))))
 
 
-def contradictions(store: Store, path: str) -> list[str]:
+def names_in(store: Store, path: str, names: Collection[str]) -> tuple[str, ...] | None:
+    """Return the nodes in a group by the root's consolidated metadata; None if it has none."""
+    kind = _kind_for(names)
+    document = None if kind is None else store.get(kind.key)
+    if kind is None or document is None:
+        return None
+    try:
+        whole, known = _parsed(document, kind)
+        version = whole["zarr_consolidated_format"] if kind.has_own else 1
+    except ODD as error:
+        warn(f"{join(store.url, kind.key)} {kind.corrupt}; ignored ({error!r})")
+        return None
+    if version != 1:
+        warn(f"{join(store.url, kind.key)} has version {version!r}, expected 1; ignored")
+        return None
+    if known is None:
+        return None
+    below = f"{path}/" if path else ""
+    inside = {node for node in map(kind.node, known) if node and node.startswith(below)}
+    return tuple(sorted({node.removeprefix(below).partition("/")[0] for node in inside}))
+
+
+def contradictions(store: Store, path: str, names: Collection[str]) -> list[str]:
     """Return the documents for which existing consolidated metadata differ from those stored."""
-    document = store.get(join(path, KEY))
-    if document is None:
+    kind = _kind_for(names)
+    document = None if kind is None else store.get(join(path, kind.key))
+    if kind is None or document is None:
         return []
     try:
-        whole = parse_object(document, KEY, MOST_BYTES)
-        known = {str(key): value for key, value in whole["metadata"].items()}
+        _, known = _parsed(document, kind)
     except ODD as error:
-        return [f"{KEY} is corrupt ({error})"]
-    stored = _documents_below(store, path, {name.rpartition("/")[0] for name in known})
-    return differing(known, stored)
+        return [f"{kind.called} is corrupt ({error})"]
+    if known is None:
+        return []
+    try:
+        stored = _documents_below(store, path, kind)
+    except Exception:  # noqa: BLE001 - where a server lists nothing, only known nodes are compared
+        stored = {}
+    all_of_known = kind.names(sorted(set(map(kind.node, known))))
+    return _differing(known, stored | _load(store, path, all_of_known, kind))
 
 
-def differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+def _differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
     """Return the sorted names of documents that differ; missing and empty ones are equal.
 
-    >>> differing({".zgroup": {"zarr_format": 2}, ".zattrs": {}}, {".zgroup": {"zarr_format": 3}})
+    >>> _differing({".zgroup": {"zarr_format": 2}, ".zattrs": {}}, {".zgroup": {"zarr_format": 3}})
     ['.zgroup']
     """
     empty: dict[str, Any] = {}
@@ -140,62 +259,43 @@ def differing(known: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
 def _own(document: object) -> str:
     """Return a document without embedded consolidated metadata, which zarr-python 3 adds."""
     if isinstance(document, dict):
-        document = {k: each for k, each in document.items() if k != "consolidated_metadata"}
-    return dumped(document)
+        document = {k: each for k, each in document.items() if k != _MEMBER}
+    return _dumped(document)
 
 
-def dumped(value: object) -> str:
+def _dumped(value: object) -> str:
     """Return a JSON value as a string that is equal for equal values."""
     return json.dumps(value, sort_keys=True)
 
 
-def _documents_below(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
-    """Return the documents of some nodes, and of all nodes below a group where that is listed."""
-    found: dict[str, Any] = {}
+def _parsed(document: bytes, kind: Consolidated) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the document with consolidated metadata, and the documents that it repeats."""
+    whole = parse_object(document, kind.key, _MOST_BYTES)
+    return whole, kind.known(whole)
+
+
+def _documents_below(store: Store, path: str, kind: Consolidated) -> dict[str, Any]:
+    """Return the documents of all nodes below a group."""
+    found = _load(store, path, kind.names([""]), kind) if kind.has_own else {}
     level = [""]
-    while level:
-        found |= _documents_of(store, path, level)
-        groups = [node for node in level if join(node, ".zarray") not in found]
-        try:
-            inside = _inside(store, [join(path, node) for node in groups])
-        except Exception:  # noqa: BLE001 - servers refuse in many ways
-            inside = []
-        level = [node.removeprefix(path).lstrip("/") for node in inside]
-    return found | _documents_of(store, path, [node for node in nodes if node])
+    while groups := [node for node in level if kind.may_have_nodes(node, found)]:
+        listings = store.list_many([join(path, group) for group in groups])
+        level = [
+            join(group, name)
+            for group, (folders, _) in zip(groups, listings, strict=True)
+            for name in folders
+            if not name.startswith(".")
+        ]
+        found |= _load(store, path, kind.names(level), kind)
+    return found
 
 
-def _documents_of(store: Store, path: str, nodes: Collection[str]) -> dict[str, Any]:
-    """Return the documents of nodes in a group, by name."""
-    keys = [join(node, name) for node in sorted(nodes) for name in sorted(DOCUMENTS)]
-    return parsed(dict(zip(keys, store.get_many([join(path, key) for key in keys]), strict=True)))
-
-
-def _inside(store: Store, groups: Sequence[str]) -> list[str]:
-    """Return the paths that may be nodes in groups."""
-    listings = store.list_many(groups) if groups else ()
-    return [
-        join(group, name)
-        for group, (folders, _) in zip(groups, listings, strict=True)
-        for name in folders
-        if not name.startswith(".")
-    ]
-
-
-def names_in(store: Store, path: str) -> tuple[str, ...] | None:
-    """Return the nodes in a group that consolidated metadata name; None if there are none."""
-    document = store.get(KEY)
-    if document is None:
-        return None
-    try:
-        whole = parse_object(document, KEY, MOST_BYTES)
-        keys = list(whole["metadata"])
-        version = whole["zarr_consolidated_format"]
-    except ODD as error:
-        warn(f"{join(store.url, KEY)} is corrupt; ignored ({error!r})")
-        return None
-    if version != 1:
-        warn(f"{join(store.url, KEY)} has version {version!r}, expected 1; ignored")
-        return None
-    below = f"{path}/" if path else ""
-    inner = (str(key).removeprefix(below) for key in keys if str(key).startswith(below))
-    return tuple(sorted({name.partition("/")[0] for name in inner if "/" in name}))
+def _load(store: Store, group: str, names: Sequence[str], kind: Consolidated) -> dict[str, Any]:
+    """Return documents below a group by name, without missing and corrupt ones."""
+    found: dict[str, Any] = {}
+    keys = [join(group, kind.location(name)) for name in names]
+    for name, data in zip(names, store.get_many(keys) if keys else (), strict=True):
+        with suppress(*ODD):
+            members = None if data is None else kind.bare(parse_object(data, name))
+            found |= {} if members is None else {name: members}
+    return found

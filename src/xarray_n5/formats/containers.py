@@ -1,18 +1,25 @@
-"""Resolve a user's URL to a store and a path in it."""
+"""Resolve a user's URL to a store and a path in it, or to the scene that a file describes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.formats.hdf5.container import Hdf5Container
+from xarray_n5.formats.hdf5.format import SUFFIXES, find_file
 from xarray_n5.formats.hdf5.links import FOLLOW
-from xarray_n5.formats.hdf5.signature import SUFFIXES
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.leaves import LOOK, scene_reader
+from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.paths import join
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
-from xarray_n5.stores.base import Opener, Store
+from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from xarray_n5.leaves import Scene
 
 _OF_PATHS = frozenset({"follow_links", FOLLOW})
 """Options that local paths support."""
@@ -20,8 +27,20 @@ _OF_PATHS = frozenset({"follow_links", FOLLOW})
 SUFFIX = ".n5"
 """The suffixes of containers' directories."""
 
+_SUFFIX_OF_SCENES = ".xml"
 
-STORES: Mapping[str, type[Opener]] = {
+CONTAINERS = (KeyedContainer, Hdf5Container)
+"""The kinds of containers."""
+
+Container: TypeAlias = KeyedContainer | Hdf5Container
+"""A container: nodes as metadata, chunks by index; opened once per operation.
+
+Both kinds have the same methods. They are small, frozen and picklable, without open handles. Paths
+are normalised, indices are in C order.
+"""
+
+
+STORES: Mapping[str, type[Store]] = {
     "local": LocalStore,
     "fsspec": FsspecStore,
     "memory": MemoryStore,
@@ -49,7 +68,7 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     for kind in STORES.values():
         chosen = {**options, **follow} if kind is LocalStore else options
         if (store := kind.at(url, chosen)) is not None:
-            return store  # type: ignore[return-value]
+            return store
     if isinstance(url, Store):
         return url
     swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
@@ -70,6 +89,16 @@ def _split_options(
     return options, follow
 
 
+def open_hdf5(location: object, options: Mapping[str, Any]) -> Hdf5Container | None:
+    """Return the container at a local path of an HDF5 file, or of a new one by its name."""
+    if isinstance(location, Hdf5Container):
+        return location
+    if (path := find_file(location)) is None:
+        return None
+    import_h5py()  # a missing package is reported before anything is written
+    return Hdf5Container(path, follow_external=bool(options.get(FOLLOW)))
+
+
 def locate(
     url: object, path: str, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Store | Hdf5Container, str]:
@@ -79,15 +108,12 @@ def locate(
     groups around a node describe its axes, however the node is named.
     """
     options = {**_split_options(url, storage_options)[1]}
-    if (file := Hdf5Container.at(url, options)) is not None:
+    if (file := open_hdf5(url, options)) is not None:
         return file, path
     store = found = open_store(url, storage_options)
     inner: list[str] = []
     while not found.name.endswith(SUFFIX):
-        if (
-            found.name.endswith(SUFFIXES)
-            and (file := Hdf5Container.at(found.url, options)) is not None
-        ):
+        if found.name.endswith(SUFFIXES) and (file := open_hdf5(found.url, options)) is not None:
             return file, join(*inner, path)
         up = found.parent()
         if up is None:
@@ -95,3 +121,46 @@ def locate(
         inner.insert(0, found.name)
         found = up
     return found, join(*inner, path)
+
+
+def find_scene(
+    url: object, storage_options: Mapping[str, Any] | None = None, *, by_name: bool = True
+) -> Scene | None:
+    """Return the scene that a file describes, or None if there is no such file.
+
+    A local file is recognised by its beginning, whatever its name. With `by_name`, others are only
+    read if their name ends with ``.xml``, so that no request is made for a container.
+
+    Raises
+    ------
+    MetadataError
+        If it is invalid.
+    """
+    store = _file_at(url, storage_options, by_name=by_name)
+    if store is None:
+        return None
+    if isinstance(store, LocalStore):
+        head = store.head("", LOOK)
+        if head is None or scene_reader(head[0]) is None:
+            return None
+    document = store.with_limit(MOST_BYTES).get("")
+    reader = None if document is None else scene_reader(document)
+    return None if reader is None else reader.open_scene(store, document or b"", url)
+
+
+def _file_at(
+    url: object, storage_options: Mapping[str, Any] | None, *, by_name: bool
+) -> Store | None:
+    """Return the store of a file that may describe a scene."""
+    if isinstance(url, CONTAINERS):
+        return None
+    follow = {k: v for k, v in (storage_options or {}).items() if k == "follow_links"}
+    local = LocalStore.at(url, follow)
+    if local is not None:
+        return local if os.path.isfile(local.root) else None  # noqa: PTH113
+    if isinstance(url, str):
+        path = url.partition("#")[0].partition("?")[0]
+        if by_name and not path.lower().endswith(_SUFFIX_OF_SCENES):
+            return None
+    store = open_store(url, storage_options)
+    return store if not by_name or store.name.lower().endswith(_SUFFIX_OF_SCENES) else None

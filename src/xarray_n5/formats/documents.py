@@ -1,22 +1,20 @@
-"""Read and write the documents of nodes in a key-value store."""
+"""Read and write the documents of nodes in a key-value store; find unfinished writes."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from xarray_n5.errors import UnsafePathError
+from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.formats import consolidated
-from xarray_n5.formats.consolidated import DOCUMENTS
-from xarray_n5.formats.zarr3 import consolidated as inline
-from xarray_n5.formats.zarr3.format import DOCUMENT
-from xarray_n5.model.paths import UNFINISHED, join, meant_by
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.paths import UNFINISHED, WRITING, join, meant_by
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
+    from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.base import Store
 
 _TRIES = 8
@@ -59,7 +57,7 @@ def replace_documents(store: Store, path: str, before: Documents, after: Documen
         _write(store, path, after)
         if stale:
             store.delete([join(path, name) for name in stale])
-    _renew(store, path, [*after, *stale])
+    consolidated.renew(store, path, [*after, *stale])
 
 
 def change_documents(
@@ -76,38 +74,9 @@ def change_documents(
             written = change(before)
             changed = {name: data for name, data in written.items() if before.get(name) != data}
             _write(store, path, changed)
-        _renew(store, path, list(written))
+        consolidated.renew(store, path, list(written))
         if alone or not changed:
             return
-
-
-def _renew(store: Store, path: str, names: Collection[str]) -> None:
-    """Update consolidated metadata after documents of a node have changed."""
-    consolidated.renew(store, path, names)
-    if DOCUMENT in names:
-        inline.renew(store, path)
-
-
-def consolidate(store: Store, path: str, form: KeyedFormat) -> None:
-    """Write a group's consolidated metadata."""
-    (inline if DOCUMENT in form.documents else consolidated).consolidate(store, path)
-
-
-def consolidated_names(store: Store, path: str, form: KeyedFormat) -> tuple[str, ...] | None:
-    """Return the nodes in a group that consolidated metadata name; None if there are none."""
-    if not form.consolidates:
-        return None
-    names_in = inline.names_in if DOCUMENT in form.documents else consolidated.names_in
-    return names_in(store, path)
-
-
-def contradictions(store: Store, path: str, form: Format) -> list[str]:
-    """Return the documents for which a group's consolidated metadata differ from those stored."""
-    if not form.consolidates:
-        return []
-    if DOCUMENT in form.documents:
-        return inline.contradictions(store, path)
-    return consolidated.contradictions(store, path)
 
 
 def _write(store: Store, path: str, documents: Documents) -> None:
@@ -118,10 +87,7 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and everything below it, its first document first."""
     store.delete_tree(path, form.documents[0])
-    if DOCUMENTS.issuperset(form.documents):
-        consolidated.renew(store, path, None)
-    elif DOCUMENT in form.documents:
-        inline.renew(store, path, below=True)
+    consolidated.renew(store, path, form.documents, below=True)
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
@@ -139,3 +105,35 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
         for name in folders:
             if meant_by(name) is not None:
                 store.delete_tree(join(folder, name), next(iter(documents)))
+
+
+def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
+    """Return the paths of nodes with an unfinished write.
+
+    A small file beside each node is requested, in one batch; only if it exists, the node's folder
+    is listed to make sure. If a server refuses that, nothing is returned.
+    """
+    wanted = list(paths)
+    with suppress(OSError, UnsafePathError):
+        hints = store.get_many([join(path, UNFINISHED) for path in wanted]) if wanted else []
+        likely = [path for path, hint in zip(wanted, hints, strict=True) if hint is not None]
+        listed = store.list_many(likely) if likely else ()
+        return {
+            path
+            for path, (folders, _) in zip(likely, listed, strict=True)
+            if any(name.startswith(WRITING) for name in folders)
+        }
+    return set()
+
+
+def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
+    """Warn about arrays with an unfinished write, once for each as long as the store remembers."""
+    warned = store.warned if isinstance(store, CachedStore) else set()
+    for path in sorted(unfinished(store, paths) - warned):
+        warned.add(path)
+        warn(
+            f"{path or '/'!r} in {store.url!r} has an unfinished write; chunks that it has not "
+            "written are read as fill values. If no program is writing now, repeat the same call "
+            "with resume=True",
+            UnfinishedWriteWarning,
+        )

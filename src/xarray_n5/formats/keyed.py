@@ -9,11 +9,9 @@ from itertools import tee
 from typing import TYPE_CHECKING, Self
 
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats import structure
+from xarray_n5.formats import consolidated, structure
 from xarray_n5.formats.documents import (
     change_documents,
-    consolidate,
-    consolidated_names,
     delete_node,
     get_documents,
     prefetch_documents,
@@ -157,7 +155,7 @@ class KeyedContainer:
         return tuple(name for name in folders if not name.startswith("."))
 
     def _consolidated(self, path: str) -> tuple[str, ...] | None:
-        return consolidated_names(self.store, path, self.format)
+        return consolidated.names_in(self.store, path, self.format.documents)
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
         """Return the first obstacle to creating a node: something that must stay; None if none."""
@@ -250,7 +248,7 @@ class KeyedContainer:
 
     def consolidate(self, path: str) -> None:
         """Write a group's consolidated metadata."""
-        consolidate(self.store, path, self.format)
+        consolidated.consolidate(self.store, path, self.format.documents)
 
     def sweep(self, path: str) -> None:
         """Remove what killed writers of documents left at a node, and at its parents."""

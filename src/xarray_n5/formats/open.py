@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import N5, Hdf5, Zarr2, get_format, keyed_formats
-from xarray_n5.formats.containers import locate
-from xarray_n5.formats.documents import get_documents, where
+from xarray_n5.formats.containers import CONTAINERS, locate
+from xarray_n5.formats.documents import get_documents, warn_unfinished, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
-from xarray_n5.formats.unfinished import warn_unfinished
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
-from xarray_n5.stores import CachedStore
-from xarray_n5.stores.together import together
+from xarray_n5.stores import CachedStore, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.protocol import Container, Documents, KeyedFormat, Node
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
-
-CONTAINERS = (KeyedContainer, Hdf5Container)
-"""The kinds of containers."""
 
 _NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
 """Suffixes of files that are not containers; directories of arrays are not named so."""

@@ -12,6 +12,7 @@ no chunk at all. An ordinary array in an object store is opened without it.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -105,25 +106,17 @@ def not_an_array(store: Store, form: KeyedFormat, path: str) -> NodeNotFoundErro
 
 def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[Node | N5Error]:
     """Return the nodes at several paths as their documents describe them, or errors."""
-    try:
-        several = get_all_documents(store, paths, form)
-    except UnsafePathError:
-        return [_read_alone(store, form, path) for path in paths]
+    known: dict[str, Documents] = {}
+    with suppress(UnsafePathError):  # one unsafe path must not hide the others
+        known = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
     found: list[Node | N5Error] = []
-    for path, documents in zip(paths, several, strict=True):
+    for path in paths:
         try:
+            documents = known[path] if known else get_documents(store, path, form)
             found.append(described(store, form, path, documents))
         except N5Error as error:
             found.append(error)
     return found
-
-
-def _read_alone(store: Store, form: KeyedFormat, path: str) -> Node | N5Error:
-    """Return a node or an error: one unsafe path must not hide the others."""
-    try:
-        return described(store, form, path, get_documents(store, path, form))
-    except N5Error as error:
-        return error
 
 
 def described(store: Store, form: KeyedFormat, path: str, documents: Documents) -> Node:
@@ -145,14 +138,9 @@ def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
     level = [path]
     while level:
         try:
-            listings = store.list_many(level)
+            inner = _folders_in(store, level)
         except Exception:  # noqa: BLE001 - servers refuse in many ways; who reads later reports it
             return
-        inner = [
-            join(group, name)
-            for group, (folders, _) in zip(level, listings, strict=True)
-            for name in _visible(folders)
-        ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as above
             prefetch_documents(store, inner, form)
@@ -258,12 +246,7 @@ def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[
     """Return the first nodes below directories that do not describe anything themselves."""
     for _ in range(_DEPTH if paths else 0):
         try:
-            listings = store.list_many(paths)
-            paths = [
-                join(path, name)
-                for path, (folders, _) in zip(paths, listings, strict=True)
-                for name in _visible(folders)[:_MOST]
-            ]
+            paths = _folders_in(store, paths, _MOST)
             several = get_all_documents(store, paths, form)
         except Exception:  # noqa: BLE001 - as above
             return []
@@ -290,6 +273,12 @@ def _first_array(store: Store, form: KeyedFormat, path: str) -> str | None:
             return None
         path = paths[0]
     return None
+
+
+def _folders_in(store: Store, paths: Sequence[str], most: int | None = None) -> list[str]:
+    """Return the directories in others, at most some in each; listed in one batch."""
+    found = zip(paths, store.list_many(paths), strict=True)
+    return [join(path, name) for path, (names, _) in found for name in _visible(names)[:most]]
 
 
 def _visible(names: Sequence[str]) -> list[str]:

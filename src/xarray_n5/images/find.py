@@ -7,22 +7,89 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.access import context_of, geometry_in, io_of, is_transposed, nodes_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.context import inherited, over_base
-from xarray_n5.images.names import image_name, name_of_group
-from xarray_n5.images.parts import members_of
+from xarray_n5.arrays.context import context_of, geometry_in, inherited, over_base
+from xarray_n5.dialects.levels import image_of
+from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import number_in, numbered
-from xarray_n5.model.paths import join
+from xarray_n5.model.level_names import fused_in, number_in, numbered
+from xarray_n5.model.paths import join, stem_of
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Kind
+    from xarray_n5.model.level_names import Kind as NameKind
+
+
+def image_name(array: Array, context: ArrayContext) -> str | None:
+    """Return the name of the image that an array is a level of, or None.
+
+    It is the name with which a Dataset was stored, or else that of the image's group. A variable of
+    a stored Dataset is not a level, whatever its name.
+    """
+    attributes = context.attributes
+    if name := note_of(attributes).get("name"):
+        return str(name)
+    path = None if coords_from_axes(attributes) is not None else image_of(context)
+    return None if path is None else name_at(path, array.container)
+
+
+def name_of_group(group: Group) -> str:
+    """Return the name of the image in a group: the group's, or that of a container's root."""
+    return name_at(group.path, group.container)
+
+
+def name_at(path: str, container: Container) -> str:
+    """Return the name of the image at a group's path."""
+    suffixes = [suffix for form in FORMATS.values() for suffix in form.suffixes]
+    return path.rpartition("/")[2] or stem_of(container.name, suffixes)
+
+
+Members = dict[tuple[int, ...], str]
+"""The paths of groups by their positions along the outer axes."""
+
+
+def members_of(group: Group, names: Sequence[str]) -> tuple[tuple[str, ...], Members]:
+    """Return the axes along which groups are stacked, and their paths by their positions.
+
+    Parameters
+    ----------
+    group
+        The group that contains them.
+    names
+        The names of those to consider.
+    """
+    if times := numbered(names, "hdf5 timepoint"):
+        return ("t", "setup"), _nested(group, times, "hdf5 setup")
+    if setups := numbered(names, "setup"):
+        nested = _nested(group, setups, "timepoint")
+        return ("t", "setup"), {(time, setup): path for (setup, time), path in nested.items()}
+    if times := numbered(names, "timepoint"):
+        return ("t",), {(number,): name for number, name in times.items()}
+    if fused := {at: name for name in names if (at := fused_in(name)) is not None}:
+        return ("t", "c"), dict(sorted(fused.items()))
+    channels = numbered(names, "channel")
+    complete = len(channels) == len(names)
+    return ("c",), {(number,): name for number, name in channels.items() if complete}
+
+
+def _nested(group: Group, outer: Mapping[int, str], kind: NameKind) -> Members:
+    """Return the paths of numbered groups in numbered groups; none if one is not a group."""
+    found: Members = {}
+    nodes = group.nodes(outer.values())
+    for number, name in outer.items():
+        node = nodes.get(name)
+        if node is None or isinstance(node, Array):
+            return {}
+        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, kind).items()}
+    return found
+
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
 
@@ -35,9 +102,9 @@ def single_image(
     like: ArrayContext | None = None,
 ) -> Image[Array]:
     """Return an array as an image; `like` is the context of another array of its group."""
-    context = context_of(array, inherit=inherit, like=like)
-    geometry = geometry_in(array, context, dialect)
-    level = Level({(): Part(array)}, geometry, transposed=is_transposed(array))
+    context = context_of(array.node, inherit=inherit, like=like)
+    geometry = geometry_in(array.node, context, dialect)
+    level = Level({(): Part(array)}, geometry, transposed=array.node.transposed)
     return Image(image_name(array, context), {array.name: level})
 
 
@@ -46,7 +113,7 @@ def combined_images(
     *,
     dialect: DialectChoice | None,
     inherit: bool,
-    without: Container[str] = (),
+    without: Collection[str] = (),
 ) -> dict[str, Image[Array]]:
     """Return the images that the groups in a group form.
 
@@ -95,7 +162,7 @@ def _levels_below(
     if not members:
         return {}
     name = next(iter(members.values()))
-    first = nodes_of(group, [name]).get(name)
+    first = group.nodes([name]).get(name)
     if first is None or isinstance(first, Array):
         return {}
     of_views = number_in(name.partition("/")[0], "hdf5 timepoint") is not None
@@ -112,7 +179,7 @@ def _levels_below(
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are repeated when the arrays are opened
-            found = nodes_of(group, wanted)
+            found = group.nodes(wanted)
         if found.keys() != wanted.keys():
             return {}
         for path, node in found.items():
@@ -136,9 +203,9 @@ def _geometries(
     Only the warnings of each level's first array are shown: those of the others repeat them.
     """
     outer = {path: path.rpartition("/")[0] for path in members.values()}
-    nodes = nodes_of(group, {*outer, *filter(None, outer.values())})
+    nodes = group.nodes({*outer, *filter(None, outer.values())})
     attributes = {path: dict(node.attrs) for path, node in nodes.items()}
-    first = context_of(next(iter(next(iter(levels.values())).values())), inherit=inherit)
+    first = context_of(next(iter(next(iter(levels.values())).values())).node, inherit=inherit)
     # The groups from this one upwards are the same for all members.
     above = first.parents[len(next(iter(members.values())).split("/")) :]
     found: dict[str, Geometry] = {}
@@ -151,15 +218,15 @@ def _geometries(
             parents = (*near, *above)
             if inherit:
                 parents = (inherited(parents), *parents[1:])
-            metadata = io_of(array).metadata
+            metadata = array.node.metadata
             context = first.other(array.path, metadata.attributes, metadata.shape)
             context = replace(context, parents=parents)
             if base.get(at, array) is not array:
-                context = over_base(context, io_of(base[at]).metadata, base[at].path)
+                context = over_base(context, base[at].node.metadata, base[at].path)
             with warnings.catch_warnings():
                 if len(found) > known:
                     warnings.simplefilter("ignore")
-                found[array.path] = geometry_in(array, context, dialect)
+                found[array.path] = geometry_in(array.node, context, dialect)
     return found
 
 
@@ -195,7 +262,7 @@ def _stack(
     positions = [at[: len(dims)] for at in arrays]
     numbers = tuple(tuple(sorted(set(each))) for each in zip(*positions, strict=True))
     outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
-    in_c_order = not is_transposed(first)
+    in_c_order = not first.node.transposed
     index = [{number: i for i, number in enumerate(each)} for each in numbers]
     return Level(
         {

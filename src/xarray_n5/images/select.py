@@ -10,19 +10,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.access import (
-    arrays_of,
-    children_of,
-    container_of,
-    context_of,
-    nodes_of,
-)
 from xarray_n5.arrays.array import Array
-from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import images_in, level_paths
+from xarray_n5.arrays.context import context_of
+from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.images.find import combined_images, named_alike, single_image
-from xarray_n5.images.names import name_of_group
+from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
 from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
 from xarray_n5.model.tolerances import ROUNDING
@@ -69,7 +62,7 @@ def select_images(
     how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
     if isinstance(node, Array):
         return {node.name: single_image(node, **how)}
-    if arrays := arrays_of(node, without):
+    if arrays := node.arrays(without):
         return _one_of_each_name(images_of_arrays(arrays, **how))
     if is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
@@ -113,7 +106,7 @@ def select_level(
     if isinstance(node, Array):
         text = f"level= is for a group of arrays; {node.url!r} is an array"
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
-    children = children_of(node, without)
+    children = node.children(without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
     if found := pyramid_levels(node, arrays):
         chosen = _image_of_level(found, level, dims, node.url, **how)
@@ -125,7 +118,7 @@ def select_level(
     pyramids = [
         name
         for name, group in islice(inner.items(), _MOST_GROUPS)
-        if pyramid_levels(group, arrays_of(group, without))
+        if pyramid_levels(group, group.arrays(without))
     ]
     if len(children) == len(pyramids) == 1:
         return select_level(inner[pyramids[0]], level, dims=dims, without=without, **how)
@@ -143,7 +136,7 @@ def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array
     """
     for image in images_in(group.attrs):
         paths = level_paths(image)
-        nodes = {**nodes_of(group, [path for path in paths if path not in arrays]), **arrays}
+        nodes = {**group.nodes([path for path in paths if path not in arrays]), **arrays}
         found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
         if found:
             return found  # type: ignore[return-value]
@@ -181,7 +174,7 @@ def is_like_dataset(group: Group) -> bool:
 
     Arrays without dimensions need no names: zarr-python omits their ``dimension_names``.
     """
-    native = container_of(group).format.native_to_xarray
+    native = group.container.format.native_to_xarray
     arrays = group.arrays() if native else {}
     if arrays and set(arrays) <= set(listed_levels(group.attrs)):
         return False  # a pyramid, even of one level
@@ -204,9 +197,9 @@ def images_of_arrays(
     inherit: bool = False,
 ) -> dict[str, Image[Array]]:
     """Return the arrays of a group as images; the groups above are read once."""
-    context = context_of(next(iter(arrays.values())), inherit=inherit)
+    context = context_of(next(iter(arrays.values())).node, inherit=inherit)
     sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
-    context = replace(context, beside=sizes)
+    context = replace(context, coordinate_sizes=sizes)
     return {
         name: single_image(array, like=context, dialect=dialect, inherit=inherit)
         for name, array in arrays.items()

@@ -1,14 +1,21 @@
-"""Decide how the nodes of a tree are stored: as Datasets, or as pyramids with levels."""
+"""Images of Datasets in a tree; how the nodes of a tree are stored."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.dialects.levels import type_in_paintera
 from xarray_n5.images.levels import Levels, levels_in
+from xarray_n5.images.select import listed_levels
+from xarray_n5.model.image import Image, Level, Part
+from xarray_n5.model.level_names import is_level_table, levels_among
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     import xarray as xr
 
@@ -17,6 +24,165 @@ if TYPE_CHECKING:
 
 Written: TypeAlias = "tuple[xr.Dataset | Levels, str, Encoding | None]"
 """A Dataset or a pyramid, the path of its group, and the encodings of a Dataset's variables."""
+
+_NUMBERS = "biufc"
+"""The kinds of types of images."""
+
+_LEAST = 2
+"""The minimum number of axes of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a Dataset, as the array of a :class:`Level`."""
+
+    name: Hashable
+    dataset: xr.Dataset
+    """The Dataset with no other variables, but with all coordinates, such as matrices of views."""
+    around: Mapping[Any, Any]
+    """The attributes of the group that describes the image."""
+
+    @property
+    def array(self) -> xr.DataArray:
+        """The variable, with the coordinates along its dimensions."""
+        found: xr.DataArray = self.dataset[self.name]
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.array.shape
+
+    @property
+    def attrs(self) -> Mapping[Any, Any]:
+        """The attributes of the variable, over those of its Dataset and its group."""
+        return {**self.around, **self.dataset.attrs, **self.array.attrs}
+
+
+def datasets_of(tree: xr.DataTree, path: str = "") -> dict[str, xr.Dataset]:
+    """Return the Datasets of a tree by their paths in it, depth first."""
+    found = {path: tree.to_dataset()}
+    for name, child in tree.children.items():
+        found |= datasets_of(child, join(path, name))
+    return found
+
+
+def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variable]]:
+    """Return the images in Datasets: pyramids, and variables that are not in one.
+
+    A variable is an image if it has numbers and two axes or more. That of several levels is one
+    image if each level is coarser than the one before. Tables of BigDataViewer, and those beside
+    the data in a dataset of Paintera, are not images.
+
+    Parameters
+    ----------
+    datasets
+        The Datasets by path, such as :func:`datasets_of` a tree.
+
+    Returns
+    -------
+    list of Image
+        The images in the order of the Datasets, with levels by path. Their names are paths: of an
+        array, of the group of a pyramid, or of a variable in such a group or in a Dataset.
+    """
+    nodes = {path.strip("/"): dataset for path, dataset in datasets.items()}
+    nodes = {
+        path: dataset
+        for path, dataset in nodes.items()
+        if not (is_level_table(path) or _is_beside_data(path, nodes))
+    }
+    pyramids = {paths[0]: (group, paths) for group, paths in levels_by_group(nodes).items()}
+    found: list[Image[Variable]] = []
+    joined: set[tuple[str, Hashable]] = set()
+    for path, dataset in nodes.items():
+        for name, array in dataset.data_vars.items():
+            if (path, name) in joined or not _is_image(array):
+                continue
+            group, paths = pyramids.get(path, (path, [path]))
+            if not all(_is_coarser(name, nodes[a], nodes[b]) for a, b in pairwise(paths)):
+                group, paths = path, [path]
+            joined |= {(each, name) for each in paths}
+            around = _around(group if group != path else path.rpartition("/")[0], nodes)
+            levels = {each: _level(name, nodes[each], around) for each in paths}
+            found.append(Image(_name(group, name, dataset), levels))
+    return found
+
+
+def levels_by_group(datasets: Mapping[str, xr.Dataset]) -> dict[str, list[str]]:
+    """Return the paths of levels, the finest first, by the group of their pyramid.
+
+    They are those that the group's ``multiscales`` list, or that are named like levels; a single
+    one only if its variable has another name, which is that of its image.
+    """
+    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
+    for path, dataset in datasets.items():
+        listed = [join(path, level) for level in listed_levels(dataset.attrs)]
+        if levels := [each for each in listed if each in datasets]:
+            found[path] = levels
+        group, _, name = path.rpartition("/")
+        if dataset.data_vars:
+            names.setdefault(group, []).append(name)
+    known = {path for levels in found.values() for path in levels}
+    for group, inside in names.items():
+        named = levels_among(inside)
+        levels = [join(group, name) for name in named]
+        of_image = len(named) > 1 or any(name not in datasets[join(group, name)] for name in named)
+        if of_image and known.isdisjoint(levels):
+            found[group] = levels
+    return found
+
+
+def _level(name: Hashable, dataset: xr.Dataset, around: Mapping[Any, Any]) -> Level[Variable]:
+    others = [other for other in dataset.data_vars if other != name]
+    variable = Variable(name, dataset.drop_vars(others), around)
+    return Level({(): Part(variable)}, geometry_from(variable.array))
+
+
+def _is_image(array: xr.DataArray) -> bool:
+    return array.ndim >= _LEAST and array.size > 0 and array.dtype.kind in _NUMBERS
+
+
+def _is_coarser(name: Hashable, level: xr.Dataset, after: xr.Dataset) -> bool:
+    """Return whether a variable of a Dataset may be the level after that of another one."""
+    if name not in level.data_vars or name not in after.data_vars:
+        return False
+    one, other = level[name], after[name]
+    if one.dims != other.dims or one.dtype != other.dtype or one.shape == other.shape:
+        return False
+    return all(a >= b for a, b in zip(one.shape, other.shape, strict=True))
+
+
+def _name(path: str, name: Hashable, dataset: xr.Dataset) -> str:
+    """Return an image's path: with the name of its variable, unless it is a stored array."""
+    is_array = "source" in dataset.encoding and len(dataset.data_vars) == 1
+    if path and (is_array or path.rpartition("/")[2] == name):
+        return path
+    return join(path, str(name))
+
+
+def _around(group: str, nodes: Mapping[str, xr.Dataset]) -> dict[Any, Any]:
+    """Return the attributes of a group, over those of the dataset of Paintera that it is in."""
+    here = nodes[group].attrs if group in nodes else {}
+    of_paintera = _in_paintera(f"{group}/", nodes)
+    return {**(nodes[of_paintera[0]].attrs if of_paintera else {}), **here}
+
+
+def _is_beside_data(path: str, nodes: Mapping[str, xr.Dataset]) -> bool:
+    """Return whether a node is in a dataset of Paintera, but not in its data."""
+    data = [join(each, "data") for each in _in_paintera(path, nodes)]
+    return any(
+        not f"{path}/".startswith(f"{each}/") and any(f"{n}/".startswith(f"{each}/") for n in nodes)
+        for each in data
+    )
+
+
+def _in_paintera(path: str, nodes: Mapping[str, xr.Dataset]) -> list[str]:
+    """Return the paths of the datasets of Paintera above a node, the nearest first."""
+    parts = path.split("/")
+    above = ["/".join(parts[:count]) for count in range(len(parts) - 1, -1, -1)]
+    of_paintera = (each for each in dict.fromkeys(above) if each in nodes and each != path)
+    return [each for each in of_paintera if type_in_paintera(nodes[each].attrs) is not None]
 
 
 def groups_of(

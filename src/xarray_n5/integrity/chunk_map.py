@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.open import open_array
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.writing.chunk_table import (
     dims_of_grid,
     on_grid,
@@ -64,7 +63,7 @@ def chunk_map(
     array = open_array(url, path, storage_options=storage_options)
     box = whole_grid(array)
     rows = []
-    io = io_of(array)
+    io = array.node
     for index, found in io.container.list_chunk_info(io.path, io.metadata):
         if index in array.grid:
             rows.append((index, found.size, found.time))

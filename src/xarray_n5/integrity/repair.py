@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.invalidate import forget
 from xarray_n5.arrays.marker import REPAIRED, WriteMarker, unfinished_writes
 from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import MetadataError
 from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
-from xarray_n5.model.keywords import suggest_keywords
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.model.paths import QUARANTINE, join
 from xarray_n5.writing.resume import inside
 from xarray_n5.writing.write import provenance
@@ -96,11 +94,9 @@ def repair(
     found = found.load()
     if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
         raise ValueError(f"the report is for {found.attrs.get('array')!r}, expected {array.url!r}")
-    if not io_of(array).metadata.content.is_writable:
-        raise MetadataError(
-            f"{array.url} has {io_of(array).metadata.content.value}: it is read-only"
-        )
-    io = io_of(array)
+    if not array.node.metadata.content.is_writable:
+        raise MetadataError(f"{array.url} has {array.node.metadata.content.value}: it is read-only")
+    io = array.node
     store, states = io.store, found["state"].to_numpy()
     # Other programs leave short chunks where an array grew; only with digests are they damage.
     kinds = DAMAGED if found.attrs.get("digests") else DAMAGED - {"wrong-shape"}
@@ -148,7 +144,7 @@ class _Look:
 
     def __call__(self, index: Index) -> tuple[bool, bytes | None]:
         """Return whether a chunk is damaged now, and its bytes."""
-        data = io_of(self.array).get(index)
+        data = self.array.node.get(index)
         wanted = int(self.digests[index]) if self.known[index] else None
         return decoded(self.array, index, data, wanted)[0] in self.kinds, data
 
@@ -159,7 +155,7 @@ def _indices(where: np.ndarray) -> list[Index]:
 
 def _mark(array: Array, chunks: list[Index]) -> None:
     """Mark chunks to be written again, except those that unfinished writes will write."""
-    store = io_of(array).store
+    store = array.node.store
     mark = WriteMarker(store=store, path=array.path, token=REPAIRED)
     others = [each.facts() for each in unfinished_writes(store, array.path) if each != mark]
     boxes = [inside(each, array) for each in others if each]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,21 +11,25 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.access import bare, io_of
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.invalidate import box_of
 from xarray_n5.arrays.marker import REPAIRED, find_markers
+from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
-from xarray_n5.integrity.listed import known_sizes, look_over
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.metadata import Content
+from xarray_n5.model.paths import is_own
 from xarray_n5.model.receipts import digest
 from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
 
 if TYPE_CHECKING:
-    from xarray_n5.arrays.array import Array
+    from collections.abc import Mapping
+
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
+    from xarray_n5.stores.base import Listing
     from xarray_n5.writing.digests import Digests
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
@@ -38,6 +42,10 @@ _TOGETHER = 256
 
 _HEAD = 512
 """The number of bytes that a quick check reads from the beginning of a chunk."""
+
+
+_HEADER = 4
+"""The maximum number of bytes of a chunk's header, per axis and in addition."""
 
 
 def report(array: Array, *, deep: bool) -> xr.Dataset:
@@ -65,9 +73,9 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     They are the digests of intact chunks; for a quick check, the sizes of chunks that need not be
     read, 0 for missing ones.
     """
-    listed = look_over(array)
-    digests = read_digests(io_of(array)) if deep else None
-    store, counts = io_of(array).store, tuple(map(len, whole_grid(array)))
+    listed = _look_over(array)
+    digests = read_digests(array.node) if deep else None
+    store, counts = array.node.store, tuple(map(len, whole_grid(array)))
     unfinished = find_markers(store, array.path, listing=listed.directory)[0]
     for each in unfinished if digests else ():
         # A running write stores its digests when it ends.
@@ -75,7 +83,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
         if side is not None and digests is not None:
             digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
     if listed.sizes is not None and not deep:
-        expected = known_sizes(array, listed.sizes)
+        expected = _known_sizes(array, listed.sizes)
     else:
         expected = _expected(digests, counts)
     return expected, {
@@ -92,7 +100,7 @@ def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: b
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
     return da.map_blocks(
         cast("Any", _look_at),
-        bare(array),
+        Array(array.node.bare()),
         ArraySliceDep(normalize_chunks(blocks, counts)),
         *(da.from_array(each, chunks=blocks) for each in expected),
         deep=deep,
@@ -121,7 +129,7 @@ def _look_at(
     facts = np.zeros(expected.shape, _FACTS)
     start = tuple(side.start for side in where)
     indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
-    io = io_of(array)
+    io = array.node
     container, metadata = io.container, io.metadata
     if not deep:
         spots = [*zip(np.ndindex(facts.shape), indices, strict=True)]
@@ -145,7 +153,7 @@ def decoded(
     """Decode a chunk, and return its state, size and digest; `wanted` is the expected digest."""
     if data is None:
         return "missing", 0, 0
-    io = io_of(array)
+    io = array.node
     io = replace(io, metadata=io.metadata.multisets_as(Content.LABELS))
     try:
         block, whole = io.decode(index, data)
@@ -164,7 +172,7 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
     if found is None:
         return "missing", 0, 0
     try:
-        shape = io_of(array).peek(*found)
+        shape = array.node.peek(*found)
     except (ValueError, EOFError) as error:
         return _damage(error), found[1], 0
     extent = array.grid.extent(index)
@@ -175,3 +183,85 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
 def _damage(cause: BaseException | None) -> str:
     """Return the state of a chunk that cannot be decoded."""
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The content of the listing of an array."""
+
+    stray: list[str] = field(default_factory=list)
+    """The array's files that are not documents, chunks or hidden files of this package."""
+    sizes: Mapping[Index, int] | None = None
+    """The sizes of the stored chunks; None if a listing does not show all files."""
+    directory: Listing | None = None
+    """The names directly in the array's directory, if they are known from the listing, too."""
+
+
+def _look_over(array: Array) -> _Listed:
+    """List all files of an array with their sizes; in an object store, this is one request.
+
+    In other stores, a listing has no sizes, or may be incomplete: servers may hide files.
+    """
+    io = array.node
+    if io.container.batch == 1 or not io.store.complete_listings:
+        stray, _ = _sorted(array, dict.fromkeys(io.container.walk(array.path), 0))
+        return _Listed(stray)
+    found = {each.key: each.size for each in io.store.list_info(array.path)}
+    stray, sizes = _sorted(array, found)
+    folders = {key.partition("/")[0] for key in found if "/" in key}
+    files = tuple(sorted(key for key in found if "/" not in key))
+    return _Listed(stray, sizes, (tuple(sorted(folders)), files))
+
+
+def _sorted(array: Array, found: Mapping[str, int]) -> tuple[list[str], dict[Index, int]]:
+    """Return the stray files among those of an array, and the sizes of its chunks."""
+    stray, sizes, stored = [], {}, False
+    io = array.node
+    for key, size in found.items():
+        index = io.chunk_index(key)
+        stored = stored or index is not None
+        if index is not None and index in array.grid:
+            sizes[index] = size
+        elif index is not None or not (is_own(key) or key in io.container.documents):
+            stray.append(key)
+    if stray and not stored:
+        next(array.node.stored_chunks(), None)  # raises if the node is a group
+    return stray, sizes
+
+
+def _known_sizes(array: Array, sizes: Mapping[Index, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sizes of chunks, 0 for missing ones, and whether they suffice to check them.
+
+    The shape determines the size of uncompressed chunks. Compressed ones may have any size that is
+    larger than that of a header.
+    """
+    io = array.node
+    found = np.zeros(array.grid.counts, np.uint64)
+    known = np.ones(array.grid.counts, bool)
+    expected: dict[tuple[int, ...], frozenset[int]] = {}
+    raw = _is_raw(io)
+    least = _HEADER * (array.ndim + 1)
+    for index, size in sizes.items():
+        found[index] = size
+        if raw:
+            extent = io.metadata.chunks if io.format.pads else array.grid.extent(index)
+            if extent not in expected:
+                shapes = {extent, io.metadata.chunks}  # other programs pad chunks at the ends
+                expected[extent] = frozenset(_stored_size(io, shape) for shape in shapes)
+            known[index] = size in expected[extent]
+        else:
+            known[index] = size > least
+    return found, known
+
+
+def _is_raw(io: ArrayNode) -> bool:
+    """Return whether the shape of a chunk determines its size."""
+    metadata = io.metadata
+    plain = metadata.content is Content.NUMBERS and not metadata.dtype.hasobject
+    return plain and metadata.inner is None and isinstance(metadata.compression, Raw)
+
+
+def _stored_size(io: ArrayNode, shape: tuple[int, ...]) -> int:
+    """Return the size of a stored, uncompressed chunk of a shape."""
+    block = np.zeros(shape, io.metadata.dtype)
+    return memoryview(io.format.encode(io.metadata, block)).nbytes

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -115,12 +114,12 @@ def _intact(array: Array, *, deep: bool) -> xr.Dataset:
     found = report(array, deep=deep).load()
     states = found["state"].to_numpy()
     for at in np.argwhere(states != "ok")[:1]:
-        key, state = io_of(array).key(tuple(map(int, at))), str(states[tuple(at)])
+        key, state = array.node.key(tuple(map(int, at))), str(states[tuple(at)])
         names, counts = np.unique(states, return_counts=True)
         of = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
         kind = MissingChunkError if state == "missing" else ChunkError
         why = f"{state}; of all chunks of the array: {of}; see xarray_n5.repair"
-        raise kind("decode", io_of(array).container.url, key, why)
+        raise kind("decode", array.node.container.url, key, why)
     if found.attrs["unfinished"]:
         raise MetadataError(f"{array.url} has an unfinished write; repeat it with resume=True")
     return found

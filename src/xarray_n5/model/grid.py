@@ -6,6 +6,7 @@ Integers only, in C order.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
@@ -148,3 +149,16 @@ def _project_array(axis: np.ndarray, size: int, chunk: int) -> list[Piece]:
         whole = inside.size == extent and bool(np.array_equal(inside, np.arange(extent)))
         pieces.append(Piece(number, inside, target, whole=whole))
     return pieces
+
+
+def index_of(parts: Sequence[str], ndim: int) -> Index | None:
+    """Return the index in the parts of a key, or None if they are not `ndim` numbers.
+
+    >>> index_of(["1", "20"], 2), index_of(["0"], 0), index_of(["01", "2"], 2)
+    ((1, 20), (), None)
+    """
+    if len(parts) != max(1, ndim):
+        return None
+    if not all(re.fullmatch(r"0|[1-9]\d*", part, re.ASCII) for part in parts):
+        return None
+    return tuple(map(int, parts)) if ndim else ()

@@ -13,12 +13,20 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
 
 
-class Chunked(Protocol):
-    """An array in chunks, stored or not."""
+class Shaped(Protocol):
+    """An array with attributes."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
+
+    @property
+    def attrs(self) -> Mapping[Any, Any]:
+        """The attributes."""
+
+
+class Chunked(Shaped, Protocol):
+    """An array in chunks, stored or not."""
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -28,12 +36,9 @@ class Chunked(Protocol):
     def shards(self) -> tuple[int, ...] | None:
         """The shape of a shard, a stored file of several chunks, if there are shards."""
 
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """The attributes."""
 
-
-A = TypeVar("A", bound=Chunked)
+A = TypeVar("A", bound=Shaped)
+C = TypeVar("C", bound=Chunked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,12 @@ class Level(Generic[A]):
         return self._whole(tuple(map(len, self.numbers)), self.first.shape)
 
     @cached_property
-    def chunks(self) -> tuple[int, ...]:
+    def chunks(self: Level[C]) -> tuple[int, ...]:
         """The shape of a stored chunk."""
         return self._whole((1,) * len(self.numbers), self.first.chunks)
 
     @cached_property
-    def shards(self) -> tuple[int, ...] | None:
+    def shards(self: Level[C]) -> tuple[int, ...] | None:
         """The shape of a shard, a stored file of several chunks, if there are shards."""
         inner = self.first.shards
         return None if inner is None else self._whole((1,) * len(self.numbers), inner)

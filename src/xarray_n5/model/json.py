@@ -1,11 +1,14 @@
-"""Parse untrusted JSON documents, bounded in size and depth."""
+"""Parse untrusted JSON documents, bounded in size and depth, and check those to be written."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError
+
+if TYPE_CHECKING:
+    from xarray_n5.model.metadata import Attributes
 
 MOST_BYTES = 1 << 26
 """The maximum size of a node's document: 64 MiB."""
@@ -88,3 +91,45 @@ def _brackets(document: bytes | str) -> int:
     if isinstance(document, str):
         return document.count("[") + document.count("{")
     return document.count(b"[") + document.count(b"{")
+
+
+def check_members(members: Attributes, wanted: Attributes, where: str) -> None:
+    """Raise MetadataError if a `wanted` member is absent or different."""
+    for key, value in wanted.items():
+        if key not in members or members[key] != value:
+            raise MetadataError(
+                f"{where}: expected {key!r} to be {value!r}, got {members.get(key)!r}"
+            )
+
+
+def check_json(members: Attributes, where: str, before: Attributes | None = None) -> None:
+    """Raise if JSON cannot represent a member, or readers would reject it.
+
+    NaN, which is not valid JSON, is kept where it was `before`.
+
+    Raises
+    ------
+    MetadataError
+        Naming the member.
+    """
+    size = 0
+    for key, value in members.items():
+        if isinstance(value, dict | list | tuple) and is_deep(value):
+            raise MetadataError(
+                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, "
+                "which readers reject; flatten it"
+            )
+        try:
+            text = json.dumps(value)
+            size += len(key) + len(text)
+            if before is None or key not in before or json.dumps(before[key]) != text:
+                json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise MetadataError(
+                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
+            ) from error
+    if size > MOST_BYTES:
+        raise MetadataError(
+            f"{where}: the metadata are {size} bytes of JSON, expected at most {MOST_BYTES}; "
+            "store large attributes as arrays"
+        )

@@ -1,4 +1,4 @@
-"""Names of levels, and of the groups that are parts of an image: parsed here only.
+"""Names of levels, and of the groups that are parts of an image: made and parsed here only.
 
 ===============================  ==============================================================
 ``s0``, ``s1``; ``0``, ``1``     levels of Java's N5; of bioformats2raw
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 Kind: TypeAlias = Literal[
     "level", "number", "setup", "timepoint", "channel", "hdf5 setup", "hdf5 timepoint"
@@ -67,6 +67,17 @@ def numbered(names: Iterable[str], kind: Kind) -> dict[int, str]:
     return dict(sorted((number, name) for number, name in pairs if number is not None))
 
 
+def level_name(number: int) -> str:
+    """Return the name of a level: ``s0``, ``s1``, ...."""
+    return f"s{number}"
+
+
+def level_number(name: str) -> int | None:
+    """Return the number of a level that is called ``s1`` or ``1``, or None for other names."""
+    found = number_in(name)
+    return number_in(name, "number") if found is None else found
+
+
 def is_level(path: str) -> bool:
     """Return whether a path ends in ``s0``, ``s1``, ...."""
     return number_in(path.rpartition("/")[2]) is not None
@@ -107,6 +118,48 @@ def view_in(path: str) -> tuple[int, int] | None:
         return int(found[2]), int(found[3])
     found = _VIEWS[1].fullmatch(path)
     return None if found is None else (int(found[3]), int(found[2]))
+
+
+def setup_name(setup: int) -> str:
+    """Return the name of BigDataViewer's group of a setup."""
+    return f"setup{setup}"
+
+
+def view_path(setup: int, timepoint: int, level: int | None = None) -> str:
+    """Return the path of a view of BigDataViewer in N5, or of one of its levels.
+
+    >>> view_path(1, 20), view_path(1, 20, level=0)
+    ('setup1/timepoint20', 'setup1/timepoint20/s0')
+    """
+    path = f"setup{setup}/timepoint{timepoint}"
+    return path if level is None else f"{path}/{level_name(level)}"
+
+
+def hdf5_view_path(setup: int, timepoint: int, level: int) -> str:
+    """Return the path of a level of a view of BigDataViewer in HDF5.
+
+    >>> hdf5_view_path(1, 20, 0)
+    't00020/s01/0/cells'
+    """
+    return f"t{timepoint:05d}/s{setup:02d}/{level}/cells"
+
+
+def numbers_in_view(path: str) -> dict[str, int] | None:
+    """Return the numbers in the path of a view's level, or in some names of one; otherwise None.
+
+    >>> numbers_in_view("setup1/timepoint20"), numbers_in_view("setup1/s0"), numbers_in_view("raw")
+    ({'setup': 1, 'timepoint': 20}, {'setup': 1, 'level': 0}, None)
+    """
+    kinds: Iterator[Kind] = iter(("setup", "timepoint", "level"))
+    found: dict[str, int] = {}
+    for name in filter(None, path.split("/")):
+        # Kinds before that of a name cannot follow it.
+        known = ((each, number_in(name, each)) for each in kinds)
+        kind, number = next((pair for pair in known if pair[1] is not None), (None, None))
+        if kind is None or number is None:
+            return None
+        found[kind] = number
+    return found
 
 
 def fused_in(name: str) -> tuple[int, int] | None:

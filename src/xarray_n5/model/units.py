@@ -104,6 +104,9 @@ _SIMILAR = 0.85
 _NUMBERED = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([^\d\s].*)")
 """A number and a unit. Each character matches one part only, so matching takes linear time."""
 
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.+-].*)?")
+"""A number and perhaps a unit."""
+
 
 def _spellings() -> Iterator[tuple[str, Unit]]:
     for prefix, (letter, exponent) in _PREFIXES.items():
@@ -229,3 +232,13 @@ def split_unit(text: str | None) -> tuple[float, str | None]:
     if parts is None or unit_of(parts[2]) is None or float(parts[1]) == 0:
         return 1.0, text
     return float(parts[1]), parts[2]
+
+
+def quantity_of(text: str) -> tuple[float, str | None] | None:
+    """Return the number and the unit in a string such as "-2.5 um"; None for other strings.
+
+    >>> quantity_of("220 nm"), quantity_of("-2.5um"), quantity_of("7"), quantity_of("all")
+    ((220.0, 'nm'), (-2.5, 'um'), (7.0, None), None)
+    """
+    parts = _QUANTITY.fullmatch(text)
+    return None if parts is None else (float(parts[1]), parts[2] and parts[2].strip())

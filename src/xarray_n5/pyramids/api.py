@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xarray_n5.model.keywords import suggest_keywords
-from xarray_n5.model.options import check_option
+from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.pyramids.reduce import Method, check_type
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step
+    from xarray_n5.pyramids.plan import PyramidPlan
 
 
 @suggest_keywords
@@ -41,6 +41,7 @@ def pyramid(
     write_empty_chunks: bool = True,
     resume: bool | str = False,
     checksums: bool = False,
+    batch_size: int | None = None,
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.DataTree:
@@ -106,7 +107,11 @@ def pyramid(
         Resume this pyramid, if it was interrupted: what has been written is not computed again. If
         the name of the Dask array differs from run to run, give a string instead of True.
     checksums : bool, default: False
-        Whether to store a digest of each chunk beside the data, for :func:`verify`.
+        Whether to store a digest of each chunk next to the data, for :func:`verify`.
+    batch_size : int, optional
+        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
+        there and in this process. By default jobs of more than 50,000 blocks are divided into
+        batches of 10,000, if their graph can be divided.
     fsync : bool, default: False
         Whether to flush each chunk to disk before the next, so that it survives a power cut.
     shards : sequence of int, int or "auto", optional
@@ -140,6 +145,33 @@ def pyramid(
     >>> tree["s1"]["x"].values
     array([0.25, 1.25, 2.25, 3.25])
     """
+    return pyramid_plan(**locals()).write()
+
+
+def pyramid_plan(
+    source: Any,
+    url: object | None = None,
+    path: str = "",
+    *,
+    factors: Step | Sequence[Step] | None = None,
+    levels: int | None = None,
+    method: Method = "mean",
+    partial: bool = False,
+    axes: Iterable[Axis | str | None] | Geometry | None = None,
+    chunks: Sequence[int] | int | None = None,
+    compression: str | Mapping[str, Any] | Compression | None = "same",
+    mode: Literal["w-", "w"] = "w-",
+    dialect: str | Iterable[str] | None = None,
+    format: str | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
+    write_empty_chunks: bool = True,
+    resume: bool | str = False,
+    checksums: bool = False,
+    batch_size: int | None = None,
+    fsync: bool = False,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
+) -> PyramidPlan:
+    """Return the checked plan of :func:`pyramid`; nothing is written."""
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
@@ -173,9 +205,8 @@ def pyramid(
         write_empty_chunks=write_empty_chunks,
         resume=resume,
         checksums=checksums,
+        batch_size=batch_size,
         fsync=fsync,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
-    return plan_pyramid(
-        base, how.path(path), steps, method, compression, how, partial=partial
-    ).write()
+    return plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)

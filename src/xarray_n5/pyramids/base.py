@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.arrays.access import bare, container_of, io_of, is_transposed
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.create import chunk_shape, with_shards
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.open import open_array
+from xarray_n5.arrays.spec import chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import is_native
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
-from xarray_n5.writing.inputs import blocks_of
+from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,12 +87,12 @@ def stored_base(
         raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
-    if array.path.rpartition("/")[2] != BASE or is_transposed(array):
+    if array.path.rpartition("/")[2] != BASE or array.node.transposed:
         raise ValueError(
             f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F', "
             "so levels next to it would not be a pyramid; pass a url (and a path) for a copy"
         )
-    if any(find_markers(io_of(array).store, array.path)):
+    if any(find_markers(array.node.store, array.path)):
         raise ValueError(
             f"{array.url} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
@@ -107,11 +106,11 @@ def stored_base(
         dtype=array.dtype,
         chunks=sides,
         shards=_shards(sides, shards, array.shape, array.dtype),
-        token=tokenize(bare(array), io_of(array).etag()),
+        token=tokenize(Array(array.node.bare()), array.node.etag()),
         compression=array.compression,
-        stored=bare(array),
+        stored=Array(array.node.bare()),
         attributes=dict(array.attrs),
-        group=(container_of(array).fresh(), array.path.rpartition("/")[0]),
+        group=(array.container.fresh(), array.path.rpartition("/")[0]),
     )
 
 
@@ -167,7 +166,7 @@ def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
     if stored is None:
         return
     if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
-        open_array(container_of(stored).fresh(), stored.path, mode="r+").attrs.update(lacking)
+        open_array(stored.container.fresh(), stored.path, mode="r+").attrs.update(lacking)
 
 
 def level_layout(
@@ -180,7 +179,7 @@ def level_layout(
     layout = dict(form.nested_layout or {}) if nested else {}
     if base.stored is None:
         return layout, dict(form.level_attributes)
-    metadata = io_of(base.stored).metadata
+    metadata = base.stored.node.metadata
     if not form.native_to_xarray:
         return layout, {}
     kept = form.layout_of(metadata)

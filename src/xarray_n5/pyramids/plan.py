@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.array_checks import completed
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.open import open_array
+from xarray_n5.arrays.spec import ArraySpec, completed, with_fallback
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys
-from xarray_n5.datasets.overwrite import find_group
-from xarray_n5.dialects.ngff import named_images
-from xarray_n5.dialects.ngff_attributes import images_of
-from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError, ResumeError
-from xarray_n5.images.names import name_at
-from xarray_n5.images.overwrite import (
+from xarray_n5.datasets.overwrite import (
     check_attributes,
     check_coordinates,
     check_images,
     check_not_begun,
     check_only_levels,
+    find_group,
     older_levels,
     unfinished_pyramids,
 )
+from xarray_n5.dialects.ngff_attributes import images_of, named_images
+from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
+from xarray_n5.errors import MetadataError, NodeNotFoundError, ResumeError
+from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout
-from xarray_n5.pyramids.blocks import coarser_blocks
-from xarray_n5.pyramids.reduce import coarse_shape
-from xarray_n5.writing.compression import with_fallback
+from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.resume import is_written
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
@@ -93,6 +93,20 @@ class PyramidPlan:
             *([] if self.base.shards is None else [self.base.shards]),
         )
 
+    def is_complete(self) -> bool:
+        """Return whether all levels are stored, without an unfinished write."""
+        container = self.how.container.fresh()
+        if unfinished_writes(self.how.store, self.path):
+            return False
+        for name, level in zip(self.names, self.levels, strict=True):
+            try:
+                array = open_array(container, join(self.path, name), mode="r+")
+            except NodeNotFoundError:
+                return False
+            if array.shape != level.shape or not is_written(array):
+                return False
+        return True
+
     def write(self) -> xr.DataTree:
         """Check everything, create the group and the levels, and write them in turn."""
         how = self.how
@@ -137,19 +151,16 @@ class PyramidPlan:
                 blocks = coarser_blocks(
                     finer, step, level.shape, stored, self.method, f"{token}-{name}"
                 )
-            request = WriteRequest.of(
-                blocks,
-                join(self.path, name),
-                self.how,
+            spec = ArraySpec(
+                path=join(self.path, name),
                 mode=self.how.mode,
                 chunks=self.base.chunks,
                 shards=self.base.shards,
                 compression=self.compression,
                 attributes=attributes,
                 layout=layout,
-                dims=dims,
             )
-            plans[name] = plan_write(request)
+            plans[name] = plan_write(WriteRequest.of(blocks, spec, self.how, dims=dims))
             finer = plans[name].target
         return plans
 

@@ -1,11 +1,11 @@
 """Stores keep the files of a container: keys to bytes.
 
-:class:`Store` is the base of all stores. ``tests/test_storage.py`` checks all of them alike.
+:class:`Store` is the base of all stores. ``tests/stores/test_stores.py`` checks all of them alike.
 """
 
 from __future__ import annotations
 
-from xarray_n5.stores._requests import Retries
+from xarray_n5.stores._requests import Retries, together
 from xarray_n5.stores._resolve import anonymous_options
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
 from xarray_n5.stores.cached import CachedStore
@@ -24,4 +24,5 @@ __all__ = [
     "Retries",
     "Store",
     "anonymous_options",
+    "together",
 ]

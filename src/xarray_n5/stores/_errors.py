@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from xarray_n5.errors import PathError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-T = TypeVar("T")
+    from collections.abc import Iterator
 
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors that mean that there is no file at a key; other errors do not."""
@@ -140,19 +135,3 @@ def _status(error: BaseException) -> int | None:
     metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
     found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
     return found if isinstance(found, int) else None
-
-
-def named_errors(method: Callable[..., T]) -> Callable[..., T]:
-    """Convert the system's errors for names that it cannot have, in a method of a store."""
-
-    @wraps(method)
-    def call(self: Any, *arguments: Any) -> T:
-        try:
-            return method(self, *arguments)
-        except (OSError, UnicodeEncodeError) as error:
-            if (why := unfit_name(error)) is None:
-                raise
-            named = getattr(error, "filename", None) or arguments[0]
-            raise PathError(f"{named!r}: {why}") from error
-
-    return call

@@ -65,7 +65,7 @@ def entries_below(
         found = _by_folders(requests, path, prefix, ahead)
     else:
         find = partial(fs.find, path, withdirs=folders, detail=True)
-        found = requests.get_optional("list", prefix, find) or {}
+        found = requests.get("list", prefix, find) or {}
     # Filesystems differ in whether their paths begin with a slash.
     bare = path.partition("?")[0] if is_http(fs) else path
     start = fs._strip_protocol(bare).strip("/") + "/" if bare.strip("/") else ""  # noqa: SLF001
@@ -97,10 +97,10 @@ def _by_folders(
 
     async def list_async(folder: str) -> Any:
         request = partial(fs._ls, folder, detail=True)  # noqa: SLF001
-        return await requests.get_optional_async("list", prefix, request)
+        return await requests.get_async("list", prefix, request)
 
     def list_now(folder: str) -> Any:
-        return requests.get_optional("list", prefix, lambda: fs.ls(folder, detail=True))
+        return requests.get("list", prefix, lambda: fs.ls(folder, detail=True))
 
     while level:
         folders: dict[str, None] = {}

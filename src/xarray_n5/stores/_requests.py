@@ -6,21 +6,13 @@ import asyncio
 import random
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.errors import PathError, RefusedError, RequestError
+from xarray_n5.stores import _filesystems as filesystems
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient, lacks_bucket, unfit_name
-from xarray_n5.stores._filesystems import (
-    FILES,
-    THREADS,
-    behind_caches,
-    is_async,
-    is_threaded,
-    most_at_once,
-    protocols,
-)
 from xarray_n5.stores.redaction import redact
 
 if TYPE_CHECKING:
@@ -29,8 +21,13 @@ if TYPE_CHECKING:
 
     from fsspec import AbstractFileSystem
 
+    from xarray_n5.stores.base import Store
+
 K = TypeVar("K")
 T = TypeVar("T")
+
+_CALLS = 32
+"""The most calls at once; each may make many requests at once, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,46 +100,30 @@ class Requests:
     # Errors are raised outside of "except", so that they do not carry the library's own: those may
     # show a signed URL, and need not be picklable.
 
-    def get(self, verb: str, key: str, request: Callable[[], T], *, retry: bool = True) -> T:
-        """Return the result of a request; a missing file is an error."""
+    def get(self, verb: str, key: str, request: Callable[[], T], *, retry: bool = True) -> T | None:
+        """Return the result of a request; None if the file is missing, unless it is written."""
         try:
             return self.retries.run(request) if retry else request()
         except Exception as error:  # noqa: BLE001 - each library has errors of its own
             failure = self._failure(verb, key, error)
-        raise failure
+        if failure is not None:
+            raise failure
+        return None
 
-    async def get_async(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of a request in the filesystem's loop; a missing file is an error."""
+    async def get_async(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T | None:
+        """Return the result of a request in the filesystem's loop, as :meth:`get` does."""
         try:
             return await self.retries.run_async(request)
         except Exception as error:  # noqa: BLE001
             failure = self._failure(verb, key, error)
-        raise failure
-
-    def get_optional(self, verb: str, key: str, request: Callable[[], T]) -> T | None:
-        """Return the result of a request, or None if the file is missing."""
-        try:
-            return self.retries.run(request)
-        except Exception as error:  # noqa: BLE001
-            failure = None if is_missing(error) else self._failure(verb, key, error)
         if failure is not None:
             raise failure
         return None
 
-    async def get_optional_async(
-        self, verb: str, key: str, request: Callable[[], Awaitable[T]]
-    ) -> T | None:
-        """Return the result of a request in the filesystem's loop, or None if a file is missing."""
-        try:
-            return await self.retries.run_async(request)
-        except Exception as error:  # noqa: BLE001
-            failure = None if is_missing(error) else self._failure(verb, key, error)
-        if failure is not None:
-            raise failure
-        return None
-
-    def _failure(self, verb: str, key: str, error: Exception) -> Exception:
-        """Return an error that names the key and shows no secret."""
+    def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
+        """Return an error that names the key and shows no secret; None for a missing file."""
+        if verb != "write" and is_missing(error):
+            return None
         if isinstance(error, NotImplementedError):
             return error
         if (refused := unfit_name(error)) is not None:
@@ -150,7 +131,7 @@ class Requests:
         kind = RefusedError if is_refused(error) else RequestError
         text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
-        if not protocols(self.fs) & FILES and lacks_bucket(error, verb):
+        if not filesystems.protocols(self.fs) & filesystems.FILES and lacks_bucket(error, verb):
             advice = "create the bucket, or correct its name in the URL"
             why = f"the bucket does not exist ({why})"
             return RequestError(verb, self.url, key, why, advice)
@@ -178,11 +159,11 @@ class Requests:
         finish
             Whether to wait for all running requests if one fails; otherwise they are cancelled.
         """
-        ahead = min(ahead, most_at_once(self.fs))
-        if is_async(self.fs):
+        ahead = min(ahead, filesystems.most_at_once(self.fs))
+        if filesystems.is_async(self.fs):
             loop, submit = _loop_of(self.fs), asyncio.run_coroutine_threadsafe
             yield from _in_flight(keys, ahead, lambda key: submit(request_async(key), loop), finish)
-        elif is_threaded(self.fs):
+        elif filesystems.is_threaded(self.fs):
             yield from self.map_in_threads(keys, ahead, request, finish=finish)
         else:
             for key in keys:
@@ -192,9 +173,9 @@ class Requests:
         self, keys: Iterable[K], ahead: int, request: Callable[[K], T], *, finish: bool = False
     ) -> Iterator[tuple[K, T]]:
         """Iterate over keys and the results of requests that threads make, as :meth:`map` does."""
-        if is_async(source := behind_caches(self.fs)):
+        if filesystems.is_async(source := filesystems.behind_caches(self.fs)):
             _loop_of(source)  # raises in the loop's own thread, which cannot wait here
-        with ThreadPoolExecutor(min(ahead, THREADS), "xarray-n5-fetch") as threads:
+        with ThreadPoolExecutor(min(ahead, filesystems.THREADS), "xarray-n5-fetch") as threads:
             yield from _in_flight(keys, ahead, lambda key: threads.submit(request, key), finish)
 
 
@@ -232,3 +213,30 @@ def _in_flight(
                 result.exception()
             else:
                 result.cancel()
+
+
+def together(store: Store, calls: Iterable[Callable[[], T]]) -> list[T]:
+    """Return the results of calls that make requests to a store, in order.
+
+    On local files they are made one after another. Elsewhere threads make them at the same time:
+    they must not change the filters of warnings, which are those of the whole process. All calls
+    have ended before the first error is raised.
+    """
+    waiting: list[Any] = [*calls]
+    if store.concurrency == 1 or len(waiting) < 2 or _runs_loop_of(store):  # noqa: PLR2004
+        return [call() for call in waiting]
+    with ThreadPoolExecutor(min(len(waiting), _CALLS), "xarray-n5-request") as threads:
+        running = [threads.submit(call) for call in waiting]
+        wait(running)
+    return [each.result() for each in running]
+
+
+def _runs_loop_of(store: Store) -> bool:
+    """Return whether this thread runs the loop that requests would wait for: they raise then."""
+    fs = getattr(store.uncached(), "fs", None)
+    try:
+        if fs is not None and filesystems.is_async(source := filesystems.behind_caches(fs)):
+            _loop_of(source)
+    except NotImplementedError:
+        return True
+    return False

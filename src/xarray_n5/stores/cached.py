@@ -9,8 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.model.paths import UNFINISHED
-from xarray_n5.stores.base import Store
-from xarray_n5.stores.layer import Layer
+from xarray_n5.stores.base import Layer, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

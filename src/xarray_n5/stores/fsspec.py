@@ -160,7 +160,7 @@ class FsspecStore(Store):
         """Return the bytes at `key` in one request."""
         path, fs = self._path(key), self._reader
         with at_most(self.limit):
-            return self._requests(fs).get_optional("read", key, lambda: filesystems.whole(fs, path))
+            return self._requests(fs).get("read", key, lambda: filesystems.whole(fs, path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key: several requests in flight, or one call for all of them."""
@@ -197,12 +197,12 @@ class FsspecStore(Store):
             key, part = item
             request: Any = partial(read, self._path(key), **part, **options)
             with at_most(self.limit):
-                return await requests.get_optional_async("read", key, request)
+                return await requests.get_async("read", key, request)
 
         def get(item: _Item) -> bytes | None:
             key, part = item
             request = partial(fs.cat_file, self._path(key), **part)
-            return requests.get_optional("read", key, request) if part else self.get(key)
+            return requests.get("read", key, request) if part else self.get(key)
 
         return requests.map(items, ahead, get_async, get)
 
@@ -210,7 +210,7 @@ class FsspecStore(Store):
         """Return the first `count` bytes at `key` and the file's size."""
         path, fs, requests = self._current(key)
         request = partial(filesystems.beginning_of, fs, path, count)
-        return requests.get_optional("read", key, request)
+        return requests.get("read", key, request)
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the results of :meth:`head` for each key; threads make the requests."""
@@ -222,7 +222,7 @@ class FsspecStore(Store):
     def etag(self, key: str) -> object:
         """Return an etag or a time, or None if the server sends neither."""
         path, fs, requests = self._current(key)
-        return requests.get_optional("look at", key, lambda: filesystems.etag_of(fs, path))
+        return requests.get("look at", key, lambda: filesystems.etag_of(fs, path))
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -233,17 +233,17 @@ class FsspecStore(Store):
         look, fs = partial(self._source.isdir, self._path(prefix)), self._source
         if not filesystems.has_servers_pages(fs):
             return self._type(prefix) == "directory"
-        return bool(self._requests(fs).get_optional("look at", prefix, look))
+        return bool(self._requests(fs).get("look at", prefix, look))
 
     def _type(self, key: str) -> str | None:
         path, fs, requests = self._current(key)
-        found = requests.get_optional("look at", key, lambda: fs.info(path))
+        found = requests.get("look at", key, lambda: fs.info(path))
         return None if found is None else str(found["type"])
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`; never from a cache."""
         path, fs, requests = self._current(prefix)
-        found = requests.get_optional("list", prefix, lambda: fs.ls(path, detail=True))
+        found = requests.get("list", prefix, lambda: fs.ls(path, detail=True))
         return names(fs, path, found or ())
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
@@ -252,7 +252,7 @@ class FsspecStore(Store):
         async def list_async(prefix: str) -> Listing:
             path, fs, requests = self._current(prefix)
             request = partial(fs._ls, path, detail=True)  # noqa: SLF001
-            return names(fs, path, await requests.get_optional_async("list", prefix, request) or ())
+            return names(fs, path, await requests.get_async("list", prefix, request) or ())
 
         found = self._requests(self._source).map(prefixes, self.concurrency, list_async, self.list)
         return [listing for _, listing in found]
@@ -288,7 +288,7 @@ class FsspecStore(Store):
             (key, data), path = item, self._path(item[0])
             if data is None:
                 remove = partial(fs._rm_file, path)  # noqa: SLF001
-                await requests.get_optional_async("remove", key, remove)
+                await requests.get_async("remove", key, remove)
             else:
                 put = partial(fs._pipe_file, path, bytes(data))  # noqa: SLF001
                 await requests.get_async("write", key, put)
@@ -302,7 +302,7 @@ class FsspecStore(Store):
         (key, data), path, fs = item, self._path(item[0]), self._source
         requests = self._requests(fs)
         if data is None:
-            requests.get_optional("remove", key, lambda: fs.rm_file(path))
+            requests.get("remove", key, lambda: fs.rm_file(path))
         elif self._has_real_files:
             rename = partial(filesystems.put_by_rename, fs, path, data)
             requests.get("write", key, rename, retry=False)

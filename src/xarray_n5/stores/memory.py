@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.base import Listing
@@ -25,11 +25,6 @@ class MemoryStore(Store):
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     """A name that distinguishes it from other stores."""
     complete_listings: ClassVar[bool] = True
-
-    @classmethod
-    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:  # noqa: ARG003
-        """Return the store itself: there are no other stores in its memory."""
-        return location if isinstance(location, cls) else None
 
     def __reduce__(self) -> NoReturn:
         # Writes to a copy in another process would be lost.

@@ -18,7 +18,7 @@ from xarray_n5.model.paths import DIGESTS, join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.write import Write
 
@@ -43,7 +43,7 @@ class Digests:
     """Whether the digest of each chunk is known."""
 
 
-def read_digests(target: ChunkIO) -> Digests | None:
+def read_digests(target: ArrayNode) -> Digests | None:
     """Return the digests that are stored beside an array, or None.
 
     Those of chunks at the array's former ends are unknown. A file without digests of this array is
@@ -86,7 +86,7 @@ def keep_digests(write: Write, receipts: Receipts, *, alone: bool) -> None:
 
 def _add(
     found: Digests,
-    target: ChunkIO,
+    target: ArrayNode,
     indices: np.ndarray,
     digests: np.ndarray,
     shape: Sequence[int],
@@ -107,16 +107,16 @@ def _add(
         found.known[spots] = same[inside]
 
 
-def _names(target: ChunkIO) -> list[str]:
+def _names(target: ArrayNode) -> list[str]:
     _, files = target.store.list(join(target.path, DIGESTS))
     return [name for name in files if name.endswith(".npz") and not name.startswith(".")]
 
 
-def _key(target: ChunkIO, name: str) -> str:
+def _key(target: ArrayNode, name: str) -> str:
     return join(target.path, DIGESTS, name)
 
 
-def _read(target: ChunkIO, name: str) -> dict[str, np.ndarray] | None:
+def _read(target: ArrayNode, name: str) -> dict[str, np.ndarray] | None:
     store, key = target.store, _key(target, name)
     data = store.get(key) or b""
     try:
@@ -126,7 +126,7 @@ def _read(target: ChunkIO, name: str) -> dict[str, np.ndarray] | None:
         return None
 
 
-def _parse(data: bytes, target: ChunkIO) -> dict[str, np.ndarray]:
+def _parse(data: bytes, target: ArrayNode) -> dict[str, np.ndarray]:
     """Return the columns of a file of digests, each limited by the number of chunks in the grid."""
     grid = target.metadata.grid
     ndim, count = len(grid.shape), grid.size
@@ -168,7 +168,7 @@ def _column(file: zipfile.ZipFile, name: str, kinds: str, most: int) -> np.ndarr
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _save(target: ChunkIO, name: str, indices: np.ndarray, digests: np.ndarray, now: int) -> None:
+def _save(target: ArrayNode, name: str, indices: np.ndarray, digests: np.ndarray, now: int) -> None:
     file = io.BytesIO()
     shape = np.array(target.metadata.shape, np.int64)
     np.savez(file, indices=indices, xxh3=digests, shape=shape, time=np.array(now))

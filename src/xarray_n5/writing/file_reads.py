@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def location_of(place: object) -> str:
 def read_by(item: Any) -> list[Read] | None:
     """Return the locations that an object reads; None if it must be visited."""
     if isinstance(item, Array):
-        return [Read(location_of(io_of(item).identity))]
+        return [Read(location_of(item.node.identity))]
     kind = type(item)
     package = kind.__module__.partition(".")[0]
     probe = _PROBES.get(package)

@@ -10,7 +10,7 @@ import numpy as np
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.stores.together import together
+from xarray_n5.stores import together
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.write import begin_planned

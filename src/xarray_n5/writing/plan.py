@@ -8,25 +8,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.access import bare, io_of
-from xarray_n5.arrays.array_checks import check_agreement
-from xarray_n5.arrays.create import (
-    ArrayRequest,
-    as_dtype,
-    chunk_shape,
-    plan_array,
-    with_shards,
-)
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array, open_existing
+from xarray_n5.arrays.options import OpenOptions
+from xarray_n5.arrays.overwrite import NOT_UNFINISHED
+from xarray_n5.arrays.spec import as_dtype, check_agreement, chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.writing.completed import NOT_UNFINISHED, is_finished
-from xarray_n5.writing.inputs import aligned_blocks
-from xarray_n5.writing.resume import all_done, forget_overlapped, renew, resume
+from xarray_n5.writing.request import aligned_blocks
+from xarray_n5.writing.resume import all_done, forget_overlapped, is_finished, renew, resume
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.source_stamps import stamps_of
 from xarray_n5.writing.user_code import code_of
@@ -35,7 +30,6 @@ from xarray_n5.writing.write import Write
 if TYPE_CHECKING:
     import dask.array as da
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.request import WriteRequest
@@ -106,7 +100,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     request = _with_chunks(request)
     options, source = request.options, request.source
     target, start = _target(request)
-    if (target is not None or request.mode == "w") and (options.resume or not request.appends):
+    if (target is not None or request.spec.mode == "w") and (options.resume or not request.appends):
         identity = options.container.identity(request.path)
         check_independent(source, [identity], exists=lambda: _exists(request))
     sides, inner = _sides(request, target)
@@ -125,12 +119,12 @@ def plan_write(request: WriteRequest) -> WritePlan:
             return WritePlan(
                 request=request,
                 source=aligned,
-                target=bare(target),
+                target=Array(target.node.bare()),
                 write=write,
                 before=before,
                 resumed=True,
             )
-        if request.mode == "w-" and request.region is None:
+        if request.spec.mode == "w-" and request.region is None:
             return _ended(request, aligned, target, token)
     array = None
     if target is None or request.region is None:
@@ -138,17 +132,23 @@ def plan_write(request: WriteRequest) -> WritePlan:
         target = array.array
     fresh = array is not None and array.existing is None
     write = _write(request, target, token, aligned, start, fresh=fresh)
-    return WritePlan(request=request, source=aligned, target=bare(target), write=write, array=array)
+    return WritePlan(
+        request=request, source=aligned, target=Array(target.node.bare()), write=write, array=array
+    )
 
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
     """Return a request with chunks "auto" if neither blocks nor an array determine them."""
-    given = request.chunks is not None or request.shards is not None
+    given = request.spec.chunks is not None or request.spec.shards is not None
     if given or request.region is not None or not request.in_memory:
         return request
     options = request.options
-    existing = open_existing(options.container, request.path, request.mode)
-    return replace(request, chunks="auto") if existing is None else request
+    existing = open_existing(options.container, request.path, request.spec.mode)
+    return (
+        request
+        if existing is not None
+        else replace(request, spec=replace(request.spec, chunks="auto"))
+    )
 
 
 def _exists(request: WriteRequest) -> bool:
@@ -163,7 +163,7 @@ def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) 
     return WritePlan(
         request=request,
         source=aligned,
-        target=bare(target),
+        target=Array(target.node.bare()),
         write=replace(write, resumed=not write.journal),
         before=all_done(write),
         ended=True,
@@ -187,20 +187,12 @@ def _plan_array(
     request: WriteRequest, sides: tuple[int, ...], inner: tuple[int, ...] | None
 ) -> ArrayPlan:
     source, options = request.source, request.options
-    wanted = ArrayRequest(
-        shape=source.shape,
-        dtype=source.dtype,
-        chunks=inner or sides,
-        shards=None if inner is None else sides,
-        compression=request.compression,
-        axes=request.axes,
-        attributes=request.attributes,
-        mode=request.mode,
-        dialect=request.dialect,
-        layout=request.layout,
-        **options.opening,
+    chunks, shards = (sides, None) if inner is None else (inner, sides)
+    spec = replace(request.spec, chunks=chunks, shards=shards)
+    opening = OpenOptions(
+        writable=True, write_empty=options.write_empty_chunks, edges=options.edge_chunks
     )
-    return plan_array(options.container, request.path, wanted)
+    return plan_array(options.container, spec, source.shape, source.dtype, opening)
 
 
 def _token(
@@ -208,13 +200,13 @@ def _token(
 ) -> str:
     """Return a string that distinguishes this write from all other writes to the array."""
     options, source = request.options, request.source
-    compression = resolve(request.compression)
+    compression = resolve(request.spec.compression)
     if target is not None and request.keeps_array:
         compression = target.compression
     return tokenize(
         *(options.resume if isinstance(options.resume, str) else source.name, source.shape),
         *(str(source.dtype), sides, start, repr(compression), options.checksums, options.opening),
-        *([] if request.layout is None else [repr(sorted(request.layout.items()))]),
+        *([] if request.spec.layout is None else [repr(sorted(request.spec.layout.items()))]),
     )
 
 
@@ -222,7 +214,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     """Return the array to write to, if it exists, and the start of the write in it."""
     options = request.options
     if request.region is None:
-        mode = "a" if options.resume else request.mode
+        mode = "a" if options.resume else request.spec.mode
         existing = open_existing(options.container, request.path, mode, **options.opening)
         return existing, (0,) * request.source.ndim
     target = request.target
@@ -242,7 +234,7 @@ def _write(
 ) -> Write:
     options = request.options
     return Write(
-        target=io_of(target).bare(),
+        target=target.node.bare(),
         start=start,
         shape=source.shape,
         marker=WriteMarker(store=options.store, path=request.path, token=token),
@@ -253,7 +245,7 @@ def _write(
         deferred=request.deferred,
         dims=request.dims,
         code=code_of(request.source.dask),
-        sources=stamps_of(request.source.dask, io_of(target)),
+        sources=stamps_of(request.source.dask, target.node),
     )
 
 
@@ -265,7 +257,7 @@ def _check_same(request: WriteRequest, target: Array) -> None:
         dtype=as_dtype(request.source.dtype, target.url),
         compression=target.compression,
     )
-    check_agreement(io_of(target).metadata, wanted, target.url, chunks_matter=False)
+    check_agreement(target.node.metadata, wanted, target.url, chunks_matter=False)
 
 
 def _sides(
@@ -276,20 +268,22 @@ def _sides(
     These are as requested, those of the array, or those of Dask's blocks.
     """
     source = request.source
-    if request.chunks is not None or request.shards is not None:
+    if request.spec.chunks is not None or request.spec.shards is not None:
         chunks = _chunks(request, target)
         automatic = isinstance(chunks, str)
         sides = chunk_shape(chunks, source.shape)
-        return with_shards(sides, request.shards, source.shape, source.dtype, automatic=automatic)
+        return with_shards(
+            sides, request.spec.shards, source.shape, source.dtype, automatic=automatic
+        )
     if target is not None and request.keeps_array:
-        return target.grid.chunks, io_of(target).metadata.inner
+        return target.grid.chunks, target.node.metadata.inner
     return _blocks(source), None
 
 
 def _chunks(request: WriteRequest, target: Array | None) -> Any:
     """Return the requested chunks, or those that shards consist of: a shape, or "auto"."""
-    if request.chunks is not None:
-        return request.chunks
+    if request.spec.chunks is not None:
+        return request.spec.chunks
     if target is not None and request.keeps_array:
         return target.chunks
     return "auto" if request.in_memory else _blocks(request.source)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from dask.callbacks import Callback
 from dask.utils import format_bytes, format_time
 
-from xarray_n5.model.keywords import suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:

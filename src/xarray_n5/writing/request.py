@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+import math
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
+import dask.array as da
+import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.errors import MetadataError
 from xarray_n5.formats.open import open_container
+from xarray_n5.graph import as_graph
+from xarray_n5.model.chunking import align
+from xarray_n5.model.indexing import as_texts
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
-from xarray_n5.writing.inputs import blocks_of, names_of
+from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.self_reads import check_one_process
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    import dask.array as da
-
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.chunk_io import EdgeChunks
-    from xarray_n5.formats.protocol import Container, Format
-    from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.arrays.node import EdgeChunks
+    from xarray_n5.arrays.spec import ArraySpec, Mode
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.stores.base import Store
-
-Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 """The encodings that the user chose, by variable."""
@@ -52,6 +55,8 @@ class WriteOptions:
     edge_chunks: EdgeChunks = "truncate"
     resume: bool | str = False
     checksums: bool = False
+    batch_size: int | None = None
+    """The number of blocks to submit at a time; None for batches of large jobs only."""
     deferred: bool = False
     """Whether Dask arrays are computed later; other data is written immediately."""
     consolidated: bool | None = None
@@ -59,6 +64,10 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
+        if self.batch_size is not None and not (
+            type(self.batch_size) is int and self.batch_size > 0
+        ):
+            raise ValueError(f"batch_size is {self.batch_size!r}; expected a number of at least 1")
         check_option("partial_chunks", self.partial_chunks, "error", "merge")
         if self.consolidated and not self.format.consolidates:
             raise ValueError(
@@ -85,6 +94,8 @@ class WriteOptions:
         OneWriterError
             If tasks would be computed now, in several processes, for a file with one writer.
         """
+        if options.get("batch_size") is not None and not computed:
+            raise ValueError("compute=False returns one computation, which has no batch_size")
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url, *sources)
@@ -132,20 +143,12 @@ class WriteRequest:
     """One array to write; it is complete when created."""
 
     source: da.Array
-    path: str
-    """The array's path in the container."""
+    spec: ArraySpec
+    """What is to be stored."""
     options: WriteOptions
-    mode: Mode = "w-"
     region: tuple[slice, ...] | None = None
     target: Array | None = None
     """The open array that has the region, as it will be when the write begins."""
-    chunks: Sequence[int] | int | Literal["auto"] | None = None
-    shards: Sequence[int] | int | Literal["auto"] | None = None
-    compression: str | Mapping[str, Any] | Compression | None = "gzip"
-    attributes: Mapping[str, Any] | None = None
-    axes: Iterable[Axis | str | None] | Geometry | None = None
-    dialect: str | Iterable[str] | None = None
-    layout: Mapping[str, Any] | None = None
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
     in_memory: bool = False
@@ -157,7 +160,7 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         fixed = ("chunks", "shards", "attributes", "axes", "dialect", "layout")
-        given = [name for name in fixed if getattr(self, name) is not None]
+        given = [name for name in fixed if getattr(self.spec, name) is not None]
         if self.region is not None and given:
             raise ValueError(
                 f"a region is part of an existing array, which {given} cannot change; omit it"
@@ -167,12 +170,12 @@ class WriteRequest:
     def of(
         cls,
         arr: Any,
-        path: str,
+        spec: ArraySpec,
         options: WriteOptions,
         *,
         region: slice | Sequence[slice] | None = None,
-        axes: Iterable[Axis | str | None] | Geometry | None = None,
-        **wanted: Any,
+        dims: tuple[str, ...] | None = None,
+        **facts: Any,
     ) -> Self:
         """Return a request to write anything array-like.
 
@@ -183,24 +186,28 @@ class WriteRequest:
         ValueError
             If its shape is unknown, or `region` does not consist of slices.
         """
-        if axes is None and region is None and isinstance(arr, xr.DataArray):
-            axes = geometry_from(arr)
+        if spec.axes is None and region is None and isinstance(arr, xr.DataArray):
+            spec = replace(spec, axes=geometry_from(arr))
         source = blocks_of(arr)
         return cls(
             source=source,
-            path=path,
+            spec=spec,
             options=options,
             region=_slices(region),
-            axes=axes,
-            dims=wanted.pop("dims", None) or names_of(arr, axes, source.ndim),
+            dims=dims or names_of(arr, spec.axes, source.ndim),
             in_memory=not is_dask_collection(arr),
-            **wanted,
+            **facts,
         )
+
+    @property
+    def path(self) -> str:
+        """The array's path in the container."""
+        return self.spec.path
 
     @property
     def keeps_array(self) -> bool:
         """Whether an existing array keeps its metadata and gets new values."""
-        return self.region is not None or self.mode in {"a", "r+"}
+        return self.region is not None or self.spec.mode in {"a", "r+"}
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
@@ -234,3 +241,75 @@ def _as_values(item: Any) -> Any:
         parts = {each.name: _as_values(getattr(item, each.name)) for each in fields(item)}
         item = type(item).__qualname__, parts
     return item
+
+
+def blocks_of(arr: Any) -> da.Array:
+    """Convert anything array-like to a Dask array.
+
+    Raises
+    ------
+    ValueError
+        If the size of a block is unknown.
+    MetadataError
+        If there are objects that are not strings, or masked values.
+    """
+    plain = as_graph(_plain(_unmasked(arr)))
+    source: da.Array = plain if is_dask_collection(plain) else as_graph(_as_dask(plain))
+    if any(math.isnan(size) for size in source.shape):
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
+    return source
+
+
+def _unmasked(arr: Any) -> Any:
+    """Return values without a mask; raise if it masks any, since masks cannot be stored."""
+    found = _plain(arr)
+    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
+        raise MetadataError(
+            "the array is masked, and masks cannot be stored; fill it with "
+            "dask.array.ma.filled(x, value)"
+        )
+    if not isinstance(found, np.ma.MaskedArray):
+        return arr
+    if np.ma.is_masked(found):
+        raise MetadataError(
+            "the array has masked values, and masks cannot be stored; fill them with "
+            "x.filled(value)"
+        )
+    return found.data
+
+
+def _plain(arr: Any) -> Any:
+    """Return the data of a DataArray; other objects unchanged."""
+    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
+
+
+def _as_dask(arr: Any) -> da.Array:
+    """Return an array as a Dask array; strings, whose size varies, in one block."""
+    if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
+        # Dask's own name depends on what is imported; a resume compares names.
+        return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
+    try:
+        return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
+    except TypeError as error:
+        raise MetadataError(str(error)) from error
+
+
+def names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
+    """Return the names of the dimensions in the report of a write."""
+    if isinstance(arr, xr.DataArray):
+        return tuple(map(str, arr.dims))
+    names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
+    return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
+
+
+def aligned_blocks(
+    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
+) -> da.Array:
+    """Return `source` rechunked so that blocks do not share stored chunks."""
+    blocks = tuple(
+        align(sizes, side, first, axis=axis, strict=strict)
+        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+    )
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))

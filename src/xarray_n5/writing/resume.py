@@ -1,8 +1,10 @@
-"""Resume interrupted writes: find the chunks that they have written."""
+"""Resume writes: what an interrupted one has written, and whether one has finished."""
 
 from __future__ import annotations
 
+import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import touched
+from xarray_n5.model.paths import DIGESTS, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.model.grid import Index
+    from xarray_n5.stores.base import Listing
     from xarray_n5.writing.write import Write
 
 _EARLIER = "an earlier run"
@@ -178,3 +183,91 @@ def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
     """Return receipts for chunks that are stored without a record."""
     rows = [(index, 0, 0, math.nan) for index in indices]
     return Receipts.of(rows, len(write.shape), _EARLIER)
+
+
+_RECORD = f"{DIGESTS}/finished.json"
+"""A small file with the number, the total size and the latest time of all others."""
+
+_LARGEST = 1 << 12
+
+_APPENDS = f"{DIGESTS}/appended.json"
+"""A small file with the tokens of finished appends to a group, and the samples of each."""
+
+_MOST_APPENDS = 1000
+"""The maximum number of appends that are recorded: the latest ones."""
+
+_LARGEST_APPENDS = 1 << 17
+
+
+def remember(mark: WriteMarker) -> None:
+    """Record that a write has finished, so that resuming it again finds nothing to do."""
+    if (found := _survey(mark)) is not None:
+        facts = {"token": mark.token, **found}
+        mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
+
+
+def is_finished(mark: WriteMarker) -> bool:
+    """Return whether a write has finished, and nothing below its node has changed since.
+
+    It is False if the store has no times of files.
+    """
+    record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
+    facts = None
+    with suppress(ValueError):
+        facts = json.loads(record[0]) if record else None
+    if not isinstance(facts, dict) or facts.get("token") != mark.token:
+        return False
+    return facts == {"token": mark.token, **(_survey(mark) or {})}
+
+
+def remember_append(mark: WriteMarker, start: int, stop: int) -> None:
+    """Record the samples of a finished append, so that resuming it does not append them again."""
+    with mark.store.exclusive(join(mark.path, DIGESTS)):
+        others = [row for row in _appends(mark) if row[0] != mark.token]
+        rows = [*others[1 - _MOST_APPENDS :], [mark.token, start, stop]]
+        mark.store.set(join(mark.path, _APPENDS), json.dumps(rows).encode())
+
+
+def find_append(mark: WriteMarker) -> slice | None:
+    """Return the samples of a finished append, if it is recorded."""
+    return next((slice(*row[1:]) for row in _appends(mark) if row[0] == mark.token), None)
+
+
+def forget_appends(mark: WriteMarker, listing: Listing) -> None:
+    """Remove the record of appends to a group whose arrays are replaced."""
+    if DIGESTS in listing[0]:
+        mark.store.delete([join(mark.path, _APPENDS)])
+
+
+def _appends(mark: WriteMarker) -> list[tuple[str, int, int]]:
+    """Return the recorded tokens, starts and stops; invalid ones are ignored."""
+    record = mark.store.head(join(mark.path, _APPENDS), _LARGEST_APPENDS)
+    rows: Any = []
+    with suppress(ValueError, RecursionError):
+        rows = json.loads(record[0]) if record else []
+    return [
+        tuple(row)
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, list) and [type(each) for each in row] == [str, int, int]
+    ]
+
+
+def _survey(mark: WriteMarker) -> dict[str, float] | None:
+    """Return facts that change with every change below a node; None if times are unknown.
+
+    Records of the arrays in a group are ignored: they are written together.
+    """
+    count, size, newest = 0, 0, 0.0
+    for found in mark.store.list_info(mark.path):
+        if found.time is None:
+            return None
+        if not found.key.endswith(_RECORD):
+            count, size, newest = count + 1, size + found.size, max(newest, found.time)
+    return {"files": count, "bytes": size, "newest": newest}
+
+
+def is_written(array: Array, *, sparse: bool = False) -> bool:
+    """Return whether an array has no unfinished write and, unless `sparse`, all chunks."""
+    if unfinished_writes(array.node.store, array.path):
+        return False
+    return sparse or sum(1 for _ in array.node.stored_chunks()) == array.grid.size

@@ -14,9 +14,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
-from xarray_n5.stores.together import together
+from xarray_n5.stores import together
 from xarray_n5.writing.file_reads import location_of, read_by
 from xarray_n5.writing.user_code import objects_in
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import ChunkGrid, Index
 
 _MOST = 100
@@ -47,7 +46,7 @@ class SourceStamp:
     stamp: str
 
 
-def stamps_of(graph: object, target: ChunkIO) -> dict[str, SourceStamp]:
+def stamps_of(graph: object, target: ArrayNode) -> dict[str, SourceStamp]:
     """Return the stamps of the stored arrays in a graph, by :func:`source_key`.
 
     The `target` of the write is omitted, and so is everything else in a file that it is part of.
@@ -81,7 +80,7 @@ def _digest(value: object) -> str:
 def _stamp_of(item: Any, known: AbstractSet[str], alone: object) -> dict[str, SourceStamp]:
     """Return the stamp of an object that reads a stored array or a file, unless it is known."""
     if isinstance(item, Array):
-        io = io_of(item)
+        io = item.node
         key = source_key(io.identity)
         if key in known or (alone is not None and io.container.identity("") == alone):
             return {}
@@ -96,7 +95,7 @@ def _stamp_of(item: Any, known: AbstractSet[str], alone: object) -> dict[str, So
     return found
 
 
-def _facts(io: ChunkIO) -> Sequence[object]:
+def _facts(io: ArrayNode) -> Sequence[object]:
     """Return the etags of an array's document and of some of its chunks; None for missing ones."""
     store, calls = io.store, [io.etag]
     if not io.format.one_writer:

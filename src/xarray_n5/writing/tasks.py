@@ -5,31 +5,38 @@ from __future__ import annotations
 import functools
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from dask.base import compute
 
 from xarray_n5.arrays.invalidate import prepare
-from xarray_n5.errors import ContainerNotVisibleError
-from xarray_n5.graph import ArraySliceDep, tree_reduce
+from xarray_n5.errors import BlockError, ContainerNotVisibleError
+from xarray_n5.graph import (
+    ArrayBlockwiseDep,
+    ArraySliceDep,
+    cut,
+    fused,
+    tree_reduce,
+)
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
-from xarray_n5.writing.block_check import check_block
 from xarray_n5.writing.finish import finish
-from xarray_n5.writing.pending import Done, Pending
 from xarray_n5.writing.progress import report_written
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     import dask.array as da
+    import xarray as xr
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.write import Write
@@ -50,7 +57,33 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     before
         The receipts of an interrupted run; None if there was none.
     """
-    # A unique name: a scheduler must not use an earlier write's results for this one.
+    blocks, chosen, name = _write_blocks(source, write, before)
+    last = functools.partial(finish, write=write, before=before)
+    return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
+
+
+def write_in_batches(
+    source: da.Array, write: Write, before: Receipts | None, size: int
+) -> xr.Dataset:
+    """Write the pending blocks, at most `size` of them at a time, and return the report."""
+    blocks, chosen, name = _write_blocks(source, write, before)
+    blocks = fused(blocks)
+    pending = product(*map(range, source.numblocks)) if chosen is None else iter(chosen)
+    parts: list[Receipts] = []
+    while some := list(islice(pending, size)):
+        part = f"to_n5-{name}-{len(parts)}"
+        lazy = tree_reduce(cut(blocks, some), some, Receipts.merge, Receipts.merge, part)
+        parts.extend(compute(lazy))
+    return finish(parts, write, before)
+
+
+def _write_blocks(
+    source: da.Array, write: Write, before: Receipts | None
+) -> tuple[da.Array, list[tuple[int, ...]] | None, str]:
+    """Return the tasks of a write, the indices of those that are pending, and a unique name.
+
+    A scheduler must not use an earlier write's results for this one.
+    """
     name = f"{write.marker.token}-{uuid.uuid4().hex[:8]}"
     left = None if before is None or not len(before) else Pending(source, write, before)
     blocks: Any = source.map_blocks(
@@ -63,9 +96,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
         meta=np.empty((0,) * source.ndim, object),
     )
-    chosen = None if left is None else left.blocks()
-    last = functools.partial(finish, write=write, before=before)
-    return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
+    return blocks, None if left is None else left.blocks(), name
 
 
 def write_block(
@@ -83,7 +114,9 @@ def write_block(
         done: Container[Index] = () if left is None else Done(first, left)
         rows = []
         clock = time.perf_counter()
-        for row in target.write(box, block, done, check, digest):
+        touched = product(*target.metadata.grid.project(box))
+        pending = (each for each in touched if tuple([part.chunk for part in each]) not in done)
+        for row in target.put(pending, block, check, digest):
             now = time.perf_counter()
             rows.append((*row, now - clock))
             clock = now
@@ -111,18 +144,18 @@ class _MarkerCheck:
         self.again = now + _TRUSTED
 
 
-def run(lazy: DelayedReport, writes: Iterable[Write]) -> Any:
-    """Compute writes; if that fails, stop their remaining tasks before raising."""
+@contextmanager
+def stopping(writes: Iterable[Write]) -> Iterator[None]:
+    """Stop the remaining tasks of writes before an error is raised."""
     try:
-        (found,) = compute(lazy)
+        yield
     except BaseException:
         for write in writes:
             write.marker.stop()
         raise
-    return found
 
 
-def write_when_read(source: da.Array, target: ChunkIO, start: tuple[int, ...]) -> da.Array:
+def write_when_read(source: da.Array, target: ArrayNode, start: tuple[int, ...]) -> da.Array:
     """Return an array whose blocks are written when they are computed."""
     writing: Any = source.map_blocks(
         cast("Any", write_and_return),
@@ -136,7 +169,7 @@ def write_when_read(source: da.Array, target: ChunkIO, start: tuple[int, ...]) -
 
 
 def write_and_return(
-    block: np.ndarray, target: ChunkIO, where: tuple[slice, ...], start: tuple[int, ...]
+    block: np.ndarray, target: ArrayNode, where: tuple[slice, ...], start: tuple[int, ...]
 ) -> np.ndarray:
     """Write a block, and return it as it is stored."""
     if target.etag() is None:
@@ -146,7 +179,8 @@ def write_and_return(
     whole = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
     chunks = span(array.grid.project(box))
     prepare(target.store, target.path, lambda: chunks, array.chunks)
-    for _ in _current(target, box).write(box, whole):
+    current = _current(target, box)
+    for _ in current.put(product(*current.metadata.grid.project(box)), whole):
         pass
     return block
 
@@ -156,7 +190,7 @@ def _shifted(where: tuple[slice, ...], start: tuple[int, ...]) -> tuple[slice, .
     return tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, start, strict=True))
 
 
-def _current(target: ChunkIO, box: tuple[slice, ...]) -> ChunkIO:
+def _current(target: ArrayNode, box: tuple[slice, ...]) -> ArrayNode:
     """Return the array as it is now if `box` has chunks clipped by its end: it may have grown.
 
     Such a chunk would be clipped to the former end, and lose the rest.
@@ -164,3 +198,138 @@ def _current(target: ChunkIO, box: tuple[slice, ...]) -> ChunkIO:
     ends = zip(box, target.metadata.shape, target.metadata.chunks, strict=True)
     cut = any(where.stop == size and size % side for where, size, side in ends)
     return target.refreshed().bare() if cut else target
+
+
+_MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
+"""The number of bits of a whole number that a float of each size represents exactly."""
+
+
+def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
+    """Return a block as a NumPy array, after checking its shape and data type.
+
+    Another type is accepted if the array's type can represent all its values, or all values of the
+    block. Wider floats than declared, which some functions of xarray and Dask return, are rounded.
+
+    Parameters
+    ----------
+    block
+        The result of a task.
+    where
+        The part of the array that it is written to.
+    dtype
+        The type of the array.
+    url
+        The array, for the message.
+
+    Raises
+    ------
+    BlockError
+        If the block would be broadcast, or its values would overflow, be truncated or unmasked.
+    """
+    place = f"[{', '.join(f'{side.start}:{side.stop}' for side in where)}]"
+    if np.ma.is_masked(block):
+        hint = "fill it first, with dask.array.ma.filled(x, value)"
+        raise BlockError(url, place, "plain values", "masked ones", hint)
+    found = np.asarray(block.data if isinstance(block, np.ma.MaskedArray) else block)
+    shape = tuple(side.stop - side.start for side in where)
+    if found.shape != shape:
+        hint = (
+            "the function that made it returns another shape than Dask expects: pass the right "
+            "chunks= to map_blocks"
+        )
+        raise BlockError(url, place, f"the shape {shape}", str(found.shape), hint)
+    if not (_holds(dtype, found.dtype) or _fits(found, dtype)):
+        hint = (
+            "the function that made it returns another type than Dask expects: pass the right "
+            "dtype= to map_blocks, or convert with astype()"
+        )
+        raise BlockError(url, place, str(dtype), str(found.dtype), hint)
+    return found
+
+
+def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
+    """Return whether a type can represent the values of a block, up to the rounding of floats."""
+    rounds = found.dtype.kind == wanted.kind == "f"
+    if not rounds and (found.dtype.kind not in "iu" or wanted.kind not in "iuf"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = found.astype(wanted)
+        if rounds:
+            return bool((np.isfinite(stored) == np.isfinite(found)).all())
+        return bool((stored.astype(found.dtype) == found).all()) and (
+            wanted.kind == "f" or bool(((stored < 0) == (found < 0)).all())
+        )
+
+
+def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:
+    """Return whether a type can represent all values of another."""
+    if wanted.hasobject:
+        return found.kind in "OUT"
+    plain = "biufc"
+    if found == wanted or (found.kind not in plain and found.kind != wanted.kind):
+        return found == wanted
+    if found.kind in "iu" and wanted.kind in "fc":
+        bits = _MANTISSA.get(wanted.itemsize // (2 if wanted.kind == "c" else 1), 0)
+        return found.itemsize * 8 <= bits
+    return (
+        wanted.kind in plain + "SUVMm"
+        and np.can_cast(found, wanted, "safe")
+        and ((wanted.kind in plain) == (found.kind in plain))
+    )
+
+
+class Pending(ArrayBlockwiseDep):
+    """The pending chunks of each block of an array.
+
+    Parameters
+    ----------
+    source
+        Blocks that do not share chunks.
+    write
+        The target and the options of the write.
+    before
+        The receipts of chunks that have been written.
+    """
+
+    def __init__(self, source: da.Array, write: Write, before: Receipts) -> None:
+        super().__init__(source.chunks)
+        box = write.box
+        self.missing = np.ones(tuple(map(len, box)), bool)
+        if len(before):
+            done = [before.indices[:, axis] - side.start for axis, side in enumerate(box)]
+            self.missing[tuple(done)] = False
+        self.firsts = [
+            ((start + np.concatenate([[0], np.cumsum(sizes)])) // side - these.start).astype(int)
+            for sizes, side, start, these in zip(
+                source.chunks, write.target.metadata.chunks, write.start, box, strict=True
+            )
+        ]
+        for firsts, these in zip(self.firsts, box, strict=True):
+            firsts[-1] = len(these)
+
+    def __getitem__(self, idx: tuple[int, ...]) -> np.ndarray:
+        spans = zip(idx, self.firsts, strict=True)
+        return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
+
+    def blocks(self) -> list[tuple[int, ...]]:
+        """Return the indices of blocks with pending chunks."""
+        if not self.missing.size:
+            return []
+        counts = self.missing.astype(np.int64)
+        for axis, firsts in enumerate(self.firsts):
+            counts = np.add.reduceat(counts, firsts[:-1], axis=axis)
+        return [tuple(map(int, index)) for index in np.argwhere(counts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The progress of an interrupted run within one block."""
+
+    first: Index
+    """The block's first chunk."""
+    left: np.ndarray
+    """Which of its chunks are pending."""
+
+    def __contains__(self, index: object) -> bool:
+        place = zip(cast("Index", index), self.first, strict=True)
+        return not self.left[tuple(one - first for one, first in place)]

@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import xarray as xr
+from dask.base import compute
 
-from xarray_n5.graph import reduce_all
+from xarray_n5.graph import is_divisible, reduce_all
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
-from xarray_n5.stores.together import together
-from xarray_n5.writing.completed import remember
+from xarray_n5.stores import together
 from xarray_n5.writing.finish import end
 from xarray_n5.writing.progress import expect
-from xarray_n5.writing.tasks import run, write_lazily
+from xarray_n5.writing.resume import is_finished, remember
+from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.graph import DelayedReport
     from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteOptions
 
 Report = xr.Dataset
+
+_LARGE, _BATCH = 50_000, 10_000
+"""The number of blocks up to which a write is one graph, and that of the batches of larger ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """An earlier run of the same transaction, if this one resumes it."""
+
+    facts: Mapping[str, Any] | None = None
+    """The facts of its marker; None if there is no marker."""
+    has_ended: bool = False
+    """Whether it has finished, and nothing has changed since."""
+
+    @classmethod
+    def of(cls, marker: WriteMarker, how: WriteOptions) -> EarlierRun:
+        """Return the earlier run of a write with a marker and options."""
+        if not how.resume:
+            return cls()
+        facts = marker.facts() or marker.planned()
+        return cls(facts, facts is None and how.mode == "w-" and is_finished(marker))
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one, whose nodes this run may replace."""
+        return self.facts is not None or self.has_ended
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all data are written, and only its finish was interrupted."""
+        return bool(self.facts and self.facts.get("done"))
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The paths of arrays that need not be written again."""
+        found: Sequence[str] = (self.facts or {}).get("written", [])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +99,7 @@ class Transaction:
     def compute(self) -> xr.DataTree:
         """Compute the writes and finish them here, so that a lost worker cannot have done so."""
         expect(self.plans.values())
-        reports = self._run(self._lazy(_unchanged))
-        return self._finish(reports)
+        return self._finish(self._reports())
 
     def compute_in_turn(self) -> xr.DataTree:
         """Compute the writes level by level, where each reads the result of the one before."""
@@ -69,8 +109,7 @@ class Transaction:
             stages.setdefault(name.rpartition("/")[2], {})[name] = plan
         reports: dict[str, Report] = {}
         for plans in stages.values():
-            part = replace(self, plans=plans)
-            reports |= part._run(part._lazy(_unchanged))  # noqa: SLF001
+            reports |= replace(self, plans=plans)._reports()  # noqa: SLF001
         return self._finish(reports)
 
     def _finish(self, reports: Mapping[str, Report]) -> xr.DataTree:
@@ -115,14 +154,23 @@ class Transaction:
     def _compute_part(self) -> dict[str, Report]:
         """Compute and finish these writes; the report of a resumed write has the same names."""
         expect(self.plans.values())
-        reports: dict[str, Report] = self._run(self._lazy(_unchanged))
+        reports = self._reports()
         written = [marker.path for marker, _ in self._markers]
         self.marker.begin({**(self.marker.facts() or {}), "written": written})
         together(self.marker.store, [partial(each.end, records=r) for each, r in self._markers])
         return reports
 
-    def _run(self, lazy: DelayedReport) -> Any:
-        return run(lazy, [plan.write for plan in self.plans.values()])
+    def _reports(self) -> dict[str, Report]:
+        """Compute the writes, large ones in batches, and return their reports."""
+        reports: dict[str, Report] = {}
+        with stopping(plan.write for plan in self.plans.values()):
+            for plans, size in _submitted(self.plans):
+                if size is None:
+                    (found,) = compute(replace(self, plans=plans)._lazy(_unchanged))  # noqa: SLF001
+                    reports |= found
+                else:
+                    reports |= {name: _in_batches(plan, size) for name, plan in plans.items()}
+        return {name: reports[name] for name in self.plans}
 
     def _lazy(self, last: Callable[[dict[str, Any]], Any]) -> DelayedReport:
         named = partial(_named, names=list(self.plans), last=last)
@@ -154,9 +202,53 @@ def compute_alone(plan: WritePlan) -> Report:
     """Compute a write that has begun and is not part of a transaction, and finish it here."""
     expect([plan])
     write = replace(plan.write, part=True)
-    report: Report = run(write_lazily(plan.source, write, plan.before), [write])
+    size = batch_size_of(plan)
+    with stopping([write]):
+        if size is None:
+            (report,) = compute(write_lazily(plan.source, write, plan.before))
+        else:
+            report = _in_batches(plan, size)
     end(write)
-    return report
+    return cast("Report", report)
+
+
+def _in_batches(plan: WritePlan, size: int) -> Report:
+    return write_in_batches(plan.source, replace(plan.write, part=True), plan.before, size)
+
+
+def _submitted(
+    plans: Mapping[str, WritePlan],
+) -> Iterator[tuple[dict[str, WritePlan], int | None]]:
+    """Iterate over the writes to submit together, and the size of the batches of a large one."""
+    several: dict[str, WritePlan] = {}
+    total = 0
+    for name, plan in plans.items():
+        if (size := batch_size_of(plan)) is not None:
+            yield {name: plan}, size
+            continue
+        count = math.prod(plan.source.numblocks)
+        if several and total + count > (plan.request.options.batch_size or _LARGE):
+            yield several, None
+            several, total = {}, 0
+        several[name] = plan
+        total += count
+    if several:
+        yield several, None
+
+
+def batch_size_of(plan: WritePlan) -> int | None:
+    """Return the number of blocks to submit at a time, or None for all at once."""
+    wanted, count = plan.request.options.batch_size, math.prod(plan.source.numblocks)
+    if count <= (_LARGE if wanted is None else wanted):
+        return None
+    if is_divisible(plan.source):
+        return _BATCH if wanted is None else wanted
+    warn(
+        f"the {count} blocks to write to {plan.target.url!r} are computed from each other, so that "
+        "their graph cannot be divided into batches: it needs about 4 kB of memory a block. Store "
+        "an intermediate result first, and open that"
+    )
+    return None
 
 
 def compute_each(transactions: Sequence[tuple[str, Transaction]]) -> DelayedReport:

@@ -36,7 +36,7 @@ _OURS = frozenset(
 
 _WITHIN = (
     *("func", "pyfunc", "__func__", "__self__", "__wrapped__", "args", "kwargs", "keywords"),
-    *("value", "array", "stored", "arrays"),
+    *("value", "array", "stored", "arrays", "sources"),
 )
 """Attributes of tasks, partial and bound functions and lazy arrays that lead to other objects."""
 

@@ -17,8 +17,8 @@ from xarray_n5.writing.source_stamps import source_key, stamps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.source_stamps import SourceStamp
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Write:
     """Everything that tasks need to write their blocks, and the last one to finish the write."""
 
-    target: ChunkIO
+    target: ArrayNode
     """The array, without its attributes."""
     start: tuple[int, ...]
     """The element of the array at which the source starts."""

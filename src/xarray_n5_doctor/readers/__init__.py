@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from xarray_n5_doctor.readers.bigdataviewer import BigDataViewer
 from xarray_n5_doctor.readers.fibsem_tools import FibsemTools
-from xarray_n5_doctor.readers.n5_viewer import N5ViewerFiji
-from xarray_n5_doctor.readers.napari import Napari
+from xarray_n5_doctor.readers.n5_universe import N5ViewerFiji, Paintera
 from xarray_n5_doctor.readers.neuroglancer import Neuroglancer
-from xarray_n5_doctor.readers.ngff import OmeZarr
+from xarray_n5_doctor.readers.ngff import Napari, OmeZarr
 from xarray_n5_doctor.readers.own import XarrayN5
-from xarray_n5_doctor.readers.paintera import Paintera
 from xarray_n5_doctor.readers.tensorstore import TensorStore
 from xarray_n5_doctor.readers.xarray_zarr import XarrayZarr
 from xarray_n5_doctor.readers.zarr_python import ZarrPython

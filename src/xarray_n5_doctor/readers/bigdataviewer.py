@@ -11,7 +11,7 @@ from xarray_n5.model.level_names import view_in
 from xarray_n5_doctor.readers.protocol import reading_of, refused, unread
 
 if TYPE_CHECKING:
-    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
+    from xarray_n5_doctor.readers.protocol import Reading, StoredArray, StoredImage
 
 _KEY = "downsamplingFactors"
 
@@ -24,12 +24,12 @@ class BigDataViewer:
     title: ClassVar[str] = "BigDataViewer"
     source: ClassVar[str] = "bigdataviewer/bigdataviewer-core: bdv/img/n5, bdv/img/hdf5"
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the axes of each level of a view."""
         return [_read(level, image.format) for level in image.levels]
 
 
-def _read(level: Level, form: str) -> Reading:
+def _read(level: StoredArray, form: str) -> Reading:
     if form not in {"n5", "hdf5"} or view_in(level.context.path) is None:
         return unread("it opens projects: setupS/timepointT/sL with an XML beside the container")
     if level.context.xml is None:

@@ -1,4 +1,4 @@
-"""Compare how programs read an image with the geometry that it has."""
+"""Compare how programs read an image with the geometry that it has, and say it to people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5_doctor.readers.protocol import Image, Offsets, Reading, SeenAxis
+    from xarray_n5_doctor.readers.protocol import Offsets, Reading, SeenAxis, StoredImage
 
 Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
 """Whether a program reads the same; "silent" without any axes, "refuses" because of attributes."""
@@ -53,12 +53,12 @@ class Comparison:
         return self.verdict not in BAD
 
 
-def compare(image: Image, expected: Sequence[Geometry]) -> list[Comparison]:
+def compare(image: StoredImage, expected: Sequence[Geometry]) -> list[Comparison]:
     """Compare each program's readings of an image with the expected geometries of its levels."""
     return [comparison_of(name, _readings(name, image), expected) for name in READERS]
 
 
-def _readings(name: str, image: Image) -> tuple[Reading, ...]:
+def _readings(name: str, image: StoredImage) -> tuple[Reading, ...]:
     try:
         return tuple(READERS[name].read(image))
     except ODD as error:
@@ -163,3 +163,56 @@ def size_of(number: float, unit: str | None) -> str:
     ('4 nm', '0.5')
     """
     return f"{number:g} {unit}" if unit else f"{number:g}"
+
+
+def reason_of(comparison: Comparison, image: StoredImage, expected: Sequence[Geometry]) -> str:
+    """Return why a program disagrees or opens nothing, and notes on its conventions."""
+    match comparison.verdict:
+        case "differs":
+            return _difference(comparison, image, expected)
+        case "refuses" | "unread":
+            pairs = zip(image.names, comparison.readings, strict=True)
+            name, closed = next(each for each in pairs if each[1].reason)
+            where = f"{name}: " if comparison.verdict == "refuses" and image.grouped else ""
+            return f"{where}{closed.reason}"
+    return "; ".join(comparison.notes)
+
+
+def _difference(comparison: Comparison, image: StoredImage, expected: Sequence[Geometry]) -> str:
+    first = comparison.differences[0]
+    geometry = expected[first.level]
+    reading = comparison.readings[first.level]
+    name = geometry.with_names().axes[first.axis].name
+    where = f"{image.names[first.level]}: " if image.grouped else ""
+    more = len(comparison.differences) - 1
+    others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
+    theirs = f"from {reading.attribute}" if reading.attribute else "by default"
+    # Where offsets are compared as they are, the note is why one differs.
+    noted = first.field == "offset" and reading.offsets == "absolute" and reading.note
+    return (
+        f"{where}{first.field} of {name} is {first.theirs} ({theirs}), expected {first.ours} "
+        f"(from {_source(geometry, first.field)}){others}{f'; {reading.note}' if noted else ''}"
+    )
+
+
+def _source(geometry: Geometry, field: str) -> str:
+    """Return the attribute that a fact is from, with its dialect."""
+    keys = {"name": ("names",), "unit": ("units", "scale")}.get(field, (field, "scale"))
+    return next((geometry.sources[key] for key in keys if key in geometry.sources), "its metadata")
+
+
+def summary(reading: Reading) -> str:
+    """Return the axes of a level as one line.
+
+    >>> from xarray_n5_doctor.readers.protocol import Reading, SeenAxis
+    >>> summary(Reading(axes=(SeenAxis(name="z", scale=40.0, offset=20.0, unit="nm"), SeenAxis())))
+    'z 40 nm from 20, -'
+    """
+    if reading.axes is None:
+        return ""
+    parts = []
+    for axis in reading.axes:
+        start = f" from {axis.offset:g}" if axis.offset else ""
+        size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
+        parts.append(" ".join(filter(None, [axis.name, size])) or "-")
+    return ", ".join(parts)

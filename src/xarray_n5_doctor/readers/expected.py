@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Difference
-    from xarray_n5_doctor.readers.protocol import Image, Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Conflict:
     difference: Difference
 
 
-def expected_geometry(image: Image, dialect: str | None = None) -> tuple[Geometry, ...]:
+def expected_geometry(image: StoredImage, dialect: str | None = None) -> tuple[Geometry, ...]:
     """Return the geometry of each level, by one dialect before all others, or by precedence.
 
     Raises
@@ -45,7 +45,7 @@ def expected_geometry(image: Image, dialect: str | None = None) -> tuple[Geometr
     return tuple(resolve_geometry(level.context, order)[0] for level in image.levels)
 
 
-def describes(image: Image, dialect: str) -> bool:
+def describes(image: StoredImage, dialect: str) -> bool:
     """Return whether a dialect describes all levels of an image."""
     return all(_read(level, dialect) is not None for level in image.levels)
 
@@ -57,7 +57,7 @@ def leading(geometry: Geometry) -> str | None:
     return None if source is None else source.partition(":")[0]
 
 
-def conflicts(image: Image, expected: Sequence[Geometry]) -> list[Conflict]:
+def conflicts(image: StoredImage, expected: Sequence[Geometry]) -> list[Conflict]:
     """Return the dialects that contradict the geometry of the levels."""
     found = []
     for name in DIALECTS:
@@ -68,7 +68,7 @@ def conflicts(image: Image, expected: Sequence[Geometry]) -> list[Conflict]:
     return found
 
 
-def _reading(level: Level, dialect: str) -> Reading:
+def _reading(level: StoredArray, dialect: str) -> Reading:
     """Return the facts that a dialect states about a level, without those that it implies."""
     geometry = _read(level, dialect)
     if geometry is None:
@@ -83,7 +83,7 @@ def _reading(level: Level, dialect: str) -> Reading:
     return replace(reading_of(geometry), offsets="relative" if implied else "ignored")
 
 
-def _read(level: Level, dialect: str) -> Geometry | None:
+def _read(level: StoredArray, dialect: str) -> Geometry | None:
     known = DIALECTS[dialect]
     node = level.context.without_users_own().without_units_of_values()
     try:

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects import cosem
-from xarray_n5.dialects.pyramids import images_in, listings
+from xarray_n5.dialects.levels import images_in, listings
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.axes import centre_shift
-from xarray_n5_doctor.readers import strict, strict_ngff
-from xarray_n5_doctor.readers.ngff import image_of
+from xarray_n5_doctor.readers import strict
+from xarray_n5_doctor.readers.ngff import read_ngff
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of, refused, unread
 from xarray_n5_doctor.readers.zarr_python import ZarrPython
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5_doctor.readers.protocol import Image, Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 _LISTS = ("axes", "units", "translate", "scale")
 """What ``transform`` must have, each as long as the others."""
@@ -30,6 +30,10 @@ _GROUP = ("axes", "units", "scales", "pixelResolution")
 _NAMES = ("z", "y", "x")
 
 _NGFF = "0.4"
+
+_NGFF_NDIM = range(2, 6)
+_NGFF_SPACE = range(2, 4)
+_NGFF_KINDS = ("space", "time", "channel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,11 @@ class FibsemTools:
         "janelia-cellmap/fibsem-tools 7.0.5: io/n5/core.py; cellmap-schemas: multiscale"
     )
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the coordinates of each level."""
         return [self._read(image, level) for level in image.levels]
 
-    def _read(self, image: Image, level: Level) -> Reading:
+    def _read(self, image: StoredImage, level: StoredArray) -> Reading:
         if image.format not in {"n5", "zarr2"}:
             return unread("it reads N5 and Zarr v2")
         (opened,) = ZarrPython().read(replace(image, levels=(level,)))
@@ -59,7 +63,7 @@ class FibsemTools:
         return _group(image, level)
 
 
-def _transform(level: Level) -> Reading:
+def _transform(level: StoredArray) -> Reading:
     """Return the axes of ``transform``, whose lists are read in C order, whatever their order."""
     said = level.attributes["transform"]
     problem = next(_odd_transform(said, level.ndim), None)
@@ -96,7 +100,7 @@ def _odd_transform(said: Any, ndim: int) -> Iterator[str]:
             yield f"'transform': {problem}"
 
 
-def _group(image: Image, level: Level) -> Reading:
+def _group(image: StoredImage, level: StoredArray) -> Reading:
     """Return the axes by Neuroglancer's attributes, which the whole group must have."""
     group = image.group
     if level.root or any(key not in group for key in _GROUP):
@@ -138,7 +142,7 @@ def _odd_group(group: Attributes) -> Iterator[str]:
         yield f"'units' of the group are not all that of 'pixelResolution', {common['unit']!r}"
 
 
-def _odd_members(image: Image, level: Level) -> Iterator[str]:
+def _odd_members(image: StoredImage, level: StoredArray) -> Iterator[str]:
     """Iterate over why the arrays in a group do not fit its attributes."""
     for name, member in image.members.items():
         own = member.attributes.get("pixelResolution")
@@ -157,7 +161,7 @@ def _odd_members(image: Image, level: Level) -> Iterator[str]:
         yield "'scales' of the group lists fewer levels than there are arrays in it"
 
 
-def _place(image: Image, level: Level) -> int:
+def _place(image: StoredImage, level: StoredArray) -> int:
     """Return the place of a level among the arrays of its group, the largest first."""
     sizes = {name: math.prod(each.context.shape) for name, each in image.members.items()}
     return sorted(sizes, key=lambda name: -sizes[name]).index(level.name)
@@ -167,16 +171,16 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, float)) and float(value).is_integer() and value > 0
 
 
-def _zarr(image: Image, level: Level) -> Reading:
+def _zarr(image: StoredImage, level: StoredArray) -> Reading:
     """Return the axes of an image of OME-NGFF 0.4, which must be as it is specified."""
     group = next((each for each in level.above if "multiscales" in each), {})
-    problem = next(strict_ngff.problems(group.get("multiscales")), None)
+    problem = next(_odd_images(group.get("multiscales")), None)
     if problem is not None:
         known = {each.get("version") for each in images_in(group)} == {_NGFF}
         return refused(problem) if known else unread(f"it reads OME-NGFF {_NGFF}: {problem}")
     if any(_has_no_fill(each.document) for each in image.levels):
         return unread("it expects a fill value, not null, of integers")
-    found = image_of(level)
+    found = read_ngff(level)
     listing = next(listings(level.context), None)
     if found.axes is None or listing is None or "coordinateTransformations" not in listing[0]:
         return found
@@ -186,6 +190,60 @@ def _zarr(image: Image, level: Level) -> Reading:
         sum(each["translation"][n] for (each,) in filter(None, moves)) for n in range(level.ndim)
     ]
     return replace(found, axes=tuple(map(_moved, found.axes, sums)))
+
+
+def _odd_images(images: object) -> Iterator[str]:
+    """Iterate over what is wrong with ``multiscales``; see pydantic-ome-ngff's models of 0.4."""
+    if not isinstance(images, list) or not images:
+        yield "'multiscales' is not a list of images"
+        return
+    for image in images:
+        axes = image.get("axes") if isinstance(image, dict) else None
+        datasets = image.get("datasets") if isinstance(image, dict) else None
+        if not isinstance(axes, list) or not all(map(_is_axis, axes)):
+            yield "'multiscales' has no list of axes with names"
+        elif not isinstance(datasets, list) or not datasets:
+            yield "'multiscales' has no list of datasets"
+        else:
+            yield from _odd_axes(axes)
+            for each in datasets:
+                yield from _odd_transformations(each.get("coordinateTransformations"), len(axes))
+            if "coordinateTransformations" in image:
+                yield from _odd_transformations(image["coordinateTransformations"], len(axes))
+
+
+def _is_axis(axis: object) -> bool:
+    return (
+        isinstance(axis, dict)
+        and isinstance(axis.get("name"), str)
+        and all(isinstance(axis.get(key), str | None) for key in ("type", "unit"))
+    )
+
+
+def _odd_axes(axes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    kinds = [axis.get("type") for axis in axes]
+    spatial = kinds.count("space")
+    if len(axes) not in _NGFF_NDIM or spatial not in _NGFF_SPACE:
+        yield f"'multiscales' has {spatial} axes of space of {len(axes)}; it expects two or three"
+    if len({axis["name"] for axis in axes}) < len(axes):
+        yield "'multiscales' names an axis twice"
+    if any(kind != "space" for kind in kinds[len(kinds) - spatial :]):
+        yield "'multiscales' lists axes of space before others"
+    if max(map(kinds.count, ("time", "channel"))) > 1 or len({*kinds} - {*_NGFF_KINDS}) > 1:
+        yield "'multiscales' has several axes of time or of channels"
+
+
+def _odd_transformations(found: object, ndim: int) -> Iterator[str]:
+    """Iterate over what keeps transforms from being a scale, or a scale and a translation."""
+    listed = found if isinstance(found, list) else []
+    kinds = [each.get("type") for each in listed if isinstance(each, dict)]
+    if kinds not in (["scale"], ["scale", "translation"]):
+        names = ", ".join(map(str, kinds)) or "nothing"
+        yield f"'coordinateTransformations' has {names}; it expects a scale, then a translation"
+        return
+    for kind, each in zip(kinds, listed, strict=True):
+        if not isinstance(each.get(kind), list) or len(each[kind]) != ndim:
+            yield f"'coordinateTransformations' has a {kind} that is not a list of {ndim} numbers"
 
 
 def _has_no_fill(document: Mapping[str, Any]) -> bool:

@@ -17,11 +17,10 @@ from xarray_n5_doctor.readers.expected import conflicts, expected_geometry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5_doctor.readers.compare import Verdict
     from xarray_n5_doctor.readers.expected import Conflict
-    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
+    from xarray_n5_doctor.readers.protocol import Reading, StoredArray, StoredImage
 
 _ALSO = ("multiscales", "scales", "downsamplingFactors")
 """Attributes of groups that describe levels, and are of no dialect alone."""
@@ -76,7 +75,7 @@ NO_AXES = (
 """What to do about an image without axes."""
 
 
-def plan_repair(image: Image, dialect: str | None = None) -> RepairPlan:
+def plan_repair(image: StoredImage, dialect: str | None = None) -> RepairPlan:
     """Return the changes that make more programs agree, and none disagree that agreed.
 
     Parameters
@@ -153,7 +152,7 @@ class _Score:
         return self.as_good_as(other) and all(map(ge, mine, theirs))
 
 
-def _score(image: Image, expected: Sequence[Geometry]) -> _Score:
+def _score(image: StoredImage, expected: Sequence[Geometry]) -> _Score:
     found = compare(image, expected)
     return _Score(
         verdicts={each.reader: each.verdict for each in found},
@@ -168,7 +167,7 @@ def _facts(reading: Reading) -> int:
 
 
 def _improved(
-    image: Image, expected: Sequence[Geometry], stored: Nodes, before: _Score
+    image: StoredImage, expected: Sequence[Geometry], stored: Nodes, before: _Score
 ) -> Nodes | None:
     """Return attributes with which more programs agree; None if there are none."""
     problems: list[ValueError] = []
@@ -191,7 +190,7 @@ def _improved(
     return None if best is None else best[1]
 
 
-def _check_place(image: Image) -> None:
+def _check_place(image: StoredImage) -> None:
     """Raise if a change of the group's attributes would not be of this image alone."""
     if not image.grouped:
         return
@@ -225,10 +224,11 @@ def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) 
 
 
 def _written(
-    image: Image, expected: Sequence[Geometry], dialects: tuple[str, ...] | None
+    image: StoredImage, expected: Sequence[Geometry], dialects: tuple[str, ...] | None
 ) -> tuple[dict[str, Any], ...]:
     """Return the attributes that describe the geometry, for the group and each level."""
-    bare = [_bare(level) for level in image.levels]
+    alone: dict[str, Any] = {"xml": None, "coordinate_sizes": {}, "attribute_order": "auto"}
+    bare = [level.only({}, **alone) for level in image.levels]
     related = [expected[0], *(over(each, expected[0]) for each in expected[1:])]
     if image.grouped:
         around, own = write_pyramid(list(zip(bare, related, strict=True)), dialects)
@@ -241,16 +241,14 @@ def _written(
     )
 
 
-def _bare(level: Level) -> ArrayContext:
-    return level.only({}, xml=None, beside={}, attribute_order="auto")
-
-
 def _without_dialects(attributes: Mapping[str, Any]) -> dict[str, Any]:
     known = {key for each in DIALECTS.values() for key in each.keys} | set(_ALSO)
     return {key: value for key, value in attributes.items() if key not in known}
 
 
-def _smallest(image: Image, expected: Sequence[Geometry], stored: Nodes, nodes: Nodes) -> Nodes:
+def _smallest(
+    image: StoredImage, expected: Sequence[Geometry], stored: Nodes, nodes: Nodes
+) -> Nodes:
     """Return attributes without the changes that no program needs.
 
     What is stored is kept first. A new attribute of levels is on all of them, or on none.
@@ -278,17 +276,17 @@ def _reverted(own: Mapping[str, Any], new: Mapping[str, Any], key: str) -> dict[
     return rest | ({key: own[key]} if key in own else {})
 
 
-def _stored(image: Image) -> Nodes:
+def _stored(image: StoredImage) -> Nodes:
     around = dict(image.group) if image.grouped else {}
     return around, *(dict(level.attributes) for level in image.levels)
 
 
-def _changed(image: Image, nodes: Nodes) -> Image:
+def _changed(image: StoredImage, nodes: Nodes) -> StoredImage:
     """Return an image with other attributes of its group and its levels."""
     around, *own = nodes
     by_path = {level.context.path: each for level, each in zip(image.levels, own, strict=True)}
 
-    def changed(level: Level) -> Level:
+    def changed(level: StoredArray) -> StoredArray:
         context = level.context
         if context.base is not None and context.base.path in by_path:
             base = replace(context.base, attributes=by_path[context.base.path])
@@ -309,7 +307,7 @@ def _changed(image: Image, nodes: Nodes) -> Image:
     )
 
 
-def _changes(image: Image, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
+def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
     paths = [image.path, *(level.context.path for level in image.levels)]
     for place, (path, own, new) in enumerate(zip(paths, stored, nodes, strict=True)):
         after = {k: v for k, v in new.items() if k not in own or own[k] != v}
@@ -318,7 +316,9 @@ def _changes(image: Image, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
             yield Change(path=path, is_group=place == 0, before=before, after=after)
 
 
-def _ambiguous(image: Image, expected: Sequence[Geometry], against: Sequence[Conflict]) -> str:
+def _ambiguous(
+    image: StoredImage, expected: Sequence[Geometry], against: Sequence[Conflict]
+) -> str:
     first = against[0]
     fact = first.difference
     level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name

@@ -1,44 +1,105 @@
-"""The metadata parsers of n5-universe, which n5-viewer, Fiji's n5-ij and Paintera try in turn.
+"""n5-viewer, Fiji's n5-ij and Paintera, which try the metadata parsers of n5-universe in turn.
 
 Lists are in N5 order in every format.
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects import canonical, cosem, imagej, n5_viewer, ngff, paintera
 from xarray_n5.model.alerts import ODD
-from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of
+from xarray_n5.model.level_names import level_number
+from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xarray_n5_doctor.readers.protocol import Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 _FACTORS, _RESOLUTION, _AFFINE = "downsamplingFactors", "pixelResolution", "affineTransform"
 
-_NUMBERED = re.compile(r"s?(\d+)")
-"""Names by which the factors of a level are guessed."""
-
 _SPATIAL = 3
 
+_NO_SHIFT = "it places coarser levels without the shift of (factor - 1) / 2 voxels"
 
-def of_ngff(level: Level) -> Reading | None:
+
+@dataclass(frozen=True, slots=True)
+class N5ViewerFiji:
+    """``N5ViewerCreator.n5vParsers`` and ``N5Importer.PARSERS``, which are the same."""
+
+    name: ClassVar[str] = "n5_viewer"
+    title: ClassVar[str] = "n5-viewer (Fiji)"
+    source: ClassVar[str] = (
+        "saalfeldlab/n5-viewer: N5ViewerCreator; n5-ij: N5Importer; n5-universe: metadata"
+    )
+
+    def read(self, image: StoredImage) -> list[Reading]:
+        """Return the axes of each level."""
+        parsers = (_of_ngff, _of_imagej, _of_cosem, _of_n5_viewer, _of_canonical)
+        return [_first(level, parsers) for level in image.levels]
+
+
+@dataclass(frozen=True, slots=True)
+class Paintera:
+    """The resolution and the offset of the group ``data``, without units and names."""
+
+    name: ClassVar[str] = "paintera"
+    title: ClassVar[str] = "Paintera"
+    source: ClassVar[str] = (
+        "saalfeldlab/paintera: N5Helpers.GROUP_PARSERS, N5PainteraDataMultiScaleMetadata"
+    )
+
+    def read(self, image: StoredImage) -> list[Reading]:
+        """Return the axes of each level."""
+        return [_of_paintera(level) for level in image.levels]
+
+
+def _of_paintera(level: StoredArray) -> Reading:
+    if level.ndim < _SPATIAL:
+        return unread("it shows arrays of three axes or more")
+    found = _first(level, (_of_data, _of_ngff, _of_cosem, _of_n5_viewer))
+    axes = tuple(replace(axis, unit=None) for axis in found.axes or ())
+    return replace(found, axes=axes)
+
+
+def _of_data(level: StoredArray) -> Reading | None:
+    """Return a level in a group ``data``, by this group's resolution and offset."""
+    parts = level.context.path.split("/")
+    if parts[-2:-1] != ["data"] or not parts[-1].startswith("s") or not level.context.parents:
+        return None
+    group = level.context.parents[0]
+    own = {
+        "resolution": group.get("resolution", [1.0] * _SPATIAL),
+        "offset": group.get("offset", [0.0] * _SPATIAL),
+        "downsamplingFactors": level.attributes.get("downsamplingFactors"),
+    }
+    attributes = {key: value for key, value in own.items() if value is not None}
+    found = paintera.Paintera().read(level.only(attributes, lists_x_first=True))
+    if found is None:
+        return None
+    # An offset beside factors is final: the level has that of its group.
+    axes = tuple(replace(axis, name=None) for axis in reading_of(found).axes or ())
+    shifted = any(axis.factor != 1 for axis in found.axes)
+    seen = Reading(axes=axes, attribute="resolution and offset of the group, downsamplingFactors")
+    return replace(seen, offsets="ignored", note=_NO_SHIFT) if shifted else seen
+
+
+def _of_ngff(level: StoredArray) -> Reading | None:
     """Return a level of the OME-NGFF image around it: OmeNgffMetadataParser."""
     found = ngff.Ngff().read(level.context)
     return None if found is None or not found.placed else reading_of(found)
 
 
-def of_imagej(level: Level) -> Reading | None:
+def _of_imagej(level: StoredArray) -> Reading | None:
     """Return an image of ImageJ: ImagePlusLegacyMetadataParser."""
     found = imagej.ImageJ().read(level.only(level.attributes))
     return None if found is None else reading_of(found)
 
 
-def of_cosem(level: Level) -> Reading | None:
+def _of_cosem(level: StoredArray) -> Reading | None:
     """Return COSEM's ``transform``: N5CosemMetadataParser, which knows no key but ``ordering``."""
     said = level.attributes.get("transform")
     keys = ("axes", "units", "scale", "translate")
@@ -50,7 +111,7 @@ def of_cosem(level: Level) -> Reading | None:
     return None if found is None else reading_of(found)
 
 
-def of_n5_viewer(level: Level) -> Reading | None:
+def _of_n5_viewer(level: StoredArray) -> Reading | None:
     """Return ``pixelResolution`` and factors: N5SingleScaleMetadataParser.
 
     Without factors, those of a level are guessed to be 2**level by its name.
@@ -60,10 +121,10 @@ def of_n5_viewer(level: Level) -> Reading | None:
     if not isinstance(steps, list):
         return None
     own: dict[str, Any] = {_RESOLUTION: resolution}
-    guess = _NUMBERED.fullmatch(level.name)
+    number = level_number(level.name)
     factors, said = level.attributes.get(_FACTORS), _FACTORS
     if not isinstance(factors, list):
-        factor = 2 ** int(guess[1]) if guess else 1
+        factor = 2 ** (number or 0)
         factors = [factor] * min(_SPATIAL, level.ndim)
         said = f"{_FACTORS} guessed by the name {level.name!r}" if factor != 1 else ""
     own |= {_FACTORS: factors}
@@ -75,7 +136,7 @@ def of_n5_viewer(level: Level) -> Reading | None:
     return _spatial(reading_of(found, names=False), attribute)
 
 
-def of_canonical(level: Level) -> Reading | None:
+def _of_canonical(level: StoredArray) -> Reading | None:
     """Return ``spatialTransform``: CanonicalMetadataParser."""
     key = "spatialTransform"
     if key not in level.attributes:
@@ -84,7 +145,7 @@ def of_canonical(level: Level) -> Reading | None:
     return None if found is None else reading_of(found)
 
 
-def of_anything(level: Level) -> Reading:
+def _of_anything(level: StoredArray) -> Reading:
     """Return ``resolution``, ``offset``, ``unit`` and factors: N5GenericSingleScaleMetadataParser.
 
     Lists of another length are ignored. Without any, an array is in pixels.
@@ -114,7 +175,9 @@ def _spatial(found: Reading, attribute: str) -> Reading:
     return Reading(axes=seen, attribute=attribute)
 
 
-def first(level: Level, parsers: tuple[Callable[[Level], Reading | None], ...]) -> Reading:
+def _first(
+    level: StoredArray, parsers: tuple[Callable[[StoredArray], Reading | None], ...]
+) -> Reading:
     """Return a level by the first parser that can read it."""
     for parse in parsers:
         try:
@@ -123,4 +186,4 @@ def first(level: Level, parsers: tuple[Callable[[Level], Reading | None], ...]) 
             continue
         if found is not None:
             return found
-    return of_anything(level)
+    return _of_anything(level)

@@ -6,17 +6,20 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.values import numbers
-from xarray_n5_doctor.readers import neuroglancer_zarr, strict
+from xarray_n5.model.units import split_unit
+from xarray_n5_doctor.readers import strict
+from xarray_n5_doctor.readers.ngff import read_ngff
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, refused, unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5_doctor.readers.protocol import Image, Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
-_CODECS = {"raw", "gzip", "zlib", "blosc", "zstd"}
+_COMPRESSIONS = {"raw", "gzip", "zlib", "blosc", "zstd"}
 _TYPES = {f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32)} | {
     *("uint64", "float32")
 }
@@ -24,6 +27,26 @@ _LEVEL = re.compile(r"s(0|[1-9]\d*)")
 _DEFAULT_NAMES = ("x", "y", "z", "t", "c")
 _SIZED = ("resolution", "axes", "units", "downsamplingFactors", "scales")
 """Attributes of groups from which the number of axes is known."""
+
+_BOTH = {"0.4", "0.5-dev"}
+
+_VERSIONS = {"zarr2": _BOTH, "zarr3": _BOTH | {"0.5", "0.6.dev1", "0.6.dev3", "0.6"}}
+"""The versions of OME-NGFF in each format of Zarr."""
+
+_TYPE_2 = re.compile(r"\|[ui]1|[<>](?:[ui][248]|f4)")
+_TYPE_3 = re.compile(r"u?int(?:8|16|32)|uint64|float32")
+
+_COMPRESSORS = {"blosc", "zlib", "gzip", "zstd"}
+_CODECS = {"blosc", "bytes", "crc32c", "gzip", "sharding_indexed", "transpose", "zstd"}
+
+_PREFIXES = (
+    "yotta|zetta|exa|peta|tera|giga|mega|kilo|hecto|deca|"
+    "deci|centi|milli|micro|nano|pico|femto|atto|zepto|yocto"
+)
+_UNIT = re.compile(
+    rf"(?:{_PREFIXES})?(?:meter|second)|angstrom|foot|inch|mile|parsec|yard|minute|hour|day"
+)
+"""The units of OME-NGFF that it knows; src/datasource/zarr/ome.ts."""
 
 _NO_OFFSET = "its N5 has no offsets: the image begins at 0"
 
@@ -41,10 +64,10 @@ class Neuroglancer:
         "google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr"
     )
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the axes of each level."""
-        if image.format in neuroglancer_zarr.VERSIONS:
-            return [neuroglancer_zarr.read(level, image.format) for level in image.levels]
+        if image.format in _VERSIONS:
+            return [_zarr(level, image.format) for level in image.levels]
         if image.format != "n5":
             return [unread("it reads N5 and Zarr") for _ in image.levels]
         if not image.grouped or not all(_LEVEL.fullmatch(each.name) for each in image.levels):
@@ -60,7 +83,7 @@ def _merged(*attributes: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _array(level: Level) -> Reading:
+def _array(level: StoredArray) -> Reading:
     if (problem := _codec(level.document)) is not None:
         return unread(problem)
     said = _merged(level.attributes, *level.above)
@@ -69,7 +92,7 @@ def _array(level: Level) -> Reading:
     return _at_level(said, level.ndim, own)
 
 
-def _group(image: Image) -> list[Reading]:
+def _group(image: StoredImage) -> list[Reading]:
     said = _merged(*image.levels[0].above)
     if (problem := next(_odd_group(said), None)) is not None:
         return [refused(problem) for _ in image.levels]
@@ -96,7 +119,9 @@ def _odd_group(said: Mapping[str, Any]) -> Iterator[str]:
         yield "'scales' is not a list with the factors of each level"
 
 
-def _in_group(level: Level, said: Mapping[str, Any], several: Sequence[Any] | None) -> Reading:
+def _in_group(
+    level: StoredArray, said: Mapping[str, Any], several: Sequence[Any] | None
+) -> Reading:
     """Return a level by the attributes of its group, and by the group's factors of all levels."""
     number = int(level.name[1:])
     if (problem := _codec(level.document)) is not None:
@@ -175,4 +200,74 @@ def _codec(document: Mapping[str, Any]) -> str | None:
         return f"it does not read the type {kind!r}"
     codec = document.get("compression")
     name = codec.get("type") if isinstance(codec, dict) else document.get("compressionType")
-    return None if name in _CODECS else f"it does not read the compression {name!r}"
+    return None if name in _COMPRESSIONS else f"it does not read the compression {name!r}"
+
+
+def _zarr(level: StoredArray, form: str) -> Reading:
+    """Return a level of an image, or an array by itself."""
+    problem = _codec_2(level.document) if form == "zarr2" else _codec_3(level.document)
+    if problem is not None:
+        return unread(problem)
+    group = next((each for each in level.context.parents if any(images_in(each))), {})
+    ome = group.get("ome")
+    image = next(iter(images_in(group)), {})
+    version = ome.get("version") if isinstance(ome, dict) else image.get("version")
+    found = read_ngff(level)
+    if found.fault:
+        return found
+    if found.axes is None or version is None:
+        return _single(level, form)
+    if version not in _VERSIONS[form]:
+        return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")
+    units = [each.get("unit") for each in image.get("axes") or () if isinstance(each, dict)]
+    odd = next((unit for unit in units if unit is not None and not _is_known(unit)), None)
+    if odd is not None:
+        return refused(f"'multiscales' has the unit {odd!r}; it expects whole words of OME-NGFF")
+    return found
+
+
+def _is_known(unit: object) -> bool:
+    return isinstance(unit, str) and _UNIT.fullmatch(unit) is not None
+
+
+def _codec_2(document: Mapping[str, Any]) -> str | None:
+    """Return why the type or the compressor of an array of Zarr v2 is not known, or None."""
+    kind, codec = document.get("dtype"), document.get("compressor")
+    if not isinstance(kind, str) or not _TYPE_2.fullmatch(kind):
+        return f"it does not read the type {kind!r}"
+    if codec is not None and codec.get("id") not in _COMPRESSORS:
+        return f"it does not read the compressor {codec.get('id')!r}"
+    return "it ignores filters, so that the values are wrong" if document.get("filters") else None
+
+
+def _codec_3(document: Mapping[str, Any]) -> str | None:
+    """Return why the type or a codec of an array of Zarr v3 is not known, or None."""
+    kind, codecs = document.get("data_type"), document.get("codecs") or ()
+    if not isinstance(kind, str) or not _TYPE_3.fullmatch(kind):
+        return f"it does not read the type {kind!r}"
+    names = [str(each.get("name")) for each in codecs if isinstance(each, dict)]
+    unknown = next((name for name in names if name not in _CODECS), None)
+    return None if unknown is None else f"it does not read the codec {unknown!r}"
+
+
+def _single(level: StoredArray, form: str) -> Reading:
+    """Return an array of Zarr by its dimension names and units."""
+    key = "dimension_names" if form == "zarr3" else "_ARRAY_DIMENSIONS"
+    given = _strings(level.document if form == "zarr3" else level.attributes, key, level.ndim)
+    sized = _strings(level.attributes, "dimension_units", level.ndim)
+    axes = []
+    for name, unit in zip(given, sized, strict=True):
+        scale, symbol = split_unit(unit)
+        placed = symbol is not None
+        axes.append(SeenAxis(name=name, scale=scale if placed else None, unit=symbol))
+    said = [key] if any(given) else []
+    said += ["dimension_units"] if any(sized) else []
+    return Reading(axes=tuple(axes), attribute=", ".join(said), offsets="ignored")
+
+
+def _strings(attributes: Mapping[str, Any], key: str, ndim: int) -> list[str | None]:
+    """Return a list of strings, None for each that is missing or empty."""
+    found = attributes.get(key)
+    if not isinstance(found, list) or len(found) != ndim:
+        return [None] * ndim
+    return [each if each and isinstance(each, str) else None for each in found]

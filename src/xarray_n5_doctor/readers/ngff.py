@@ -1,16 +1,18 @@
-"""Readers of OME-NGFF: images in Zarr, by the specification."""
+"""Readers of OME-NGFF: images in Zarr, by the specification, or as napari-ome-zarr has it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from xarray_n5.dialects import ngff
 from xarray_n5.model.alerts import ODD
-from xarray_n5_doctor.readers.protocol import reading_of, refused, unread
+from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of, refused, unread
 
 if TYPE_CHECKING:
-    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
+
+_NO_OFFSETS = "since version 0.9, it ignores translations: the image begins at 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +23,14 @@ class OmeZarr:
     title: ClassVar[str] = "OME-NGFF"
     source: ClassVar[str] = "ngff.openmicroscopy.org, 0.4 and 0.5; ome/ome-zarr-py"
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the axes of each level of an image."""
         if not image.format.startswith("zarr"):
             return [unread("it reads OME-Zarr") for _ in image.levels]
-        return [image_of(level) for level in image.levels]
+        return [read_ngff(level) for level in image.levels]
 
 
-def image_of(level: Level) -> Reading:
+def read_ngff(level: StoredArray) -> Reading:
     """Return a level as the image around it describes it."""
     try:
         found = ngff.Ngff().read(level.context)
@@ -37,3 +39,44 @@ def image_of(level: Level) -> Reading:
     if found is None:
         return unread("no group around it has 'multiscales' that list it")
     return reading_of(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Napari:
+    """napari with its usual plugin; with the reader of xarray-n5, it sees what xarray-n5 does.
+
+    It passes the scale of the base level to napari, without its translation. Up to version 0.8 it
+    also applied the translation. Versions 0.9 and 0.10 apply the first transform of the base level,
+    its scale in OME-NGFF 0.4 and 0.5, and 0.11 passes only the scale.
+    """
+
+    name: ClassVar[str] = "napari_ome_zarr"
+    title: ClassVar[str] = "napari-ome-zarr"
+    source: ClassVar[str] = "ome/napari-ome-zarr: napari_ome_zarr/ome_zarr_reader.py"
+
+    def read(self, image: StoredImage) -> list[Reading]:
+        """Return the base level's axes, and names and units for the others.
+
+        napari places coarser levels by their shapes.
+        """
+        if not image.format.startswith("zarr"):
+            return [
+                unread("it reads OME-Zarr; the reader of xarray-n5 for napari reads this")
+            ] * len(image.levels)
+        base, *coarse = map(read_ngff, image.levels)
+        return [_placed(base), *map(_by_shape, coarse)]
+
+
+def _placed(found: Reading) -> Reading:
+    if found.axes is None:
+        return found
+    axes = tuple(replace(axis, offset=None if axis.scale is None else 0.0) for axis in found.axes)
+    moved = any(axis.offset for axis in found.axes)
+    return replace(found, axes=axes, note=_NO_OFFSETS if moved else "")
+
+
+def _by_shape(found: Reading) -> Reading:
+    if found.axes is None:
+        return found
+    axes = tuple(SeenAxis(name=axis.name) for axis in found.axes)
+    return replace(found, axes=axes)

@@ -10,7 +10,7 @@ from xarray_n5_doctor.readers.protocol import listed, reading_of
 
 if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
-    from xarray_n5_doctor.readers.protocol import Image, Reading
+    from xarray_n5_doctor.readers.protocol import Reading, StoredImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class XarrayN5:
     title: ClassVar[str] = "xarray-n5"
     source: ClassVar[str] = "xarray_n5.dialects"
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the axes of each level."""
         return [_read(resolve_geometry(level.context)[0]) for level in image.levels]
 

@@ -17,8 +17,8 @@ Offsets: TypeAlias = Literal["absolute", "relative", "ignored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """An array: one level of an image, or all of it."""
+class StoredArray:
+    """An array as it is stored, with all that is stored around it: a level, or all of an image."""
 
     context: ArrayContext
     """The array as dialects see it."""
@@ -50,15 +50,15 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """A pyramid with its levels, or a single array."""
+class StoredImage:
+    """A pyramid, or a single array, as it is stored: what it means, each program decides."""
 
     path: str
     """The path of the group of a pyramid, or of the array."""
     format: str
-    levels: tuple[Level, ...]
+    levels: tuple[StoredArray, ...]
     """The levels, the base level first."""
-    members: Mapping[str, Level] = field(default_factory=dict)
+    members: Mapping[str, StoredArray] = field(default_factory=dict)
     """All arrays in the group of a pyramid or an array, by name."""
     grouped: bool = False
     """Whether `path` is the group around the levels."""
@@ -173,5 +173,5 @@ class Reader(Protocol):
     source: ClassVar[str]
     """Where its rules are from."""
 
-    def read(self, image: Image) -> Sequence[Reading]:
+    def read(self, image: StoredImage) -> Sequence[Reading]:
         """Return the axes of each level as the program sees them."""

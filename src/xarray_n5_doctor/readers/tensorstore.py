@@ -13,7 +13,7 @@ from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, plain, refused,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xarray_n5_doctor.readers.protocol import Image, Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 _TYPES = {f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)} | {
     *("float32", "float64")
@@ -66,7 +66,7 @@ class TensorStore:
         "google/tensorstore: driver/n5/metadata.cc, driver/zarr/metadata.cc, driver/zarr3"
     )
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the labels and units of each level."""
         read = {"n5": _n5, "zarr2": _zarr2, "zarr3": _zarr3}.get(image.format)
         if read is None:
@@ -74,7 +74,7 @@ class TensorStore:
         return [read(level) for level in image.levels]
 
 
-def _n5(level: Level) -> Reading:
+def _n5(level: StoredArray) -> Reading:
     document = level.document
     problem = next(strict.codec(document.get("compression"), "type", _CODECS, _NEEDED), None)
     if document.get("dataType") not in _TYPES:
@@ -102,7 +102,7 @@ def _n5(level: Level) -> Reading:
     return Reading(axes=tuple(reversed(axes)), attribute=said, offsets="ignored")
 
 
-def _zarr2(level: Level) -> Reading:
+def _zarr2(level: StoredArray) -> Reading:
     document = level.document
     problem = next(_unknown(document), None)
     return plain(level.ndim) if problem is None else unread(problem)
@@ -142,7 +142,7 @@ def _fits(fill: Any, kind: str, size: int) -> bool:
             return not isinstance(fill, (bool, list)) and fill != ""
 
 
-def _zarr3(level: Level) -> Reading:
+def _zarr3(level: StoredArray) -> Reading:
     document = level.document
     kind = document.get("data_type")
     used = [str(each.get("name") if isinstance(each, dict) else each) for each in _codecs(document)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, unread
 
 if TYPE_CHECKING:
-    from xarray_n5_doctor.readers.protocol import Image, Level
+    from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
 
 _KEYS = {"zarr2": "_ARRAY_DIMENSIONS", "zarr3": "dimension_names"}
 
@@ -21,7 +21,7 @@ class XarrayZarr:
     title: ClassVar[str] = "xarray (Zarr)"
     source: ClassVar[str] = "pydata/xarray: xarray/backends/zarr.py"
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return the names of the dimensions of each level."""
         if image.format not in _KEYS:
             return [unread("it reads Zarr") for _ in image.levels]
@@ -32,7 +32,7 @@ class XarrayZarr:
         ]
 
 
-def _problem(image: Image, key: str) -> str | None:
+def _problem(image: StoredImage, key: str) -> str | None:
     """Return why the group of an image is not opened as a Dataset, or None."""
     if any(level.root for level in image.levels):
         return "it opens groups, and the container is an array"
@@ -47,7 +47,7 @@ def _problem(image: Image, key: str) -> str | None:
     return None
 
 
-def _listed(level: Level, key: str) -> list[str | None] | None:
+def _listed(level: StoredArray, key: str) -> list[str | None] | None:
     """Return the names of all dimensions, or None if they are not listed."""
     found = (level.attributes if key == "_ARRAY_DIMENSIONS" else level.document).get(key)
     if not isinstance(found, list) or len(found) != level.ndim:
@@ -55,6 +55,6 @@ def _listed(level: Level, key: str) -> list[str | None] | None:
     return [None if each is None else str(each) for each in found]
 
 
-def _names(level: Level, key: str) -> Reading:
+def _names(level: StoredArray, key: str) -> Reading:
     names = _listed(level, key) or []
     return Reading(axes=tuple(SeenAxis(name=name) for name in names), attribute=key)

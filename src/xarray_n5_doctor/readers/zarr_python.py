@@ -13,7 +13,7 @@ from xarray_n5_doctor.readers.protocol import plain, unread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5_doctor.readers.protocol import Image, Level, Reading
+    from xarray_n5_doctor.readers.protocol import Reading, StoredArray, StoredImage
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "raw": (),
@@ -41,14 +41,14 @@ class ZarrPython:
     title: ClassVar[str] = "zarr-python 2"
     source: ClassVar[str] = "zarr-developers/zarr-python: zarr/n5.py in 2.18"
 
-    def read(self, image: Image) -> list[Reading]:
+    def read(self, image: StoredImage) -> list[Reading]:
         """Return whether each level is opened."""
         if image.format not in {"n5", "zarr2"}:
             return [unread("it reads N5 and Zarr v2") for _ in image.levels]
         return [_n5(each) if image.format == "n5" else plain(each.ndim) for each in image.levels]
 
 
-def _n5(level: Level) -> Reading:
+def _n5(level: StoredArray) -> Reading:
     problem = _codec(level.document)
     if problem is None and level.root and "n5" not in level.document:
         problem = "it expects 'n5', the version, on an array that is the root of a container"

@@ -12,26 +12,24 @@ import socket
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
-from xarray_n5.formats.hdf5 import chunks, files, nodes
+from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
-from xarray_n5.formats.hdf5.format import Hdf5
-from xarray_n5.formats.hdf5.links import FOLLOW, address_of, check_inside, members_of, node_in
-from xarray_n5.formats.hdf5.sidecar import Sidecar
-from xarray_n5.formats.hdf5.signature import find_file, stamp_of
+from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
+from xarray_n5.formats.hdf5.links import address_of, check_inside, members_of, node_in
+from xarray_n5.formats.hdf5.opening import Sidecar
 from xarray_n5.formats.missing import list_names
 from xarray_n5.formats.protocol import Node
-from xarray_n5.model.chunk_keys import index_of
+from xarray_n5.model.grid import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.formats.protocol import Kind
@@ -59,16 +57,6 @@ class Hdf5Container:
     format: ClassVar[Hdf5] = Hdf5()
     batch: ClassVar[int] = 1
     documents: ClassVar[frozenset[str]] = frozenset()
-
-    @classmethod
-    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
-        """Return the container at a local path of an HDF5 file, or of a new one by its name."""
-        if isinstance(location, cls):
-            return location
-        if (path := find_file(location)) is None:
-            return None
-        import_h5py()  # a missing package is reported before anything is written
-        return cls(path, follow_external=bool(options.get(FOLLOW)))
 
     @property
     def url(self) -> str:
@@ -178,7 +166,7 @@ class Hdf5Container:
 
     def matches(self, node: Node, constraints: Attributes) -> None:
         """Raise if a member that `constraints` name is absent or different."""
-        nodes.check_members(node.metadata, constraints, self.where(node.path))
+        nodes.check_constraints(node.metadata, constraints, self.where(node.path))
 
     # Changes of nodes
 
@@ -217,7 +205,7 @@ class Hdf5Container:
 
     def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return the name of a chunk: its index below the array's path."""
-        return join(path, chunks.name(index))
+        return join(path, files.chunk_name(index))
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the chunk that a name below an array means, or None."""
@@ -225,13 +213,13 @@ class Hdf5Container:
 
     def walk(self, path: str) -> Iterator[str]:
         """Iterate over the names of the chunks in a dataset, or in all datasets below a group."""
-        yield from (chunks.name(index) for index, _ in self._sizes(path))
+        yield from (files.chunk_name(index) for index, _ in self._sizes(path))
         for name in self._members(path):
             yield from (f"{name}/{key}" for key in self.walk(join(path, name)))
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
         """Return a chunk's filter mask and bytes, or None if it is not stored."""
-        return chunks.read(self.file, path, index, follow=self.follow_external)
+        return files.read_chunk(self.file, path, index, follow=self.follow_external)
 
     def get_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
@@ -244,7 +232,7 @@ class Hdf5Container:
     ) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
         for index in indices:
-            found, _ = chunks.find(self.file, path, index, follow=self.follow_external)
+            found, _ = files.find_chunk(self.file, path, index, follow=self.follow_external)
             if isinstance(found, ChunkLocation):
                 yield found.head(count)
             else:
@@ -260,7 +248,7 @@ class Hdf5Container:
         """Store a chunk; the file is closed before others may use it."""
         with self._changing(path, "array") as (_, dataset):
             check_inside(dataset)
-            chunks.write(dataset, index, data)
+            files.write_chunk(dataset, index, data)
 
     def set_chunks(
         self,
@@ -284,7 +272,7 @@ class Hdf5Container:
             with self._changing(path, "array") as (_, dataset):
                 check_inside(dataset)
                 for index in stored:
-                    chunks.clear(dataset, index)
+                    files.clear_chunk(dataset, index)
 
     def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
         """Iterate over the stored chunks."""
@@ -296,7 +284,7 @@ class Hdf5Container:
         """Iterate over the stored chunks with their sizes; times are the file's."""
         for index, size in self._sizes(path):
             changed = os.stat(self.file).st_mtime  # noqa: PTH116
-            yield index, ObjectInfo(chunks.name(index), MASK_BYTES + size, changed)
+            yield index, ObjectInfo(files.chunk_name(index), MASK_BYTES + size, changed)
 
     def _sizes(self, path: str) -> list[tuple[Index, int]]:
         with self._reading() as file:

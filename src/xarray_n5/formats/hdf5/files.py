@@ -1,4 +1,4 @@
-"""HDF5 files, opened by path and closed again within one operation; one lock for all.
+"""HDF5 files and their chunks: opened by path, closed within one operation, one lock for all.
 
 No handle is kept, pickled or inherited by a fork, so other programs may write in between. Facts
 about a file are kept until it changes. Chunks are read and decompressed outside the lock.
@@ -13,25 +13,24 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xarray_n5.codecs.hdf5 import FAILURES
-from xarray_n5.errors import MetadataError, N5Error, PathError
+from xarray_n5.errors import ChunkError, MetadataError, N5Error, PathError
+from xarray_n5.formats.hdf5 import opening
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
-from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
+from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
+from xarray_n5.formats.hdf5.filters import NO_FILTERS, split_mask
+from xarray_n5.formats.hdf5.format import stamp_of
 from xarray_n5.formats.hdf5.links import node_in, outside
-from xarray_n5.formats.hdf5.opening import (
-    check_stub,
-    created,
-    flush_h5py,
-    open_to_read,
-    open_to_write,
-    sync,
-)
-from xarray_n5.formats.hdf5.signature import stamp_of
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
     from xarray_n5.stores.local import LocalStore
 
 _N5_VERSION = "1.0.0"
@@ -81,7 +80,7 @@ class CachedFile:
     def file(self) -> Any:
         """The h5py file, open for reading."""
         if self._handle is None:
-            self._handle = open_to_read(self.path)
+            self._handle = opening.open_to_read(self.path)
         return self._handle
 
     def close(self) -> None:
@@ -134,10 +133,10 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
     """
     cache = _cache
     with cache.lock:
-        shared = flush_h5py(path)
+        shared = opening.flush_h5py(path)
         stamp = stamp_of(path)
         if stamp is None:
-            check_stub(path)
+            opening.check_stub(path)
             yield None
             return
         found = cache.files.pop((path, follow), None)
@@ -169,9 +168,9 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
             cache.files.pop((path, follow), None)
         new = stamp_of(path) is None
         if new:
-            check_stub(path)
+            opening.check_stub(path)
         with (
-            created(path, folder) if new else open_to_write(path) as file,
+            opening.created(path, folder) if new else opening.open_to_write(path) as file,
             _failures(f"{path}: HDF5 cannot make this change"),
         ):
             if new:
@@ -180,7 +179,7 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
         with contextlib.suppress(OSError):
             os.utime(path)  # so that no two writes have the same time, which kernels round
         if fsync:
-            sync(path)
+            opening.sync(path)
 
 
 @contextlib.contextmanager
@@ -192,3 +191,93 @@ def _failures(what: str, then: str = "") -> Iterator[None]:
         if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
             raise
         raise MetadataError(f"{what} ({error}){then}") from error
+
+
+def chunk_name(index: Sequence[int]) -> str:
+    """Return a chunk's name below its array.
+
+    >>> chunk_name((0, 12)), chunk_name(())
+    ('0.12', '0')
+    """
+    return ".".join(map(str, index)) or "0"
+
+
+def read_chunk(file: str, path: str, index: Index, *, follow: bool) -> bytes | None:
+    """Return a stored chunk; None if it is not stored."""
+    found, stamp = find_chunk(file, path, index, follow=follow)
+    while isinstance(found, ChunkLocation):
+        # Another thread may write meanwhile, which moves the chunk.
+        try:
+            data = found.read()
+        except (EOFError, ValueError) as error:
+            raise ChunkError("decode", file, join(path, chunk_name(index)), str(error)) from error
+        before = found
+        if stamp_of(file) != stamp:
+            found, stamp = find_chunk(file, path, index, follow=follow)
+        if found == before:
+            return data
+    return found
+
+
+def find_chunk(
+    file: str, path: str, index: Index, *, follow: bool
+) -> tuple[ChunkLocation | bytes | None, object]:
+    """Return the location of a chunk, or the stored chunk itself, and the file's stamp."""
+    with reading(file, follow=follow) as known:
+        chunks = known.chunks(path) if known else None
+        if known is None or chunks is None:
+            return None, None
+        try:
+            return chunks.find(index), known.stamp
+        except FAILURES as error:
+            if isinstance(error, N5Error):
+                raise
+            advice = "; hdf5plugin has further filters" if isinstance(error, OSError) else ""
+            why = f"HDF5 cannot read it ({error}){advice}"
+            raise ChunkError("decode", file, join(path, chunk_name(index)), why) from error
+
+
+def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
+    """Store a chunk: its bytes, or its unfiltered elements, through HDF5."""
+    layout = ChunkLayout.of(dataset)
+    mask, payload = split_mask(chunk)
+    if layout.direct and layout.chunked and mask != NO_FILTERS:
+        _replace(dataset, layout.start(index), bytes(payload), mask)
+    else:
+        elements = np.frombuffer(payload, dataset.dtype).reshape(layout.grid.chunks)
+        _assign(dataset, layout.grid.slices(index), elements)
+
+
+def clear_chunk(dataset: Any, index: Index) -> None:
+    """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
+    layout = ChunkLayout.of(dataset)
+    elements = np.full(layout.grid.chunks, dataset.fillvalue, dataset.dtype)
+    if layout.direct and layout.chunked:
+        skip_all = (1 << len(layout.filters)) - 1
+        _replace(dataset, layout.start(index), elements.tobytes(), skip_all)
+    else:
+        _assign(dataset, layout.grid.slices(index), elements)
+
+
+def _assign(dataset: Any, selection: tuple[slice, ...], elements: np.ndarray) -> None:
+    dataset[selection] = elements[tuple(slice(each.stop - each.start) for each in selection)]
+
+
+def _replace(dataset: Any, start: tuple[int, ...], data: bytes, mask: int) -> None:
+    """Store a chunk's bytes with their filter mask.
+
+    HDF5 keeps the former mask if the size stays the same, so another size is stored first.
+    """
+    filtered = bool(dataset.id.get_create_plist().get_nfilters())
+    if filtered and _mask_of(dataset, start, len(data)) not in {None, mask}:
+        dataset.id.write_direct_chunk(start, data + b"\0", mask)
+    dataset.id.write_direct_chunk(start, data, mask)
+
+
+def _mask_of(dataset: Any, start: tuple[int, ...], size: int) -> int | None:
+    """Return the filter mask of a stored chunk; None if it is not stored or of another size."""
+    try:
+        mask, data = dataset.id.read_direct_chunk(start)
+    except (OSError, RuntimeError, ValueError, MemoryError):
+        return None
+    return mask if len(data) == size else None

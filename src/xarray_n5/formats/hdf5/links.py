@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import PathError
-from xarray_n5.formats.hdf5.scales import is_empty_scale
+from xarray_n5.formats.hdf5.attributes import is_empty_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable

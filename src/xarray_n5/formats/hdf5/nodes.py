@@ -1,4 +1,8 @@
-"""Convert groups and datasets of HDF5 to metadata of the model, and back."""
+"""Convert groups and datasets of HDF5 to metadata of the model, and back.
+
+In BigDataViewer's files, the factors of levels are in a separate dataset. Source:
+bigdataviewer-core, Hdf5ImageLoader.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.format import drop_metadata
 
-from xarray_n5.codecs.hdf5 import FAILURES, check_type
+from xarray_n5.codecs.hdf5 import FAILURES, check_type, plugins_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
-from xarray_n5.formats.hdf5.bdv import is_unsigned, level_factors
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
 from xarray_n5.formats.hdf5.filters import (
     DEFLATE,
@@ -21,7 +24,8 @@ from xarray_n5.formats.hdf5.filters import (
     filters_of,
 )
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
-from xarray_n5.formats.strict_json import check_json
+from xarray_n5.model.json import check_json, check_members
+from xarray_n5.model.level_names import level_table_of
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
 
 if TYPE_CHECKING:
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 _OPTIONAL = 1
 """HDF5's flag of filters that chunks may skip."""
+
+_TABLE = 2
+"""The number of axes of the dataset with the factors: levels, and x, y, z."""
 
 _USE_H5PY = "read it with h5py"
 
@@ -67,7 +74,7 @@ def is_dataset(node: Any) -> bool:
 
 def _attributes(find: Callable[[str], Any], path: str, node: Any) -> dict[str, Any]:
     """Return a node's attributes, with factors that BigDataViewer stores elsewhere."""
-    return {**level_factors(find, path), **read_attributes(node)}
+    return {**_level_factors(find, path), **read_attributes(node)}
 
 
 def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
@@ -75,7 +82,7 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
     chunks = ChunkLayout.of(dataset)
     if strings:
         dtype = np.dtype(object)
-    elif is_unsigned(file.node, path, dataset.dtype):
+    elif _is_unsigned(file.node, path, dataset.dtype):
         dtype = np.dtype(f"{dataset.dtype.str[0]}u2")
     else:
         dtype = drop_metadata(dataset.dtype)
@@ -93,7 +100,7 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
     )
 
 
-def check_members(metadata: Metadata, constraints: Attributes, where: str) -> None:
+def check_constraints(metadata: Metadata, constraints: Attributes, where: str) -> None:
     """Raise if the array differs from `constraints`."""
     members: dict[str, Any] = {}
     if isinstance(metadata, ArrayMetadata):
@@ -103,11 +110,7 @@ def check_members(metadata: Metadata, constraints: Attributes, where: str) -> No
             "dtype": metadata.layout.dtype.str,
             "filters": [[number, list(values)] for number, values in metadata.layout.filters],
         }
-    for key, expected in constraints.items():
-        if members.get(key) != expected:
-            raise MetadataError(
-                f"{where}: expected {key!r} to be {expected!r}, got {members.get(key)!r}"
-            )
+    check_members(members, constraints, where)
 
 
 def _unreadable(dataset: Any) -> str | None:
@@ -187,7 +190,7 @@ def change_attributes(
     def find(path: str) -> Any:
         return node_in(file, path)
 
-    before, elsewhere = _attributes(find, path, node), level_factors(find, path).items()
+    before, elsewhere = _attributes(find, path, node), _level_factors(find, path).items()
     after = dict(change(before))
     check_json(after, where, before)
     write_attributes(node, {k: v for k, v in after.items() if (k, v) not in elsewhere}, where)
@@ -225,3 +228,31 @@ def delete(file: Any, path: str) -> None:
         del file[name]
     for name in set(file.attrs) - {VERSION}:
         del file.attrs[name]
+
+
+def _level_factors(find: Callable[[str], Any], path: str) -> dict[str, list[float]]:
+    """Return the attribute with a level's factors in the order x, y, z; nothing for other nodes.
+
+    `find` returns the node at a path.
+    """
+    level, table = _resolutions(find, path) or (0, None)
+    if table is None or level >= table.shape[0] or table.dtype.kind not in "iuf":
+        return {}
+    return {"downsamplingFactors": [float(factor) for factor in table[level]]}
+
+
+def _is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> bool:
+    """Return whether a dataset stores uint16 as int16, as BigDataViewer does."""
+    return dtype.str[1:] == "i2" and _resolutions(find, path) is not None
+
+
+def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
+    """Return the number of a level and the dataset with the factors of all, or None."""
+    found = level_table_of(path)
+    if found is None:
+        return None
+    table = find(found[0])
+    if getattr(table, "ndim", 0) != _TABLE or plugins_of(table):
+        return None
+    check_type(table.id.get_type())
+    return found[1], table

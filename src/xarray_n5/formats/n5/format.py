@@ -17,11 +17,10 @@ import numpy as np
 from xarray_n5.codecs import from_json, to_json
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.n5 import chunk as n5_chunk
-from xarray_n5.formats.strict_json import check_json
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
-from xarray_n5.model.json import parse_object
+from xarray_n5.model.grid import index_of
+from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata, lists_levels
 from xarray_n5.model.paths import normalize_path
 

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.strict_json import check_json
-from xarray_n5.formats.zarr2 import chunk as zarr2_chunk
 from xarray_n5.formats.zarr2 import layout as zarr2_layout
-from xarray_n5.formats.zarr2.chunk import Layout
-from xarray_n5.formats.zarr2.codecs import compressor_to_json, parse_compressor, parse_filters
+from xarray_n5.formats.zarr2.layout import (
+    Layout,
+    compressor_to_json,
+    parse_compressor,
+    parse_filters,
+)
 from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
-from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
-from xarray_n5.model.json import parse_object
+from xarray_n5.model.grid import index_of
+from xarray_n5.model.json import check_json, check_members, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import numpy as np
 
     from xarray_n5.formats.protocol import Documents
     from xarray_n5.model.grid import Index
@@ -58,9 +58,10 @@ class Zarr2:
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
     level_attributes: ClassVar[Attributes] = {UNMASKED: True}
 
-    def normalize_path(self, path: str) -> str:
-        """Normalise a path as Zarr v2 does."""
-        return plain_path(path)
+    normalize_path = staticmethod(plain_path)
+    complete = staticmethod(zarr2_layout.complete)
+    decode = staticmethod(zarr2_layout.decode)
+    encode = staticmethod(zarr2_layout.encode)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the members of ``.zarray`` that define the storage of chunks."""
@@ -82,10 +83,6 @@ class Zarr2:
     def as_group(self, documents: Documents, where: str) -> GroupMetadata:
         """Return the group with the attributes of the node."""
         return GroupMetadata(attributes=_parse(documents, _ATTRIBUTES, where))
-
-    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return the metadata of a new array, with its layout."""
-        return zarr2_layout.complete(metadata, layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
         """Return the documents of a new node, the identifying one last."""
@@ -116,11 +113,7 @@ class Zarr2:
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise if a member of `constraints` is absent or different."""
-        members = _parse(documents, _ARRAY, where)
-        for key, wanted in constraints.items():
-            if key not in members or members[key] != wanted:
-                found = members.get(key)
-                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
+        check_members(_parse(documents, _ARRAY, where), constraints, where)
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the array that `constraints` describe, without reading files."""
@@ -146,25 +139,17 @@ class Zarr2:
         """Return the index of a chunk's key, or None if it is not one."""
         return index_of(key.split(metadata.layout.separator), len(metadata.shape))
 
-    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-        """Return a chunk's elements."""
-        return zarr2_chunk.decode(metadata, data)
-
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
         if not size:
             raise EOFError("the file is empty")
         stored_size = getattr(metadata.compression, "stored_size", None)
-        expected = zarr2_chunk.chain_of(metadata).stored
+        expected = zarr2_layout.chain_of(metadata).stored
         if stored_size is not None and expected.exact:
             least = stored_size(head, expected.nbytes)
             if size < least:
                 raise EOFError(f"expected a file of at least {least} bytes, got {size}")
         return metadata.chunks
-
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> bytes:
-        """Return a chunk's bytes."""
-        return zarr2_chunk.encode(metadata, block)
 
 
 def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> ArrayMetadata:

@@ -1,23 +1,31 @@
-"""Choose how a new Zarr v2 array stores its elements: by default, or by members of ``.zarray``."""
+"""How Zarr v2 arrays store their elements: compressor, filters and order, and chunks so coded.
+
+A chunk is always full size, and goes through the filters in order, then the compressor.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError
-from xarray_n5.formats.zarr2.chunk import Layout
-from xarray_n5.formats.zarr2.codecs import parse_filters
-from xarray_n5.formats.zarr2.filters import OBJECTS, chain, flat
+from xarray_n5.codecs import COMPRESSIONS, from_json, to_json
+from xarray_n5.codecs.lz4 import Lz4
+from xarray_n5.codecs.numcodecs import Numcodecs
+from xarray_n5.codecs.raw import Raw
+from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Chain, buffer, chain, flat
 from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from xarray_n5.model.codec import Compression
 
 MEMBERS = ("order", "dimension_separator", "filters", "fill_value", "dtype")
 """The members that users may set; all others follow from the array."""
@@ -33,8 +41,28 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 _WHERE = "layout"
 
+_MOST_FILTERS = 32
 
-def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The members of a ``.zarray`` that define the storage of chunks."""
+
+    dtype: np.dtype[Any]
+    """The type of a stored element, in its byte order."""
+    order: str = "C"
+    """Whether elements are in C order ("C") or in Fortran order ("F")."""
+    separator: str = "."
+    """The separator of the numbers in a chunk's key."""
+    filters: tuple[str, ...] = ()
+    """The configurations of filters, in the order in which they encode."""
+    filled: bool = True
+    """Whether the metadata have a fill value."""
+    masks: bool = True
+    """Whether elements that equal the fill value are masked, as by xarray."""
+
+
+def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -> ArrayMetadata:
     """Return a new array's metadata with its layout.
 
     By default, elements are little-endian, in C order and without filters, except the one for
@@ -48,7 +76,7 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     UnknownCompressionError
         If a filter is unknown.
     """
-    given = dict(asked or {})
+    given = dict(layout or {})
     if unknown := sorted(given.keys() - set(MEMBERS)):
         raise MetadataError(
             f"{_WHERE}: unknown members {unknown}; expected some of {list(MEMBERS)}"
@@ -130,3 +158,155 @@ def _fill(value: Any, stored: np.dtype[Any]) -> Any:
     if isinstance(value, float | complex) and stored.kind in "fc":
         return fill_to_json(stored.type(value), stored)
     return value
+
+
+def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+    """Return a chunk's elements, in the stored byte order.
+
+    Raises
+    ------
+    EOFError
+        If there are fewer bytes than a chunk has.
+    ValueError
+        If they are invalid.
+    """
+    layout: Layout = metadata.layout
+    if not data:
+        raise EOFError("the file is empty: its writer was stopped")
+    filters = chain_of(metadata)
+    plain = as_zarr(metadata.compression).decode(data, filters.stored.limit(len(data)))
+    decoded = filters.decode(plain, len(data))
+    found = decoded if layout.dtype.kind == "O" else np.frombuffer(decoded, layout.dtype)
+    return found.reshape(metadata.chunks, order="F" if layout.order == "F" else "C")
+
+
+def chain_of(metadata: ArrayMetadata) -> Chain:
+    """Return the filters of an array's chunks, with the sizes that they decode to."""
+    return chain(metadata.layout.filters, metadata.layout.dtype, math.prod(metadata.chunks))
+
+
+def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
+    """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
+    layout: Layout = metadata.layout
+    elements: Any = np.asarray(block, layout.dtype).reshape(
+        -1, order="F" if layout.order == "F" else "C"
+    )
+    elements = np.ascontiguousarray(elements)
+    encoded = chain_of(metadata).encode(elements)
+    return bytes(as_zarr(metadata.compression).encode(buffer(encoded)))
+
+
+def parse_compressor(config: Any, where: str) -> Compression:
+    """Return the compression of a ``compressor`` configuration; None means uncompressed.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a configuration.
+    UnknownCompressionError
+        If its codec is unknown.
+    """
+    try:
+        return _compressor(config, where)
+    except UnknownCompressionError:
+        raise
+    except (MetadataError, TypeError, ValueError) as error:
+        raise MetadataError(f"{where}: 'compressor' is {config!r}: {error}") from error
+
+
+def _compressor(config: Any, where: str) -> Compression:
+    match config:
+        case None:
+            return Raw()
+        case {"id": "gzip"}:
+            return from_json({"type": "gzip", "level": config.get("level", 1)})
+        case {"id": "zlib"}:
+            return from_json({"type": "gzip", "level": config.get("level", 1), "useZlib": True})
+        case {"id": "bz2"}:
+            return from_json({"type": "bzip2", "blockSize": config.get("level", 1)})
+        case {"id": "blosc" | "zstd" | "lzma" as name}:
+            return from_json({**config, "type": name})
+        case {"id": "lz4"}:
+            return Numcodecs(dict(config))
+        case {"id": str(name)}:
+            raise UnknownCompressionError(name, COMPRESSIONS, where)
+    raise MetadataError("expected an object with an 'id'")
+
+
+def compressor_to_json(  # noqa: PLR0911 - a line for each
+    compression: Compression, version: str = "Zarr v2"
+) -> Any:
+    """Return the ``compressor`` that describes a compression.
+
+    Raises
+    ------
+    MetadataError
+        If Zarr has no such compressor.
+    """
+    members = to_json(compression)
+    if isinstance(compression, Numcodecs):
+        return {key: value for key, value in members.items() if key != "type"}
+    kind = members.pop("type")
+    match kind:
+        case "raw":
+            return None
+        case "gzip":
+            return {"id": "zlib" if members["useZlib"] else "gzip", "level": members["level"]}
+        case "bzip2":
+            return {"id": "bz2", "level": members["blockSize"]}
+        case "xz":
+            settings = {"format": 1, "check": -1, "preset": members["preset"], "filters": None}
+            return {"id": "lzma", **settings}
+        case "lz4":
+            return {"id": "lz4", "acceleration": 1}
+        case "blosc" | "zstd" | "lzma":
+            return {"id": kind, **members}
+    raise MetadataError(
+        f"{version} has no compressor {kind!r}; choose gzip, zstd, blosc or another"
+    )
+
+
+def as_zarr(compression: Compression) -> Compression:
+    """Return the compression in Zarr v2's framing; lz4's differs from Java's."""
+    return (
+        Numcodecs({"id": "lz4", "acceleration": 1}) if isinstance(compression, Lz4) else compression
+    )
+
+
+def parse_filters(
+    found: Any, dtype: np.dtype[Any], chunks: tuple[int, ...], where: str
+) -> tuple[str, ...]:
+    """Return the configurations of filters, in the order in which they encode.
+
+    Raises
+    ------
+    MetadataError
+        If they are not a list of configurations, do not fit the chunks, or do not encode objects,
+        which need a filter.
+    UnknownCompressionError
+        If one is unknown, or could run code.
+    """
+    objects = dtype.kind == "O"
+    configs = [] if found is None else found
+    if not isinstance(configs, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("id"), str) for each in configs
+    ):
+        raise MetadataError(
+            f"{where}: 'filters' is {str(found)[:200]}; expected a list of objects with an 'id'"
+        )
+    if len(configs) > _MOST_FILTERS:
+        raise MetadataError(
+            f"{where}: expected at most {_MOST_FILTERS} filters, got {len(configs)}"
+        )
+    for place, config in enumerate(configs):
+        name = config["id"]
+        if name not in (OBJECTS | FILTERS if objects and place == 0 else FILTERS):
+            raise UnknownCompressionError(name, sorted(FILTERS | OBJECTS), where)
+    if objects and not (configs and configs[0]["id"] in OBJECTS):
+        raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
+    filters = tuple(json.dumps(each, sort_keys=True) for each in configs)
+    try:
+        chain(filters, dtype, math.prod(chunks))
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    return filters

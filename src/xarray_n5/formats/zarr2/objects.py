@@ -5,16 +5,22 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.zarr2.numbers import parse_dtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_DTYPE = re.compile(
+    r"[<>|=]?(?:[biufcSU]\d+|O|[Mm]8\[(?:[1-9]\d*)?[a-zA-Zμ]+\])"
+    "|bool|object|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128)"
+)
+_LARGEST_ITEM = 1 << 20
 
 _ENCODINGS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-32"})
 
@@ -71,7 +77,12 @@ class Texts:
         return max(_FEW_OBJECTS, _OBJECT * self.count)
 
     def encode(self, data: Any) -> Any:
-        """Return the objects as bytes."""
+        """Return the objects, which must be strings, as bytes."""
+        for each in data:
+            if not isinstance(each, str):
+                raise TypeError(
+                    f"expected only strings among objects, got {each!r}; convert it with str()"
+                )
         return self._codec().encode(data)
 
     def decode(self, data: memoryview, size: int) -> Any:  # noqa: ARG002
@@ -153,3 +164,17 @@ def make_json(members: Mapping[str, Any], count: int) -> Json:
     if known.removesuffix("-le").removesuffix("-be") not in _ENCODINGS:
         raise MetadataError(f"'encoding' is {encoding!r}; expected 'utf-8'")
     return Json(known, bool(strict), count)
+
+
+def parse_dtype_of(
+    members: Mapping[str, Any], key: str, kinds: str, usual: object = None
+) -> np.dtype[Any]:
+    """Return the type that a member names, of one of some kinds."""
+    value = members.get(key, usual)
+    known = isinstance(value, str) and _DTYPE.fullmatch(value) is not None
+    found: np.dtype[Any] = np.dtype(value if known else "V1")
+    if found.kind not in kinds or not 0 < found.itemsize <= _LARGEST_ITEM:
+        raise MetadataError(
+            f"{key!r} is {value!r}; expected a type of the kinds {', '.join(kinds)}"
+        )
+    return found

@@ -15,16 +15,16 @@ import numpy as np
 
 from xarray_n5.codecs import Compression, from_json, to_json
 from xarray_n5.codecs.numcodecs import ALLOWED, COMPRESSORS, Numcodecs, codec_of
-from xarray_n5.codecs.parameters import check_boolean, check_choice, check_range
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import compressed
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats.zarr2.codecs import parse_compressor
+from xarray_n5.formats.zarr2 import layout as zarr2
 from xarray_n5.formats.zarr2.filters import Bytes
 from xarray_n5.formats.zarr2.objects import Texts
 from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.formats.zarr3.sharding import Sharding
 from xarray_n5.formats.zarr3.types import named
+from xarray_n5.model.options import check_boolean, check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -215,7 +215,9 @@ def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
     if own == name or own not in ALLOWED:
         raise UnknownCompressionError(name, KNOWN, where)
     config = {**members, "id": own}
-    return Bytes(parse_compressor(config, where) if own in COMPRESSORS else codec_of(config), own)
+    return Bytes(
+        zarr2.parse_compressor(config, where) if own in COMPRESSORS else codec_of(config), own
+    )
 
 
 def _blosc(members: Mapping[str, Any]) -> Compression:
@@ -279,20 +281,12 @@ def sharded(
     ]
 
 
-def compressor_to_json(  # noqa: PLR0911 - a line for each
-    compression: Compression, itemsize: int
-) -> dict[str, Any] | None:
+def compressor_to_json(compression: Compression, itemsize: int) -> dict[str, Any] | None:
     """Return the codec of a compression; None for raw bytes."""
     members = to_json(compression)
-    kind = members.pop("type", None)
-    if isinstance(compression, Numcodecs):
-        return _extension(f"numcodecs.{members.pop('id')}", **members)
-    match kind:
-        case "raw":
-            return None
-        case "gzip":
-            name = "numcodecs.zlib" if members["useZlib"] else "gzip"
-            return _extension(name, level=members["level"])
+    match None if isinstance(compression, Numcodecs) else members["type"]:
+        case "gzip" if not members["useZlib"]:
+            return _extension("gzip", level=members["level"])
         case "zstd":
             return _extension("zstd", level=members["level"], checksum=True)
         case "blosc":
@@ -305,16 +299,8 @@ def compressor_to_json(  # noqa: PLR0911 - a line for each
                 typesize=min(itemsize, 255),
                 blocksize=members["blocksize"],
             )
-        case "bzip2":
-            return _extension("numcodecs.bz2", level=members["blockSize"])
-        case "lz4":
-            return _extension("numcodecs.lz4", acceleration=1)
-        case "xz":
-            settings = {"format": 1, "check": -1, "preset": members["preset"], "filters": None}
-            return _extension("numcodecs.lzma", **settings)
-        case "lzma":
-            return _extension("numcodecs.lzma", **members)
-    raise MetadataError(f"Zarr v3 has no codec {kind!r}; choose zstd, gzip, blosc or another")
+    config = zarr2.compressor_to_json(compression, "Zarr v3")
+    return None if config is None else _extension(f"numcodecs.{config.pop('id')}", **config)
 
 
 def _extension(name: str, **configuration: Any) -> dict[str, Any]:

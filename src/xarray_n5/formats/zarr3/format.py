@@ -13,14 +13,13 @@ import numpy as np
 
 from xarray_n5.codecs import from_json
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.strict_json import check_json
 from xarray_n5.formats.zarr3 import layout as zarr3_layout
 from xarray_n5.formats.zarr3.layout import MASK, NAMES, Layout, encode_mask, members_of, pipeline_of
 from xarray_n5.formats.zarr3.sharding import Sharding
 from xarray_n5.formats.zarr3.types import named
-from xarray_n5.model.chunk_keys import index_of
 from xarray_n5.model.chunking import auto_chunks
-from xarray_n5.model.json import parse_object
+from xarray_n5.model.grid import index_of
+from xarray_n5.model.json import check_json, check_members, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
 
@@ -63,9 +62,8 @@ class Zarr3:
     nested_layout: ClassVar[Attributes | None] = None
     level_attributes: ClassVar[Attributes] = {}
 
-    def normalize_path(self, path: str) -> str:
-        """Normalise a path as Zarr does."""
-        return plain_path(path)
+    normalize_path = staticmethod(plain_path)
+    complete = staticmethod(zarr3_layout.complete)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the members that define the storage of chunks."""
@@ -88,10 +86,6 @@ class Zarr3:
         """Return the group with the attributes of the node."""
         members = parse_object(documents[DOCUMENT], where) if DOCUMENT in documents else {}
         return GroupMetadata(attributes=_attributes(members, where))
-
-    def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
-        """Return the metadata of a new array, with its layout."""
-        return zarr3_layout.complete(metadata, layout)
 
     def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
         """Return the document of a new node."""
@@ -138,11 +132,7 @@ class Zarr3:
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise if a member of `constraints` is absent or different."""
-        members = parse_object(documents[DOCUMENT], where)
-        for key, wanted in constraints.items():
-            if key not in members or members[key] != wanted:
-                found = members.get(key)
-                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
+        check_members(parse_object(documents[DOCUMENT], where), constraints, where)
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the array that `constraints` describe, without reading files."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.zarr3 import types
 from xarray_n5.formats.zarr3.codecs import (
     SERIALIZERS,
     Elements,
@@ -21,14 +22,6 @@ from xarray_n5.formats.zarr3.codecs import (
     sharded,
 )
 from xarray_n5.formats.zarr3.sharding import Sharding
-from xarray_n5.formats.zarr3.types import (
-    BYTES,
-    fill_to_json,
-    named,
-    parse_fill,
-    parse_type,
-    type_to_json,
-)
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
 if TYPE_CHECKING:
@@ -80,7 +73,7 @@ def pipeline_of(metadata: ArrayMetadata) -> Pipeline:
 
 @functools.lru_cache(maxsize=256)
 def _pipeline(codecs: str, fill: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Pipeline:
-    value = parse_fill(json.loads(fill), dtype, "")
+    value = types.parse_fill(json.loads(fill), dtype, "")
     return parse(json.loads(codecs), Elements(shape, dtype, value), "")
 
 
@@ -96,8 +89,8 @@ def described(
     MetadataError, UnknownCompressionError
         If they are invalid, or not supported.
     """
-    dtype = parse_type(members.get("data_type"), where)
-    fill = parse_fill(members.get("fill_value"), dtype, where)
+    dtype = types.parse_type(members.get("data_type"), where)
+    fill = types.parse_fill(members.get("fill_value"), dtype, where)
     codecs = members.get("codecs")
     pipeline = parse(codecs, Elements(metadata.chunks, dtype, fill), where)
     keys, separator = _keys(members.get("chunk_key_encoding"), where)
@@ -132,7 +125,7 @@ def described(
     )
 
 
-def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayMetadata:
+def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -> ArrayMetadata:
     """Return a new array's metadata with its layout.
 
     Raises
@@ -140,7 +133,7 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
     MetadataError
         If a member is not one of Zarr v3's, or does not fit the array.
     """
-    given = {key: value for key, value in (asked or {}).items() if value is not None}
+    given = {key: value for key, value in (layout or {}).items() if value is not None}
     if unknown := sorted(given.keys() - set(MEMBERS)):
         raise MetadataError(
             f"{_WHERE}: unknown members {unknown}; expected some of {list(MEMBERS)}"
@@ -158,14 +151,14 @@ def complete(metadata: ArrayMetadata, asked: Mapping[str, Any] | None) -> ArrayM
         metadata.compression, dtype, inner=metadata.inner, at_start=location == "start"
     )
     members = {
-        "data_type": type_to_json(dtype, _WHERE),
+        "data_type": types.type_to_json(dtype, _WHERE),
         "fill_value": fill,
         "codecs": codecs,
         "chunk_key_encoding": given.get("chunk_key_encoding", "default"),
     }
     made = described(metadata, members, _WHERE)
     mask = made.fill if "fill_value" in given and NAMES in metadata.attributes else None
-    if asked and MASK in asked:
+    if layout and MASK in layout:
         mask = None if MASK not in given else decode_mask(given[MASK], dtype)
     return replace(made, layout=replace(made.layout, mask=mask))
 
@@ -192,8 +185,8 @@ def adapted(
 
 def _compressed(chain: list[Any], compressor: list[Any]) -> list[Any]:
     """Return a chain with another compressor; checksums stay."""
-    first = next(n for n, each in enumerate(chain, 1) if named(each)[0] in SERIALIZERS)
-    rest = [each for each in chain[first:] if named(each)[0] == "crc32c"]
+    first = next(n for n, each in enumerate(chain, 1) if types.named(each)[0] in SERIALIZERS)
+    rest = [each for each in chain[first:] if types.named(each)[0] == "crc32c"]
     return [*chain[:first], *compressor, *rest]
 
 
@@ -263,7 +256,7 @@ def are_names(value: Any, ndim: int) -> bool:
 
 def _keys(value: Any, where: str) -> tuple[str, str]:
     try:
-        name, members = named(value)
+        name, members = types.named(value)
     except ValueError:
         name, members = str(value), {}
     separator = members.get("separator", _SEPARATORS.get(name))
@@ -278,7 +271,7 @@ def _keys(value: Any, where: str) -> tuple[str, str]:
 def _content(data_type: Any, dtype: np.dtype[Any]) -> Content:
     if not dtype.hasobject:
         return Content.NUMBERS
-    return Content.STRINGS if named(data_type)[0] in {BYTES, "bytes"} else Content.TEXTS
+    return Content.STRINGS if types.named(data_type)[0] in {types.BYTES, "bytes"} else Content.TEXTS
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -286,10 +279,10 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
     if value is None:
         if dtype.kind in "mM":
             return int(np.iinfo(np.int64).min)
-        return "" if dtype.hasobject else fill_to_json(np.zeros((), dtype)[()], dtype)
+        return "" if dtype.hasobject else types.fill_to_json(np.zeros((), dtype)[()], dtype)
     if isinstance(value, np.generic | bytes | complex | float):
         try:
-            return fill_to_json(np.array(value, dtype)[()], dtype)
+            return types.fill_to_json(np.array(value, dtype)[()], dtype)
         except (TypeError, ValueError) as error:
             raise MetadataError(f"{_WHERE}: 'fill_value' is {value!r}: {error}") from error
     return value

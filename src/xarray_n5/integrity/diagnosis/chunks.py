@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.errors import ChunkError, VarlengthChunkError
-from xarray_n5.formats.unfinished import unfinished
+from xarray_n5.formats.documents import unfinished
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
-from xarray_n5.integrity.diagnosis.levels import images_of
+from xarray_n5.integrity.diagnosis.levels import listed_pyramids
 from xarray_n5.integrity.diagnosis.survey import is_short
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import join
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.grid import ChunkGrid, Index
 
@@ -64,9 +63,9 @@ class Sample:
     """The first bytes and the sizes of some chunks."""
 
     @property
-    def io(self) -> ChunkIO:
+    def io(self) -> ArrayNode:
         """The array's chunks."""
-        return io_of(self.array)
+        return self.array.node
 
     @property
     def is_empty(self) -> bool:
@@ -187,7 +186,7 @@ def sampled_chunks(survey: Survey) -> Iterator[Finding]:
 def _empty_levels(survey: Survey, samples: Mapping[str, Sample]) -> Iterator[Finding]:
     """Find pyramids whose levels, or some of them, have no chunk; unfinished ones are known."""
     writing = unfinished(survey.container.store, samples)
-    for image in images_of(survey):
+    for image in listed_pyramids(survey):
         stored = [samples[path] for path in image.levels if path in samples]
         empty = [sample.array.path for sample in stored if sample.is_empty]
         if len(stored) < 2 or not empty or not writing.isdisjoint(image.levels):  # noqa: PLR2004

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.access import context_of
+from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects import resolve_geometry
-from xarray_n5.dialects.ngff import is_of_variable
-from xarray_n5.dialects.pyramids import factors_of, images_in, level_paths
+from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.ngff_attributes import is_of_variable
+from xarray_n5.dialects.pyramids import factors_of
 from xarray_n5.errors import PathError
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """The levels of a pyramid, the finest first, stored or not."""
+class ListedPyramid:
+    """The levels that a pyramid should have, the finest first, stored or not."""
 
     path: str
     """The path of the group."""
@@ -38,9 +39,9 @@ class Image:
     """The attribute that lists the levels, or their names."""
 
 
-def images_of(survey: Survey) -> list[Image]:
+def listed_pyramids(survey: Survey) -> list[ListedPyramid]:
     """Return the pyramids whose levels are listed by attributes, or by the names of arrays."""
-    found: dict[tuple[str, ...], Image] = {}
+    found: dict[tuple[str, ...], ListedPyramid] = {}
     for path in survey.groups:
         for image in (*_listed(survey, path), *_named(survey, path)):
             known = [each for each in found.values() if each.path == image.path]
@@ -49,17 +50,17 @@ def images_of(survey: Survey) -> list[Image]:
     return list(found.values())
 
 
-def _listed(survey: Survey, path: str) -> Iterator[Image]:
+def _listed(survey: Survey, path: str) -> Iterator[ListedPyramid]:
     """Iterate over the images that a group's attributes list."""
     attributes = dict(survey.groups[path].attrs)
     for image in images_in(attributes):
         if not is_of_variable(image) and (levels := _paths(path, level_paths(image))):
-            yield Image(path, levels, "'multiscales'")
+            yield ListedPyramid(path, levels, "'multiscales'")
     for key in ("scales", "downsamplingFactors"):
         listing = attributes.get(key)
         if isinstance(listing, list) and all(isinstance(each, list) for each in listing):
             for group in _holders(survey, path):
-                yield Image(group, _levels(group, len(listing)), repr(key))
+                yield ListedPyramid(group, _levels(group, len(listing)), repr(key))
     match attributes.get("Bigstitcher-Spark"):
         case {"MultiResolutionInfos": [*images]}:
             for image in images:
@@ -67,7 +68,7 @@ def _listed(survey: Survey, path: str) -> Iterator[Image]:
                 names = [each.get("dataset") for each in entries if isinstance(each, dict)]
                 if levels := _paths(path, names):
                     group = levels[0].rpartition("/")[0]
-                    yield Image(group, levels, "'MultiResolutionInfos'")
+                    yield ListedPyramid(group, levels, "'MultiResolutionInfos'")
 
 
 def _paths(group: str, names: Sequence[object]) -> tuple[str, ...]:
@@ -90,25 +91,25 @@ def _levels(group: str, count: int) -> tuple[str, ...]:
     return tuple(join(group, f"s{level}") for level in range(count))
 
 
-def _named(survey: Survey, path: str) -> Iterator[Image]:
+def _named(survey: Survey, path: str) -> Iterator[ListedPyramid]:
     """Iterate over the images that the names of arrays in a group form: ``s0``, ``s1``, ..."""
     arrays = survey.children.get(path, {})
     numbers = numbered(arrays, "level")
     coarse = any("downsamplingFactors" in array.attrs for array in arrays.values())
     if len(numbers) > 1 or (numbers and coarse):
-        yield Image(path, _levels(path, 1 + max(numbers)), "the names of levels")
+        yield ListedPyramid(path, _levels(path, 1 + max(numbers)), "the names of levels")
     table = arrays.get("resolutions")
     if table is not None and table.ndim == 2 and number_in(path, "hdf5 setup") is not None:  # noqa: PLR2004
         for time in numbered(survey.groups, "hdf5 timepoint").values():
             group = f"{time}/{path}"
             if group in survey.groups:
                 levels = tuple(f"{group}/{level}/cells" for level in range(table.shape[0]))
-                yield Image(group, levels, f"'{path}/resolutions'")
+                yield ListedPyramid(group, levels, f"'{path}/resolutions'")
 
 
 def missing_levels(survey: Survey) -> Iterator[Finding]:
     """Find levels that are listed but not stored."""
-    for image in images_of(survey):
+    for image in listed_pyramids(survey):
         known = {*survey.arrays, *survey.unreadable}
         missing = [path for path in image.levels if path not in known and survey.covers(path)]
         if not missing:
@@ -130,14 +131,14 @@ def missing_levels(survey: Survey) -> Iterator[Finding]:
 
 def odd_levels(survey: Survey) -> Iterator[Finding]:
     """Find levels whose sizes are inconsistent with the base level's and their factors."""
-    for image in images_of(survey):
+    for image in listed_pyramids(survey):
         stored = {path: survey.arrays[path] for path in image.levels if path in survey.arrays}
         if len(stored) < 2 or next(iter(stored)) != image.levels[0]:  # noqa: PLR2004
             continue
         base, *others = stored.values()
         context = None
         for level in others:
-            context = context_of(level, like=context)
+            context = context_of(level.node, like=context)
             yield from _odd(base, level, context)
 
 

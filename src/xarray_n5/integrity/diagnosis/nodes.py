@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.access import node_of
-from xarray_n5.arrays.beside import xml_beside
+from xarray_n5.arrays.container_xml import find_xml
 from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
-from xarray_n5.formats.documents import contradictions
+from xarray_n5.formats.consolidated import contradictions
+from xarray_n5.formats.documents import unfinished
 from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.unfinished import unfinished
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.level_names import number_in
@@ -28,7 +27,7 @@ def unreadable(survey: Survey) -> Iterator[Finding]:
         remedy = "restore its metadata from a copy or by hand, or remove it"
         yield Finding("unreadable", path, why, remedy)
     for path, group in survey.groups.items():
-        if node_of(group).incomplete:
+        if group.node.incomplete:
             why = "it has attributes, but not the document that makes it an array or a group"
             remedy = "repeat the write that was stopped, or remove it"
             yield Finding("unreadable", path, why, remedy)
@@ -95,7 +94,7 @@ def consolidated(survey: Survey) -> Iterator[Finding]:
     """Find groups whose consolidated metadata contradict the documents of nodes."""
     container = survey.container
     for path in survey.groups:
-        if names := contradictions(container.store, path, container.format):
+        if names := contradictions(container.store, path, container.format.documents):
             yield Finding(
                 "consolidated",
                 path,
@@ -107,7 +106,7 @@ def consolidated(survey: Survey) -> Iterator[Finding]:
 
 def missing_parts(survey: Survey) -> Iterator[Finding]:
     """Find images of the scene in an XML that its container lacks."""
-    document = survey.xml or (None if survey.root else xml_beside(survey.container))
+    document = survey.xml or (None if survey.root else find_xml(survey.container))
     if survey.root or document is None:
         return
     reader, why = scene_reader(document), "it does not describe a project"

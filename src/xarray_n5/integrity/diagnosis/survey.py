@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.access import io_of
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.model.paths import join
@@ -15,9 +14,9 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.chunk_io import ChunkIO
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.walk import Walk
-    from xarray_n5.formats.protocol import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.stores.base import Listing
 
 _LONG = 4096
@@ -68,7 +67,7 @@ class Survey:
     @cached_property
     def listings(self) -> Mapping[str, Listing]:
         """The entries of the directories of arrays with few chunks; one batch of requests."""
-        paths = [path for path, array in self.arrays.items() if is_short(io_of(array))]
+        paths = [path for path, array in self.arrays.items() if is_short(array.node)]
         if not self.container.documents or not paths:
             return {}
         try:
@@ -85,7 +84,7 @@ class Survey:
         return not self.root or path == self.root or path.startswith(f"{self.root}/")
 
 
-def is_short(io: ChunkIO) -> bool:
+def is_short(io: ArrayNode) -> bool:
     """Return whether the directories of an array's chunks have few entries."""
     counts = io.metadata.grid.counts
     nested = "/" in io.key((0,) * len(counts)).removeprefix(io.path).lstrip("/")

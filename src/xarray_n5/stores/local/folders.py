@@ -2,10 +2,11 @@
 
 A path that was checked may be replaced by a link before it is used. An open directory stays the
 same one, so files are created, renamed and removed by their names in it. Systems that cannot do
-that, such as Windows, use paths.
+that, such as Windows, use paths. Advisory locks of directories end with their process.
 """
 
-# ruff: noqa: PTH116
+# ruff: noqa: PTH103, PTH112, PTH116, PTH208
+# Plain system calls on strings, for speed.
 from __future__ import annotations
 
 import contextlib
@@ -13,43 +14,27 @@ import errno
 import os
 import shutil
 import stat
+import sys
+import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from xarray_n5.model.paths import join
-from xarray_n5.stores.local.files import flush, make_folders
-from xarray_n5.stores.local.links import MISSING, existing_part, is_link, resolve
-from xarray_n5.stores.local.openat2 import has_openat2, openat2
+from xarray_n5.errors import UnsafePathError
+from xarray_n5.model.paths import join, partial_key
+from xarray_n5.stores._errors import MISSING
+from xarray_n5.stores.local import opening
+from xarray_n5.stores.local.links import existing_part, is_link, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
-BY_DESCRIPTOR = (
-    shutil.rmtree.avoids_symlink_attacks
-    and hasattr(os, "O_NOFOLLOW")
-    and {os.open, os.unlink, os.rename, os.stat, os.mkdir, os.rmdir} <= os.supports_dir_fd
-)
-"""Whether the system can use names in an open directory."""
+if sys.platform != "win32":
+    import fcntl
 
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_PATIENCE = 30.0
+"""The seconds to wait for a process that holds a lock: it may be suspended."""
 
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-
-_FOLDER = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
-"""Flags to open a directory that need not be listed."""
-
-TO_LIST = _DIRECTORY | os.O_RDONLY
-"""Flags to open a directory in order to list, lock or flush it."""
-
-_IS_LINK = frozenset({errno.ELOOP, errno.EMLINK, getattr(errno, "EFTYPE", errno.ELOOP)})
-"""Errors of systems for unexpected links."""
-
-UNSURE = _IS_LINK | {errno.EAGAIN, errno.EWOULDBLOCK}
-"""Errors after which the path is checked part by part; the last are of leases, as in Samba."""
-
-_MOST_ROOTS = 256
-
-_linked_roots: set[str] = set()
-"""Cache of roots whose path contains links; files in all others are opened in one step."""
+_PAUSE = 0.002
 
 
 class Held(NamedTuple):
@@ -76,7 +61,7 @@ class Held(NamedTuple):
     def to_read(self) -> int:
         """Return another descriptor of the directory, which can be listed, locked and flushed."""
         path = "." if self.descriptor is not None else self.base
-        return os.open(path, TO_LIST, dir_fd=self.descriptor)
+        return os.open(path, opening.TO_LIST, dir_fd=self.descriptor)
 
 
 def hold(root: str, prefix: str) -> Held | None:
@@ -88,19 +73,19 @@ def hold(root: str, prefix: str) -> Held | None:
         If a link leads out of the container, whether links are followed for reading or not.
     """
     try:
-        return Held("", open_unlinked(root, prefix, _FOLDER))
+        return Held("", opening.open_unlinked(root, prefix, opening.FOLDER))
     except MISSING:
         return None
     except OSError as error:
-        if error.errno not in UNSURE:
+        if error.errno not in opening.UNSURE:
             raise
     found, missing = existing_part(root, prefix, follow=False)
     if missing:
         return None
-    if not BY_DESCRIPTOR:
-        return Held(f"{found.real}/", None) if os.path.isdir(found.real) else None  # noqa: PTH112
+    if not opening.BY_DESCRIPTOR:
+        return Held(f"{found.real}/", None) if os.path.isdir(found.real) else None
     try:
-        return Held("", open_inside(root, found.real, _FOLDER))
+        return Held("", opening.open_inside(root, found.real, opening.FOLDER))
     except MISSING:
         return None
 
@@ -149,65 +134,7 @@ def _make(above: Held, name: str, *, durable: bool) -> Held:
         if not stat.S_ISDIR(os.stat(path + name).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path + name)
         return Held(f"{path}{name}/", None)
-    return Held("", os.open(name, _FOLDER | _NOFOLLOW, dir_fd=descriptor))
-
-
-def open_unlinked(root: str, key: str, flags: int) -> int:
-    """Open a file without following links inside the root; the root itself may be a link.
-
-    Raises
-    ------
-    OSError
-        With one of `UNSURE` if a link leads to the file, or the system cannot decide.
-    """
-    if not has_openat2():
-        return _open_in_steps(root, key, flags)
-    if root not in _linked_roots:
-        try:
-            return openat2(f"{root}/{key}", flags)
-        except OSError as error:
-            if error.errno not in UNSURE:
-                raise
-    folder = os.open(root, _FOLDER)
-    try:
-        file = openat2(key or ".", flags, folder)
-    finally:
-        os.close(folder)
-    if len(_linked_roots) >= _MOST_ROOTS:
-        _linked_roots.clear()
-    _linked_roots.add(root)
-    return file
-
-
-def _open_in_steps(root: str, key: str, flags: int) -> int:
-    """Open a file by opening each directory above it in the one before."""
-    if not BY_DESCRIPTOR:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key)
-    *folders, last = key.split("/")
-    name = ""
-    here = os.open(root, _FOLDER)
-    try:
-        for name in folders:
-            below = os.open(name, _FOLDER | _NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = below
-        name = last or "."
-        return os.open(name, flags | _NOFOLLOW, dir_fd=here)
-    except NotADirectoryError as error:
-        found = os.stat(name, dir_fd=here, follow_symlinks=False)
-        if is_link(found) or stat.S_ISDIR(found.st_mode):  # or was a link until now
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), key) from error
-        raise
-    finally:
-        os.close(here)
-
-
-def open_inside(root: str, path: str, flags: int) -> int:
-    """Open a file in a container by its path without links, which may be replaced by links."""
-    top = os.path.realpath(root)
-    if not BY_DESCRIPTOR:
-        return os.open(path, flags | _NOFOLLOW)
-    return open_unlinked(top, path[len(top) :].strip("/"), flags)
+    return Held("", os.open(name, opening.FOLDER | opening.NOFOLLOW, dir_fd=descriptor))
 
 
 def stat_inside(root: str, key: str, *, follow: bool) -> os.stat_result | None:
@@ -237,3 +164,176 @@ def stat_inside(root: str, key: str, *, follow: bool) -> os.stat_result | None:
         return os.stat(resolve(root, key, f"{found.real}/{name}", follow=follow))
     except MISSING:
         return None
+
+
+def make_folders(folder: str, *, durable: bool) -> None:
+    """Make a directory and its parents; if `durable`, their names are on disk."""
+    missing = []
+    above = folder
+    while durable and above and not os.path.isdir(above):
+        above = above.rpartition("/")[0]
+        missing.append(above)
+    os.makedirs(folder, exist_ok=True)
+    if os.name != "nt":
+        for each in missing:
+            flush(os.open(each or "/", os.O_RDONLY))
+
+
+def flush(folder: int) -> None:
+    """Make renames in an open directory durable, and close it."""
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def locked(root: str, prefix: str, *, durable: bool) -> Iterator[bool]:
+    """Lock a directory, which is created if missing; yield whether the system can do that."""
+    file = _lock(root, prefix, durable=durable)
+    try:
+        yield file is not None
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _lock(root: str, prefix: str, *, durable: bool) -> int | None:
+    if sys.platform == "win32":
+        return None
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        file = None
+        try:
+            with hold_to_write(root, prefix, durable=durable) as held:
+                file = held.to_read()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(file, root, prefix):
+                taken, file = file, None
+                return taken
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except UnsafePathError:
+            raise
+        except OSError:
+            end = 0.0
+        finally:
+            if file is not None:
+                os.close(file)
+    return None
+
+
+def _is_at(file: int, root: str, prefix: str) -> bool:
+    """Return whether a path still names an open directory, which may have been replaced."""
+    found = stat_inside(root, prefix, follow=False)
+    return found is not None and os.path.samestat(found, os.fstat(file))
+
+
+def remove_tree(folder: Held, name: str, first: str) -> None:
+    """Remove a directory and everything in it; of a link, only the link.
+
+    Unless it is hidden already, it is renamed first, so that a killed process does not leave half
+    an array.
+
+    Parameters
+    ----------
+    folder
+        Its parent.
+    name
+        Its name.
+    first
+        A path in it that is removed first.
+    """
+    base, descriptor = folder
+    with contextlib.suppress(*MISSING):
+        if not _is_folder(folder, name):
+            os.unlink(base + name, dir_fd=descriptor)
+            return
+        if not name.startswith("."):
+            hidden = partial_key(name)
+            os.rename(base + name, base + hidden, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            name = hidden
+        _remove_file(base + name, first, descriptor)
+        shutil.rmtree(base + name, dir_fd=descriptor)
+
+
+def remove_inside(folder: Held) -> None:
+    """Remove everything in a directory; of links, only the links."""
+    base, descriptor = folder
+    for name in _names_in(folder):
+        with contextlib.suppress(*MISSING):
+            if _is_folder(folder, name):
+                shutil.rmtree(base + name, dir_fd=descriptor)
+            else:
+                os.unlink(base + name, dir_fd=descriptor)
+
+
+def remove_empty(folder: Held, name: str) -> None:
+    """Remove an empty directory, or a symbolic link; anything else is an error."""
+    base, descriptor = folder
+    if is_link(os.stat(base + name, dir_fd=descriptor, follow_symlinks=False)):
+        os.unlink(base + name, dir_fd=descriptor)
+    else:
+        os.rmdir(base + name, dir_fd=descriptor)
+
+
+def _is_folder(folder: Held, name: str) -> bool:
+    path, descriptor = folder.base + name, folder.descriptor
+    found = os.stat(path, dir_fd=descriptor, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode) and not is_link(found)
+
+
+def _names_in(folder: Held) -> list[str]:
+    if folder.descriptor is None:
+        return os.listdir(folder.base)
+    listed = folder.to_read()
+    try:
+        return os.listdir(listed)
+    finally:
+        os.close(listed)
+
+
+def _remove_file(folder: str, path: str, descriptor: int | None) -> None:
+    """Remove a file below a directory, unless its path has links."""
+    *inner, name = path.split("/")
+    with contextlib.ExitStack() as stack, contextlib.suppress(*MISSING):
+        for part in (folder, *inner):
+            if descriptor is None:
+                folder = part if part == folder else f"{folder}/{part}"
+                if is_link(os.lstat(folder)):
+                    return
+            else:
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                descriptor = os.open(part, flags, dir_fd=descriptor)
+                stack.callback(os.close, descriptor)
+        os.unlink(name if descriptor is not None else f"{folder}/{name}", dir_fd=descriptor)
+
+
+def permissions(path: str, folder: int | None) -> os.stat_result | None:
+    """Return the status of a file to be replaced, or None if there is nothing to keep.
+
+    The path is relative to the open directory `folder`, if that is not None.
+    """
+    if not hasattr(os, "fchmod") or os.name == "nt":
+        return None
+    try:
+        found = os.stat(path, dir_fd=folder, follow_symlinks=False)
+    except MISSING:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def keep_permissions(file: int, before: os.stat_result) -> None:
+    """Give a new file the group and the mode of the one that it replaces.
+
+    If it cannot have the group, its own group gets no more rights than everybody.
+    """
+    own, mode = os.fstat(file), before.st_mode & 0o777
+    with contextlib.suppress(OSError):  # file systems without permissions refuse
+        if own.st_gid != before.st_gid:
+            try:
+                os.fchown(file, -1, before.st_gid)
+            except OSError:
+                mode = (mode & ~0o070) | (mode & 0o007) << 3
+        if own.st_mode & 0o777 != mode:
+            os.fchmod(file, mode)

@@ -14,10 +14,7 @@ import stat
 from typing import NamedTuple
 
 from xarray_n5.errors import UnsafePathError
-
-MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""Errors of the operating system for keys that do not exist."""
-
+from xarray_n5.stores._errors import MISSING
 
 _HIDDEN = "is a link, but hidden directories must not be links; remove it"
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from xarray_n5.errors import UnsafePathError
 from xarray_n5.model.paths import join
-from xarray_n5.stores.local.folders import BY_DESCRIPTOR, TO_LIST, open_inside
-from xarray_n5.stores.local.links import MISSING, check_folder, is_below, is_link, resolve
+from xarray_n5.stores._errors import MISSING
+from xarray_n5.stores.local.links import check_folder, is_below, is_link, resolve
+from xarray_n5.stores.local.opening import BY_DESCRIPTOR, TO_LIST, open_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,24 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from xarray_n5.model.paths import join, meant_by, partial_key
-from xarray_n5.stores._errors import named_errors
+from xarray_n5.stores._errors import MISSING
 from xarray_n5.stores._filesystems import local_path
 from xarray_n5.stores.base import ObjectInfo, Store
-from xarray_n5.stores.local.files import flush, keep_permissions, permissions
-from xarray_n5.stores.local.folders import Held, hold, hold_to_write, stat_inside
-from xarray_n5.stores.local.links import MISSING
+from xarray_n5.stores.local.folders import (
+    Held,
+    flush,
+    hold,
+    hold_to_write,
+    keep_permissions,
+    locked,
+    permissions,
+    remove_empty,
+    remove_inside,
+    remove_tree,
+    stat_inside,
+)
 from xarray_n5.stores.local.listing import is_hidden, names_in, walk_below
-from xarray_n5.stores.local.lock import locked
-from xarray_n5.stores.local.opening import CREATE, open_to_read, read_part
-from xarray_n5.stores.local.removal import remove_empty, remove_inside, remove_tree
+from xarray_n5.stores.local.opening import CREATE, named_errors, open_to_read, read_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,20 +112,11 @@ class LocalStore(Store):
     def _path(self, key: str) -> str:
         return join(self.root, self._below(key))
 
-    @named_errors
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`: one open, one read."""
-        opened = open_to_read(self.root, self._below(key), follow=self.follow_links)
-        if opened is None:
-            return None
-        file, size = opened
-        try:
-            # A file larger than the limit, such as a sparse one, is read as if it were truncated.
-            return read_part(file, 0, min(size, self.limit + 1))
-        except IsADirectoryError:
-            return None
-        finally:
-            os.close(file)
+        # A file larger than the limit, such as a sparse one, is read as if it were truncated.
+        found = self.head(key, self.limit + 1)
+        return None if found is None else found[0]
 
     @named_errors
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:

@@ -1,0 +1,74 @@
+"""Find the XML of a BigDataViewer container: of the same name, or the only one that refers to it.
+
+BigStitcher-Spark lets users name the XML of a fusion freely.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xarray_n5.leaves import LOOK, scene_reader
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.json import MOST_BYTES
+from xarray_n5.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.stores import Store
+
+_MOST_FILES = 32
+"""The maximum number of XML files in a directory that are parsed."""
+
+
+def find_xml(container: Container) -> bytes | None:
+    """Return the XML file beside a container that describes its views, or None."""
+    suffix = next(filter(container.name.endswith, container.format.suffixes), "")
+    name = f"{container.name.removesuffix(suffix)}.xml"
+    try:
+        if (own := container.sibling(name)) is not None:
+            return own
+    except PermissionError as error:
+        warn(f"{name!r} beside {container.url!r} cannot be read, if it exists: {error}")
+        return None
+    found: dict[str, bytes] = {}
+    with suppress(OSError):  # a container may be readable in a directory that cannot be listed
+        found = dict(_pointing_at(container))
+    if len(found) > 1:
+        warn(
+            f"{', '.join(sorted(found))} beside {container.url!r} all refer to it, so none is "
+            "used; open one of them as a project"
+        )
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
+    """Iterate over the XML files in a container's directory that refer to it."""
+    directory = _around(container)
+    if directory is None:
+        return
+    folders, files = directory.list("")
+    names = [name for name in files if name.lower().endswith(".xml")]
+    if not 0 < len(names) <= _MOST_FILES:
+        return
+    heads = directory.head_many(names, LOOK)
+    likely = [
+        name
+        for name, head in zip(names, heads, strict=True)
+        if head is not None and scene_reader(head[0]) is not None and head[1] <= MOST_BYTES
+    ]
+    for name, document in zip(likely, directory.get_many(likely), strict=True):
+        reader = scene_reader(document or b"")
+        with suppress(ValueError):
+            if document and reader and reader.refers_to(document, container, {*folders, *files}):
+                yield name, document
+
+
+def _around(container: Container) -> Store | None:
+    """Return the parent directory of a container, if it is cheap to list."""
+    local = LocalStore.at(container.url, {}) if container.format.one_writer else None
+    store = (local or container.store).uncached().parent()
+    cheap = store is not None and (store.concurrency == 1 or store.complete_listings)
+    return store if cheap else None

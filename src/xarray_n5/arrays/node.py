@@ -1,0 +1,357 @@
+"""A stored array and its chunks: what is passed inside the package, and what tasks carry."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+from operator import ge
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.arrays.elements import holds_only, in_place
+from xarray_n5.arrays.shard_indices import Indices
+from xarray_n5.errors import (
+    ChunkError,
+    MetadataError,
+    MissingChunkError,
+    N5Error,
+    NodeNotFoundError,
+    VarlengthChunkError,
+)
+from xarray_n5.formats.documents import unfinished
+from xarray_n5.model.indexing import outer
+from xarray_n5.model.metadata import ArrayMetadata, Varlength
+from xarray_n5.model.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.stores.base import Store
+
+_Prove: TypeAlias = "Callable[[], None] | None"
+_Digest: TypeAlias = "Callable[[np.ndarray], int] | None"
+Missing: TypeAlias = Literal["fill", "error"]
+EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+
+_IN_FLIGHT = 1 << 27
+"""The maximum number of bytes of chunks in flight: 128 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayNode:
+    """An array in a container: small, frozen and without handles.
+
+    Everything is in the stored order of axes, which is C order, except where :attr:`transposed` is
+    mentioned.
+    """
+
+    container: Container
+    path: str
+    """The array's path in the container."""
+    metadata: ArrayMetadata
+    """The array."""
+    missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
+    write_empty: bool = True
+    """Whether chunks with only the fill value are stored, although they need not be."""
+    edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
+    writable: bool = False
+    """Whether the array was opened for writing."""
+    transposed: bool = False
+    """Whether users see the axes in reverse order, as with ``axis_order="F"``."""
+    attribute_order: AttributeOrder = "auto"
+    """The order of lists of axes in attributes, if the user states it."""
+
+    indices: Indices = field(default_factory=Indices, compare=False, repr=False)
+    """The indices of shards that were read."""
+
+    @property
+    def format(self) -> Format:
+        """The container's format."""
+        return self.container.format
+
+    @property
+    def url(self) -> str:
+        """The location of the array, for messages."""
+        return join(self.container.url, self.path)
+
+    def key(self, index: Sequence[int]) -> str:
+        """Return a chunk's key, by which errors and reports name it."""
+        return self.container.chunk_key(self.path, self.metadata, index)
+
+    @property
+    def store(self) -> Store:
+        """The store of hidden files: markers, digests, quarantine."""
+        return self.container.store
+
+    @property
+    def identity(self) -> object:
+        """The array's identity."""
+        return self.container.identity(self.path)
+
+    def ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:
+        """Return an item for each axis in the user's order, from the stored order, or back."""
+        return tuple(items[::-1] if self.transposed else items)
+
+    def exists(self, index: Index) -> bool:
+        """Return whether a chunk is stored."""
+        return self.container.has_chunk(self.path, self.metadata, index)
+
+    def etag(self) -> object:
+        """Return a value that changes with each write of the metadata; one request."""
+        return self.container.etag(self.path)
+
+    def peek(self, head: bytes, size: int) -> tuple[int, ...]:
+        """Return the shape in a chunk's first bytes; raise if its size contradicts it."""
+        return self.format.peek(self.metadata, head, size)
+
+    def chunk_index(self, key: str) -> Index | None:
+        """Return the chunk that a key relative to the array names, or None."""
+        return self.container.chunk_index(self.metadata, key)
+
+    def refreshed(self) -> ArrayNode:
+        """Return the chunks of the array as it is stored now.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If the array does not exist any more.
+        """
+        (node,) = self.container.nodes([self.path], verify=False)
+        if isinstance(node, N5Error):
+            raise node
+        found = node.metadata
+        if not isinstance(found, ArrayMetadata):
+            raise NodeNotFoundError(self.container.url, self.path, "array")
+        found = found.multisets_as(self.metadata.content)
+        return replace(self, metadata=found, indices=Indices())
+
+    def bare(self) -> ArrayNode:
+        """Return the array for a task: without attributes and caches."""
+        return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
+
+    def with_shape(self, shape: tuple[int, ...]) -> ArrayNode:
+        """Return the array with the shape that a resize will give it; nothing is written."""
+        return replace(self, metadata=replace(self.metadata, shape=self.ordered(shape)))
+
+    def is_unfinished(self) -> bool:
+        """Return whether the array has an unfinished write."""
+        return self.path in unfinished(self.store, [self.path])
+
+    def foreign_key(self) -> str | None:
+        """Return the first key in the array's directory that is not its own, or None."""
+        return self.container.occupant(self.path, [self.metadata])
+
+    # One chunk
+
+    def get(self, index: Index) -> bytes | None:
+        """Return a chunk's bytes, or None if it is not stored."""
+        return self.container.get_chunk(self.path, self.metadata, index)
+
+    def load(self, index: Index) -> np.ndarray | None:
+        """Return a chunk as it is stored, of any shape and byte order; None if it is not stored."""
+        return self.decoded(index, self.container.get_chunk(self.path, self.metadata, index))
+
+    def decoded(self, index: Index, data: bytes | None) -> np.ndarray | None:
+        """Decode a chunk's bytes to a block; None for None."""
+        if data is None:
+            if self.missing == "error":
+                why = "the chunk is not stored, which missing='error' does not allow"
+                raise MissingChunkError("decode", self.container.url, self.key(index), why)
+            return None
+        try:
+            return self.format.decode(self.metadata, data)
+        except Varlength as error:
+            url, key = self.container.url, self.key(index)
+            raise VarlengthChunkError(url, key, str(error), error.elements) from error
+        except Exception as error:  # any error of a codec, to add the chunk's name
+            url, key = self.container.url, self.key(index)
+            raise ChunkError("decode", url, key, _reason(error)) from error
+
+    def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
+        """Decode a chunk's bytes to a block, and return whether it covers the chunk's extent."""
+        stored = self.decoded(index, data)
+        extent = self.metadata.grid.extent(index)
+        whole = stored is not None and all(map(ge, stored.shape, extent))
+        return self.native(index, stored), whole
+
+    def block(self, index: Index, *, check: bool = False) -> np.ndarray:
+        """Return a chunk clipped to the array, in native order: new, whole, writable.
+
+        The decoded array itself is returned if possible, which saves a copy. With `check`, raise
+        for a group with the metadata of an array.
+        """
+        data = self.get(index)
+        if data is None and check:
+            self.container.check_array(self.path, self.metadata)
+        stored = self.decoded(index, data)
+        own = None if data is None or stored is None else in_place(stored, data)
+        if own is not None and own.dtype == self.metadata.dtype:
+            if own.shape == self.metadata.grid.extent(index):
+                return own
+            stored = own
+        del data  # before another copy is made
+        return self.native(index, stored)
+
+    def native(self, index: Index, stored: np.ndarray | None) -> np.ndarray:
+        """Return a stored chunk clipped to the array: new, whole, in native order."""
+        extent = self.metadata.grid.extent(index)
+        if stored is not None and all(
+            have >= need for have, need in zip(stored.shape, extent, strict=True)
+        ):
+            within: Any = (*map(slice, extent), ...)  # without axes, NumPy would return an element
+            block: np.ndarray = stored[within].astype(self.metadata.dtype, order="C")
+            return block
+        result = np.full(extent, self.metadata.fill_value, self.metadata.dtype)
+        if stored is not None:
+            # Blocks remain short where an array grew after its last chunks were clipped.
+            overlap = tuple(map(slice, map(min, stored.shape, extent)))
+            result[overlap] = stored[overlap]
+        return result
+
+    def save(self, index: Index, block: np.ndarray, prove: Callable[[], None] | None = None) -> int:
+        """Store a chunk, clipped to the array: whole, in one request.
+
+        `prove` is called as late as possible before the chunk is stored. Return the number of
+        stored bytes: zero for an empty chunk that is omitted.
+        """
+        data = self.encoded(index, block)
+        if prove is not None:
+            prove()
+        if data is None:
+            self.container.delete_chunks(self.path, self.metadata, [index])
+            return 0
+        self.container.set_chunk(self.path, self.metadata, index, data)
+        if self.metadata.inner is not None:
+            self.indices.forget([index])
+        return len(data)
+
+    def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
+        """Return a chunk's bytes; None for an empty chunk that is omitted."""
+        if not self.metadata.content.is_writable:
+            raise MetadataError(
+                f"{self.url} has {self.metadata.content.value}, which cannot be written"
+            )
+        sparse = not self.write_empty and self.metadata.may_lack_chunks
+        if sparse and self.is_empty(block):
+            return None
+        pads = (self.edges == "pad" or self.format.pads) and self.metadata.inner is None
+        if pads and block.shape != self.metadata.chunks:
+            full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
+            full[tuple(map(slice, block.shape))] = block
+            block = full
+        try:
+            return self.format.encode(self.metadata, block)
+        except Exception as error:  # as above
+            url, key = self.container.url, self.key(index)
+            raise ChunkError("encode", url, key, _reason(error)) from error
+
+    def is_empty(self, block: np.ndarray) -> bool:
+        """Return whether a block has only the fill value, bit for bit."""
+        return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
+
+    # Selections
+
+    def put(
+        self,
+        chosen: Iterable[Sequence[Piece]],
+        values: np.ndarray,
+        prove: _Prove = None,
+        digest: _Digest = None,
+        threads: int = 1,
+    ) -> Iterator[tuple[Index, int, int]]:
+        """Write the parts of `values` that belong to some chunks, several of them at once.
+
+        A chunk that they cover is not read; one that they cut is read, merged and replaced.
+        `prove` raises if writing must stop. The limits on chunks in flight are those of all
+        `threads` that do so at the same time.
+
+        Yields
+        ------
+        tuple
+            A chunk's index, the number of its stored bytes, and the `digest` of its elements,
+            0 without one.
+        """
+        if self.container.batch == 1:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                # The digest is first, while the elements are in the processor's cache.
+                digested = 0 if digest is None else digest(block)
+                yield index, self.save(index, block, prove), digested
+            return
+        begun: deque[tuple[Index, int, int]] = deque()
+
+        def changes() -> Iterator[tuple[Index, Buffer | None]]:
+            for parts in chosen:
+                index, block = self._merged(parts, values)
+                digested = 0 if digest is None else digest(block)
+                data = self.encoded(index, block)
+                if prove is not None:
+                    prove()
+                begun.append((index, 0 if data is None else len(data), digested))
+                yield index, data
+
+        ahead = max(1, min(self.ahead, self.store.most_at_once) // threads)
+        for _ in self.container.set_chunks(self.path, self.metadata, changes(), ahead):
+            self.indices.forget([begun[0][0]])
+            yield begun.popleft()
+
+    def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
+        """Return a chunk's index, and its elements after its part of `values` is set."""
+        index = tuple([part.chunk for part in parts])
+        part_of = np.asarray(values[outer([part.target for part in parts])])
+        if all(part.whole for part in parts):
+            # Contiguous: both the codec and the digest read it. Parts of shards are encoded
+            # separately.
+            order: Any = "C" if self.metadata.inner is None else "K"
+            block = np.asarray(part_of, self.metadata.dtype, order=order)
+        else:
+            block = replace(self, missing="fill").block(index)  # also with missing="error"
+            block[outer([part.inside for part in parts])] = part_of
+        return index, block
+
+    @property
+    def ahead(self) -> int:
+        """The number of chunks in flight: each round of requests takes as long as one request."""
+        nbytes = math.prod(self.metadata.chunks) * self.metadata.dtype.itemsize
+        return max(1, min(self.container.batch, _IN_FLIGHT // max(1, nbytes)))
+
+    # All chunks
+
+    def delete(self, indices: Iterable[Index]) -> None:
+        """Remove chunks."""
+        self.container.delete_chunks(self.path, self.metadata, indices)
+
+    def stored_chunks(self) -> Iterator[Index]:
+        """Iterate over the stored chunks of the grid, in the user's order of axes, by listing."""
+        for index in self.stored_indices():
+            if index in self.metadata.grid:
+                yield self.ordered(index)
+
+    def stored_indices(self) -> Iterator[Index]:
+        """Iterate over the chunks that are stored, also those beyond the array's ends."""
+        stored = False
+        for index in self.container.list_chunks(self.path, self.metadata):
+            stored = True
+            yield index
+        if not stored:
+            self.container.check_array(self.path, self.metadata)
+
+    @property
+    def token(self) -> tuple[object, ...]:
+        """The identity of these chunks, the same in every process."""
+        kind: Any = self.metadata.bare()
+        return (self.identity, self.format.name, self.missing, repr(kind))
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or "no details"
+    return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,257 @@
+"""What is to be stored as one array, and the checks of what users say about it."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.arrays.attributes import as_json
+from xarray_n5.codecs import resolve
+from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
+from xarray_n5.model.metadata import ArrayMetadata, check_factors
+from xarray_n5.model.options import check_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5.model.codec import Compression
+
+Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
+
+Sides: TypeAlias = "Sequence[int] | int | Literal['auto'] | None"
+"""The shape of chunks or shards as users give it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArraySpec:
+    """What is to be stored as one array, but for its shape and type, which the data has.
+
+    It is made once, by whoever knows what the user wants, and is passed down to the array.
+    """
+
+    path: str
+    """The path in the container."""
+    mode: Mode = "w-"
+    chunks: Sides = None
+    """The shape of chunks; None for that of the blocks to write, or of an existing array."""
+    shards: Sides = None
+    compression: str | Mapping[str, Any] | Compression | None = "gzip"
+    axes: Iterable[Axis | str | None] | Geometry | None = None
+    dialect: str | Iterable[str] | None = None
+    """The dialects to write the axes in."""
+    attributes: Mapping[str, Any] | None = None
+    layout: Mapping[str, Any] | None = None
+    """How the format stores elements, in its own terms."""
+    chunk_elements: int = 1 << 20
+    """The number of elements of chunks that are "auto"."""
+    chunk_aspect_ratio: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        check_option("mode", self.mode, "w-", "w", "a", "r+")
+
+    def metadata(self, shape: Sequence[int], dtype: Any, where: str) -> ArrayMetadata:
+        """Return the array's metadata, without axes and layout; errors name it as `where`."""
+        sizes, kind = as_sizes("shape", shape), as_dtype(dtype, where)
+        elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
+        chunks = "auto" if self.chunks is None else self.chunks
+        sides = chunk_shape(chunks, sizes, elements=elements, aspect_ratio=ratio)
+        automatic = isinstance(chunks, str)
+        stored, inner = with_shards(sides, self.shards, sizes, kind, automatic=automatic)
+        return ArrayMetadata(
+            shape=sizes,
+            chunks=stored,
+            inner=inner,
+            dtype=kind,
+            compression=resolve(self.compression),
+            attributes=as_json(self.attributes or {}, where),
+        )
+
+
+def chunk_shape(
+    chunks: Sequence[int] | int | Literal["auto"],
+    shape: Sequence[int],
+    *,
+    elements: int = 1 << 20,
+    aspect_ratio: Sequence[float] | None = None,
+) -> tuple[int, ...]:
+    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto"."""
+    if isinstance(chunks, str):
+        if chunks != "auto":
+            raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
+        return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
+    sides = as_sizes("chunks", chunks, len(shape))
+    if len(sides) != len(shape) or min(sides, default=1) < 1:
+        raise MetadataError(
+            f"chunks is {sides}; expected {len(shape)} numbers of at least 1 for shape "
+            f"{tuple(shape)}"
+        )
+    return sides
+
+
+def with_shards(
+    chunks: tuple[int, ...],
+    shards: Sequence[int] | int | Literal["auto"] | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    *,
+    automatic: bool = False,
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shape of a stored file, and that of the chunks in it if it is a shard.
+
+    Chunks that are `automatic` are adapted to shards that are not a multiple of them.
+    """
+    if shards is None:
+        return chunks, None
+    if isinstance(shards, str):
+        return shard_shape(shards, chunks, shape, dtype.itemsize), chunks
+    sides = as_sizes("shards", shards, len(shape))
+    if automatic and len(sides) == len(chunks) and all(0 < side < 1 << 31 for side in sides):
+        chunks = chunks_in_shards(chunks, sides)
+    return shard_shape(sides, chunks, shape, dtype.itemsize), chunks
+
+
+def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
+    """Return whole numbers; a single one is repeated `times` times."""
+    try:
+        if np.ndim(value) == 0:  # type: ignore[arg-type]
+            return (operator.index(value),) * times  # type: ignore[arg-type]
+        return tuple(map(operator.index, value))  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise MetadataError(f"{name} is {value!r}; expected whole numbers") from None
+
+
+def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
+    """Return the type for a user's `dtype`, in native byte order."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise MetadataError(
+            f"{where}: {error}; expected a type such as 'uint8' or 'float32'"
+        ) from error
+    if found.names:
+        from numpy.lib.recfunctions import repack_fields
+
+        found = repack_fields(found)
+    return found.newbyteorder("=")
+
+
+def completed(
+    form: Format,
+    metadata: ArrayMetadata,
+    layout: Mapping[str, Any] | None,
+    where: str,
+    there: ArrayMetadata | None = None,
+) -> ArrayMetadata:
+    """Return an array's metadata with a layout; errors name the array.
+
+    The default layout depends on the attributes, and on those of the existing array `there`.
+    """
+    before = there.attributes if there else {}
+    whole = replace(metadata, attributes={**before, **metadata.attributes})
+    try:
+        return replace(form.complete(whole, layout), attributes=metadata.attributes)
+    except UnknownCompressionError as error:
+        raise UnknownCompressionError(error.name, error.known, where) from error
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+
+
+def check_path(container: Container, path: str) -> None:
+    """Raise if an array would be a root that must be a group."""
+    if not path and not container.format.array_at_root:
+        raise MetadataError(
+            f"{container.url}: the root of an {container.format.name} file is a group; pass the "
+            "array's path in the file, such as 'data'"
+        )
+
+
+def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
+    """Raise if the format or the compression cannot store the array."""
+    try:
+        grid = metadata.grid
+    except ValueError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    if any(size >= 1 << 63 for size in grid.shape) or any(side >= 1 << 31 for side in grid.chunks):
+        raise MetadataError(f"{where}: expected sizes below 2**63 and chunk sides below 2**31")
+    if metadata.inner is not None and not form.holds_shards:
+        raise MetadataError(
+            f"{where}: {form.name} does not support shards, which are a feature of Zarr v3; use "
+            "format='zarr3', or omit shards"
+        )
+    check_factors(metadata.attributes, where)
+    form.check(metadata, where)
+    probe = replace(metadata, chunks=metadata.inner or (1,) * len(grid.shape))
+    try:
+        data = form.encode(probe, np.full(probe.chunks, metadata.fill_value, metadata.dtype))
+        form.decode(probe, bytes(data))
+    except Exception as error:  # codecs raise errors of any type
+        raise MetadataError(
+            f"{where}: cannot compress with {metadata.compression}{_filters(metadata)}: {error}"
+        ) from error
+
+
+def _filters(metadata: ArrayMetadata) -> str:
+    filters = getattr(metadata.layout, "filters", ())
+    return f" after the filters {', '.join(filters)}" if filters else ""
+
+
+def check_agreement(
+    found: ArrayMetadata,
+    wanted: ArrayMetadata,
+    where: str,
+    *,
+    chunks_matter: bool,
+    layout: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise if a stored array is not the one that a write expects."""
+    for name in ("shape", "dtype", "chunks", "inner"):
+        have, want = getattr(found, name), getattr(wanted, name)
+        if have != want and (name not in {"chunks", "inner"} or chunks_matter):
+            if found.inner or wanted.inner:
+                name = {"chunks": "shards", "inner": "chunks"}.get(name, name)  # noqa: PLW2901
+            raise MetadataError(f"{where}: the stored array has {name} {have}, expected {want}")
+    if layout and found.layout != wanted.layout:
+        raise MetadataError(
+            f"{where}: the stored array has {found.layout}; omit layout={dict(layout)}, or "
+            "replace the array with mode='w'"
+        )
+
+
+def with_fallback(
+    form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
+) -> ArrayMetadata:
+    """Complete an array's metadata, with gzip if the format does not support its compression.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot store the array.
+    """
+    try:
+        found = completed(form, metadata, layout, where)
+        check_storable(found, form, where)
+    except MetadataError:
+        return completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
+    return found
+
+
+def supported(
+    form: Format,
+    compression: Compression,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    where: str,
+    chunks: tuple[int, ...] | None = None,
+) -> Compression:
+    """Return a compression, or gzip if a format does not support it for arrays of a type."""
+    metadata = ArrayMetadata(
+        shape=shape, chunks=chunks or (1,) * len(shape), dtype=dtype, compression=compression
+    )
+    return with_fallback(form, metadata, None, where).compression

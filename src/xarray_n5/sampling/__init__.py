@@ -1,0 +1,1 @@
+"""Boxes and grids of stored arrays: functions with overlap, crops, and interpolation."""

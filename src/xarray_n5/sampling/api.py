@@ -1,0 +1,160 @@
+"""Interpolate arrays, Datasets and pyramids: `interp` and `interp_like` of the accessors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.model.level_names import level_number, levels_among
+from xarray_n5.model.tolerances import NEAR
+from xarray_n5.sampling.interp import Options, sample, stored_sides
+from xarray_n5.sampling.placement import Placement, Target, inverse
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from xarray_n5.model.halos import Blocks
+    from xarray_n5.sampling.neighbours import Method
+    from xarray_n5.sampling.placement import Targets
+
+Source = TypeVar("Source", xr.DataArray, xr.Dataset)
+
+
+def interp(
+    source: Source,
+    targets: Targets,
+    *,
+    method: Method = "linear",
+    fill_value: complex | None = None,
+    chunks: Blocks = None,
+) -> Source:
+    """Return an array or a Dataset on another grid; see :meth:`DataArrayAccessor.interp`."""
+    return sample(source, targets, Options(method=method, fill_value=fill_value, chunks=chunks))
+
+
+def interp_like(
+    source: Source,
+    other: xr.DataArray | xr.Dataset,
+    *,
+    method: Method = "linear",
+    fill_value: complex | None = None,
+    chunks: Blocks = None,
+) -> Source:
+    """Return an array or a Dataset on another's grid; see `DataArrayAccessor.interp_like`."""
+    options = Options(
+        method=method, fill_value=fill_value, chunks=chunks, stored=_stored_sides(other)
+    )
+    return sample(source, _targets_in(source, other), options)
+
+
+def interp_level(
+    tree: xr.DataTree, targets: Targets, level: int | str | None, **options: Any
+) -> xr.Dataset:
+    """Return a level of a pyramid on another grid; see :meth:`DataTreeAccessor.interp`."""
+    return interp(_level(tree, targets, level), targets, **options)
+
+
+def interp_level_like(
+    tree: xr.DataTree, other: xr.DataArray | xr.Dataset, level: int | str | None, **options: Any
+) -> xr.Dataset:
+    """Return a level of a pyramid on another's grid; see `DataTreeAccessor.interp_like`."""
+    targets = _targets_in(_level(tree, {}, level), other)
+    return interp_like(_level(tree, targets, level), other, **options)
+
+
+def _targets_in(
+    source: xr.DataArray | xr.Dataset, other: xr.DataArray | xr.Dataset
+) -> dict[Hashable, xr.DataArray]:
+    """Return the coordinates of another array along the dimensions of a source."""
+    shared = [dim for dim in source.dims if dim in other.dims]
+    for dim in shared:
+        differ = dim in source.coords or source.sizes[dim] != other.sizes[dim]
+        if dim not in other.coords and differ:
+            raise ValueError(
+                f"the dimension {dim!r} of the target has no coordinates; assign some with "
+                "assign_coords, or rename it"
+            )
+    targets = {dim: other.coords[dim] for dim in shared if dim in other.coords}
+    # Strings are labels, as of channels: nothing is between them.
+    for dim in [dim for dim, each in targets.items() if each.dtype.kind not in "iuf"]:
+        if not (dim in source.coords and targets.pop(dim).equals(source.coords[dim])):
+            raise ValueError(
+                f"the coordinates {dim!r} are not numbers, and differ; select equal ones with sel"
+            )
+    return targets
+
+
+def _stored_sides(other: xr.DataArray | xr.Dataset) -> dict[Hashable, int]:
+    """Return the sides of stored chunks by dimension."""
+    arrays = [other] if isinstance(other, xr.DataArray) else list(other.data_vars.values())
+    sides: dict[Hashable, int] = {}
+    for array in arrays:
+        sides = stored_sides(array) | sides
+    return sides
+
+
+def _level(tree: xr.DataTree, targets: Targets, level: int | str | None) -> xr.Dataset:
+    """Return a level of a pyramid: by name, by number, or the coarsest that is fine enough.
+
+    Raises
+    ------
+    ValueError
+        If the tree is not a pyramid, or does not have that level.
+    """
+    names = levels_among(tree.children)
+    if not names:
+        raise ValueError(
+            f"the tree has no levels s0, s1, ..., but {sorted(tree.children)}; select the group of "
+            "a pyramid, or a Dataset"
+        )
+    if level is not None:
+        chosen = [name for name in names if level in {name, level_number(name)}]
+        if not chosen:
+            raise ValueError(f"there is no level {level!r} among {names}")
+        return tree[chosen[0]].to_dataset()
+    levels = [tree[name].to_dataset() for name in names]
+    fine = (each for each in reversed(levels[1:]) if targets and _is_fine(each, targets))
+    return next(fine, levels[0])
+
+
+def _is_fine(level: xr.Dataset, targets: Targets) -> bool:
+    """Return whether the samples of a level are no farther apart than those of a target."""
+    along = {
+        str(name): Placement.of(array, level)
+        for name, array in level.data_vars.items()
+        if not targets.keys().isdisjoint(array.dims)
+    }
+    return all(
+        samples >= 1 - NEAR
+        for name, placement in along.items()
+        for samples in _samples_per_step(level[name], placement, targets)
+    )
+
+
+def _samples_per_step(
+    array: xr.DataArray, placement: Placement, targets: Mapping[Any, Any]
+) -> list[float]:
+    """Return the number of samples between targets along each axis that has several targets."""
+    steps = {
+        str(dim): _step(Target.of(str(dim), given, placement.units.get(str(dim))).values)
+        for dim, given in targets.items()
+        if dim in array.dims and np.size(given) > 1
+    }
+    if placement.matrices is None:
+        samples = {dim: placement.along(array, dim) for dim in steps}
+        return [step / (_step(samples[dim]) or np.inf) for dim, step in steps.items()]
+    inverses = inverse(placement.matrices)
+    found = [
+        np.fmin.reduce(np.linalg.norm(inverses[..., axis], axis=-1), None, initial=np.inf)
+        * steps[dim]
+        for axis, dim in enumerate("zyx")
+        if dim in steps
+    ]
+    return [float(each) for each in found]
+
+
+def _step(numbers: np.ndarray) -> float:
+    """Return the mean distance between numbers in order; 0 for a single one."""
+    return float(np.ptp(numbers)) / (numbers.size - 1) if numbers.size > 1 else 0.0

@@ -1,0 +1,224 @@
+"""Crop arrays in physical coordinates: :meth:`DataArrayAccessor.crop`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.arrays.coordinates import step_of
+from xarray_n5.model.options import near
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.units import quantity_of, ratio, same_unit, written_unit
+from xarray_n5.sampling.neighbours import slack_of
+from xarray_n5.sampling.padded import pad as pad_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+Bound: TypeAlias = "float | str | None"
+"""A coordinate, perhaps with a unit; None for the end of the axis."""
+
+Bounds: TypeAlias = "tuple[Bound, Bound]"
+
+Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset)
+
+_NAME = "__cropped__"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A range of samples along a dimension, perhaps from before its first to after its last.
+
+    >>> window = Window(start=-2, stop=3, size=4)
+    >>> window.inside, window.widths
+    (slice(0, 3, None), (2, 0))
+    """
+
+    start: int
+    stop: int
+    size: int
+
+    @property
+    def inside(self) -> slice:
+        """The samples that exist."""
+        start = min(max(self.start, 0), self.size)
+        return slice(start, max(start, min(self.stop, self.size)))
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The numbers of samples before the first and after the last."""
+        before = max(0, min(self.stop, 0) - self.start)
+        return before, max(0, self.stop - max(self.start, self.size))
+
+
+def crop(
+    cropped: Cropped, bounds: Mapping[str, Bounds], *, pad: bool = False, fill_value: object = None
+) -> Cropped:
+    """Return the box of an array or a Dataset; see :meth:`DataArrayAccessor.crop`."""
+    check(cropped.sizes, bounds)
+    if fill_value is not None and not pad:
+        raise ValueError("fill_value is the value of samples outside; it needs pad=True")
+    windows = {dim: _window(cropped, dim, pair, pad=pad) for dim, pair in bounds.items()}
+    found = cropped.isel({dim: window.inside for dim, window in windows.items()})
+    widths: dict[Hashable, tuple[int, int]] = {
+        dim: window.widths for dim, window in windows.items() if any(window.widths)
+    }
+    if not widths:
+        return found
+    coords = {dim: _continued(cropped[dim], windows[str(dim)]) for dim in widths}
+    if isinstance(found, xr.DataArray):
+        padded = _pad(found.to_dataset(name=_NAME), widths, coords, fill_value)
+        return padded[_NAME].rename(found.name)
+    return _pad(found, widths, coords, fill_value)
+
+
+def crop_tree(
+    tree: xr.DataTree,
+    bounds: Mapping[str, Bounds],
+    *,
+    pad: bool = False,
+    fill_value: object = None,
+) -> xr.DataTree:
+    """Return a tree whose Datasets are cropped alike; see :meth:`DataTreeAccessor.crop`."""
+    sizes = {dim: size for node in tree.subtree for dim, size in node.sizes.items()}
+    check(sizes, bounds)
+
+    def of_node(dataset: xr.Dataset) -> xr.Dataset:
+        own = {dim: pair for dim, pair in bounds.items() if dim in dataset.sizes}
+        return crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
+
+    found: Any = tree.map_over_datasets(of_node)
+    return found  # type: ignore[no-any-return]
+
+
+def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, object]) -> None:
+    """Raise ValueError unless all bounds are pairs along existing dimensions."""
+    for dim, pair in bounds.items():
+        if dim not in sizes:
+            known = [str(each) for each in sizes]
+            raise ValueError(f"there is no dimension {dim!r} in {known}{near(dim, known)}")
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # noqa: PLR2004
+            raise ValueError(
+                f"{dim}={pair!r} is not a range; expected two coordinates such as {dim}=(0, 50)"
+            )
+
+
+def _window(of: xr.DataArray | xr.Dataset, dim: str, bounds: Bounds, *, pad: bool) -> Window:
+    """Return the samples in a range of coordinates, both ends included."""
+    coordinate, values = coordinate_of(of, dim)
+    limits = _limits(coordinate, dim, bounds)
+    if pad:
+        return _window_on_grid(coordinate, dim, values, limits)
+    if not values.size:
+        return Window(0, 0, 0)
+    slack = slack_of(values)
+    sign = -1 if values[-1] < values[0] else 1
+    low, high = sorted(sign * limit for limit in limits)
+    start = int(np.searchsorted(sign * values, low - slack, "left"))
+    return Window(start, int(np.searchsorted(sign * values, high + slack, "right")), values.size)
+
+
+def _window_on_grid(
+    coordinate: xr.DataArray, dim: str, values: np.ndarray, limits: tuple[float, float]
+) -> Window:
+    """Return the samples in a range of coordinates that continue by their step."""
+    step = step_of(coordinate)
+    if step is None:
+        raise ValueError(
+            f"the coordinate {dim!r} is not evenly spaced, so pad=True cannot continue it; use "
+            "pad=False, or assign another coordinate"
+        )
+    ends = {-math.inf: values.min(), math.inf: values.max()}
+    positions = sorted((ends.get(each, each) - values[0]) / step for each in limits)
+    slack = slack_of(values) / abs(step) if values.size > 1 else ROUNDING
+    start = math.ceil(positions[0] - slack)
+    return Window(start, max(start, math.floor(positions[1] + slack) + 1), values.size)
+
+
+def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray, np.ndarray]:
+    """Return the coordinate of a dimension, and its values as float64.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or its values are not numbers, or neither ascend nor descend.
+    """
+    if dim not in of.coords:
+        raise ValueError(
+            f"the dimension {dim!r} has no coordinates; assign some with assign_coords, or use isel"
+        )
+    coordinate = of.coords[dim]
+    if coordinate.dtype.kind not in "iuf":
+        raise ValueError(f"the coordinates of {dim!r} are {coordinate.dtype}, not numbers; use sel")
+    values = coordinate.to_numpy().astype(np.float64)
+    steps = np.diff(values)
+    if not (np.isfinite(values).all() and ((steps > 0).all() or (steps < 0).all())):
+        raise ValueError(
+            f"the coordinates of {dim!r} neither ascend nor descend; sort the array with sortby"
+        )
+    return coordinate, values
+
+
+def _limits(coordinate: xr.DataArray, dim: str, bounds: Bounds) -> tuple[float, float]:
+    """Return the two ends of a range in the unit of the coordinate."""
+    low, high = (number_in(each, coordinate, dim) for each in bounds)
+    return (-math.inf if low is None else low), (math.inf if high is None else high)
+
+
+def number_in(bound: Bound, coordinate: xr.DataArray, dim: str) -> float | None:
+    """Return a coordinate as a number in the unit of an axis; None for None.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number, or has a unit that cannot be converted to that of the axis.
+    """
+    if bound is None:
+        return None
+    found = quantity_of(bound) if isinstance(bound, str) else (float(bound), None)
+    if found is None or math.isnan(found[0]):
+        raise ValueError(f"{dim} is {bound!r}; expected a number, perhaps with a unit, as '220 nm'")
+    number, unit = found
+    own = written_unit(coordinate.attrs.get("units"))
+    if unit is None or same_unit(unit, own):
+        return number
+    factor = ratio(unit, own)
+    if factor is None:
+        what = f"are in {own!r}" if own else "have no unit"
+        raise ValueError(
+            f"{dim} is {bound!r}, but the coordinates of {dim!r} {what}; give a number, or set "
+            "the attribute 'units' of the coordinate"
+        )
+    return number * factor
+
+
+def _continued(coordinate: xr.DataArray, window: Window) -> xr.Variable:
+    """Return the coordinates of a window, with the array's own where it has some."""
+    values, step = coordinate.to_numpy(), step_of(coordinate)
+    positions = np.arange(window.start, window.stop)
+    found = (float(values[0]) + (step or 0.0) * positions).astype(values.dtype)
+    inside = (positions >= 0) & (positions < window.size)
+    found[inside] = values[positions[inside]]
+    return xr.Variable(coordinate.dims, found, coordinate.attrs, dict(coordinate.encoding))
+
+
+def _pad(
+    dataset: xr.Dataset,
+    widths: Mapping[Hashable, tuple[int, int]],
+    coords: Mapping[Hashable, xr.Variable],
+    fill_value: object,
+) -> xr.Dataset:
+    """Return a Dataset with samples around it that have the given coordinates."""
+    variables = {
+        name: coords[name]
+        if name in coords
+        else pad_variable(variable, widths, fill_value if name in dataset.data_vars else None)
+        for name, variable in dataset.variables.items()
+    }
+    found = xr.Dataset(variables, attrs=dataset.attrs).set_coords([*dataset.coords])
+    found.encoding = dict(dataset.encoding)
+    return found

@@ -1,0 +1,100 @@
+"""Functions of users: how they are called, named, and which type they return."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import dask.array as da
+import xarray as xr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    import numpy as np
+
+Coords: TypeAlias = "dict[Hashable, tuple[tuple[Hashable, ...], np.ndarray, dict[Any, Any]]]"
+"""Dimensions, values and attributes of coordinates by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the user, and what to pass to it apart from blocks."""
+
+    func: Callable[..., Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wanted: frozenset[str] = frozenset()
+    """Which of ``block_id`` and ``block_info`` the function takes."""
+    dims: tuple[Hashable, ...] = ()
+    labels: tuple[tuple[Hashable, Mapping[Any, Any]], ...] = ()
+    """The names and attributes of the DataArrays to pass; none to pass NumPy arrays."""
+
+    def __call__(
+        self,
+        *boxes: np.ndarray,
+        coords: Coords | None = None,
+        block_id: tuple[int, ...] | None = None,
+        block_info: Mapping[Any, Any] | None = None,
+    ) -> Any:
+        """Return the function's result as an array."""
+        passed: list[Any] = list(boxes)
+        if self.labels:
+            passed = [
+                xr.DataArray(box, coords or {}, self.dims, name, attrs)
+                for box, (name, attrs) in zip(boxes, self.labels, strict=True)
+            ]
+        about = {"block_id": block_id, "block_info": block_info}
+        more = {name: about[name] for name in self.wanted}
+        found = self.func(*passed, **self.kwargs, **more)
+        if isinstance(found, xr.DataArray):
+            same = set(found.dims) == set(self.dims)
+            return (found.transpose(*self.dims) if same else found).values
+        return found
+
+
+def name_of(function: Any) -> str:
+    """Return a name for a function, the same in each process.
+
+    >>> name_of(len), name_of(partial(int, base=2))
+    ('len', 'int')
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def identity_of(function: Any) -> object:
+    """Return the identity of a function in tokens: the name of one that can be imported.
+
+    Tokens of functions are others if a package has changed how Dask makes them.
+
+    >>> identity_of(len), identity_of(partial(int, base=2))
+    ('builtins.len', ('builtins.int', (), {'base': 2}))
+    """
+    if isinstance(function, partial):
+        return identity_of(function.func), function.args, function.keywords
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    found = None if module == "__main__" else sys.modules.get(str(module))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}.{name}" if found is function else function
+
+
+def meta_of(
+    call: Call,
+    dtypes: Sequence[np.dtype[Any]],
+    coords: dict[Hashable, xr.Variable],
+    dtype: Any,
+    meta: Any,
+) -> np.ndarray:
+    """Return an empty array of the type of the results, as Dask finds it out."""
+    tiny = [da.ones((1,) * len(call.dims), dtype=each, chunks=1) for each in dtypes]
+    first = {
+        name: (each.dims, each.values[(slice(0, 1),) * each.ndim], each.attrs)
+        for name, each in coords.items()
+    }
+    func = partial(call, coords=first)
+    found = da.map_blocks(func, *tiny, dtype=dtype, meta=meta, token=name_of(call.func))
+    return found._meta  # type: ignore[no-any-return]  # noqa: SLF001

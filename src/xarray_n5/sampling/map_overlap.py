@@ -1,0 +1,296 @@
+"""Apply a function to blocks of arrays and the samples around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from dask.base import is_dask_collection, tokenize
+from dask.utils import has_keyword
+
+from xarray_n5.dask.boxes import from_boxes
+from xarray_n5.datasets.sources import stored_source
+from xarray_n5.graph import label, spell
+from xarray_n5.model.halos import halos_of
+from xarray_n5.sampling.blocks import blocks_of, check_amplification, encoded_chunks
+from xarray_n5.sampling.computed import blocks_of_dask, from_dask
+from xarray_n5.sampling.functions import Call, identity_of, meta_of, name_of
+from xarray_n5.sampling.tasks import BlocksWithCoords, OverlapTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    import dask.array as da
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from xarray_n5.dask.boxes import StoredSource
+    from xarray_n5.model.halos import Blocks, Boundary, Depth, Halo
+
+_OF_DASK = frozenset(
+    {"align_arrays", "allow_rechunk", "drop_axis", "enforce_ndim", "name", "new_axis", "token"}
+)
+"""Options of :func:`dask.array.map_overlap` that would be passed to the function instead."""
+
+_KEPT = ("n5_compression", "dialect", "axis_units")
+"""The encodings that a result has from the first array."""
+
+
+def map_overlap(
+    func: Callable[..., ArrayLike | xr.DataArray],
+    *arrays: xr.DataArray,
+    depth: Depth | list[Depth],
+    boundary: Boundary | list[Boundary] = None,
+    trim: bool = True,
+    chunks: Blocks = None,
+    dtype: DTypeLike | None = None,
+    meta: np.ndarray | None = None,
+    as_dataarray: bool = False,
+    **kwargs: object,
+) -> xr.DataArray:
+    """Apply a function to blocks of an array and the samples around them, lazily.
+
+    Names, meanings and results are those of :func:`dask.array.map_overlap`. But of arrays that were
+    opened by this package, each task reads the box that it needs, so that there is one task per
+    block, and 10 million blocks are as easy as 10. The result can be stored block by block, and an
+    interrupted write resumed: ``result.n5.to_n5(url, resume=True)``.
+
+    Parameters
+    ----------
+    func : callable
+        The function. It gets a NumPy array for each of `arrays`: a block with the samples around
+        it. It may take ``block_id`` or ``block_info``, as in :func:`dask.array.map_blocks`.
+    *arrays : xarray.DataArray
+        Arrays with the same dimensions, shape and coordinates. Those opened here, lazily or with
+        ``chunks=``, selected by slices and integers and transposed, are read box by box. If any of
+        them was computed, :func:`dask.array.map_overlap` does the work, with the same result.
+    depth : int, tuple, dict or list
+        The number of samples around a block, for all dimensions, for each in order, or by name or
+        number of the dimension. A pair is the numbers before and after; it needs boundary "none".
+        Larger depths than blocks are possible. A list has one of these for each of `arrays`.
+    boundary : None, str, number, tuple, dict or list, optional
+        What blocks at the ends of the array get beyond these: nothing ("none", the default), or
+        samples that "reflect", "nearest", "periodic" or a number provide. As `depth`, it may be
+        given by dimension and by array.
+    trim : bool, default: True
+        Whether to remove the samples around blocks from the results. With False, `func` does it:
+        it returns blocks without them.
+    chunks : int, str, tuple or dict, optional
+        The shape of blocks, also by dimension; those of fewer dimensions keep their default. By
+        default, blocks are whole stored chunks (or shards), as many as it takes to read less than
+        1.5 times the samples of a block, ``prod((block + before + after) / block)``, if such a box
+        fits into Dask's setting ``array.chunk-size``.
+    dtype : dtype, optional
+        The type of the results; by default, `func` is called with a tiny array.
+    meta : numpy.ndarray, optional
+        An empty array of the type of the results, instead of `dtype`.
+    as_dataarray : bool, default: False
+        Whether `func` gets DataArrays with the coordinates of their boxes. Evenly spaced ones are
+        continued beyond the ends of the array; others are missing there.
+    **kwargs
+        Further arguments of `func`.
+
+    Returns
+    -------
+    xarray.DataArray
+        The result, lazily, with the name, dimensions, coordinates, attributes and chunks of the
+        first array. With ``trim=False``, dimensions with a depth have no coordinates.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in shape or coordinates, or an argument is invalid. When it is
+        computed: if `func` returns a block of the wrong shape.
+    NotImplementedError
+        If an asymmetric depth has a boundary.
+
+    Warns
+    -----
+    dask.array.PerformanceWarning
+        If more than 3 times the samples of blocks are read.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("a.n5", "raw", shape=(6, 8), dtype="uint8", chunks=2)
+    >>> array[:] = 1
+    >>> raw = xr.open_dataset("a.n5", engine="n5", group="raw")["raw"]
+    >>> def total(block):
+    ...     return block + np.roll(block, 1, axis=0) + np.roll(block, -1, axis=0)
+    >>> summed = xarray_n5.map_overlap(total, raw, depth={"y": 1}, boundary=0, chunks=4)
+    >>> summed.chunks
+    ((4, 2), (4, 4))
+    >>> summed[:, 0].values
+    array([2, 3, 3, 3, 3, 2], dtype=uint8)
+    >>> _ = summed.n5.to_n5("a.n5", "sums", resume=True)
+    """
+    _check(func, arrays, kwargs)
+    first = arrays[0]
+    halos = _halos(depth, boundary, arrays)
+    arrays = tuple(each.transpose(*first.dims) for each in arrays)
+    found = tuple(stored_source(each) for each in arrays)
+    sources = tuple(each for each in found if each is not None)
+    call = _call(func, arrays, kwargs, as_dataarray=as_dataarray)
+    how: dict[str, Any] = {"trim": trim, "dtype": dtype, "meta": meta}
+    if len(sources) == len(arrays):
+        blocks = blocks_of(chunks, sources[0], first.dims, _widest(halos))
+        check_amplification(blocks, first.shape, _widest(halos))
+        data = _from_stored(call, sources, halos, blocks, _coords(first), **how)
+    else:
+        blocks = blocks_of_dask(chunks, arrays, halos)
+        data = from_dask(call, arrays, halos, blocks, _coords(first), **how)
+    return _labelled(data, first, halos[0], blocks, found[0], trim=trim)
+
+
+def _check(func: object, arrays: Sequence[object], kwargs: dict[str, object]) -> None:
+    """Raise for arguments that are of the wrong type, or do not fit each other."""
+    if not callable(func):
+        raise TypeError(f"expected a function first, got {type(func).__name__}")
+    if not arrays or not all(isinstance(each, xr.DataArray) for each in arrays):
+        kinds = ", ".join(type(each).__name__ for each in arrays) or "none"
+        raise TypeError(f"expected one or more DataArrays after the function, got {kinds}")
+    if refused := sorted(_OF_DASK & kwargs.keys()):
+        raise TypeError(
+            f"{', '.join(refused)} cannot be used here: the result has the dimensions of the first "
+            "array; pass array.data to dask.array.map_overlap, or other names to the function"
+        )
+    if lazy := sorted(name for name, value in kwargs.items() if is_dask_collection(value)):
+        raise TypeError(
+            f"{', '.join(lazy)} is a Dask collection, which would be computed in each task; "
+            "compute it first, or pass it as one of the arrays"
+        )
+    first, *others = arrays
+    for other in others:
+        _check_alike(first, other)
+
+
+def _check_alike(first: Any, other: Any) -> None:
+    """Raise if two arrays differ in their dimensions, shape or coordinates."""
+    if dict(first.sizes) != dict(other.sizes):
+        raise ValueError(
+            f"the arrays have different sizes, {dict(first.sizes)} and {dict(other.sizes)}; "
+            "select the same part of each"
+        )
+    try:
+        xr.align(first, other, join="exact", copy=False)
+    except ValueError as error:
+        raise ValueError(
+            f"the arrays have different coordinates: {error}; put them on one grid, or if they "
+            "are on one, copy the coordinates with labels.assign_coords(raw.coords)"
+        ) from error
+
+
+def _halos(
+    depth: Any, boundary: Any, arrays: Sequence[xr.DataArray]
+) -> tuple[tuple[Halo, ...], ...]:
+    """Return the halo of each array along the dimensions of the first one."""
+    dims = arrays[0].dims
+    several = [
+        given if isinstance(given, list) else [given] * len(arrays) for given in (depth, boundary)
+    ]
+    for name, given in zip(("depth", "boundary"), several, strict=True):
+        if len(given) != len(arrays):
+            raise ValueError(
+                f"{name} is a list of {len(given)}; expected one item for each of the "
+                f"{len(arrays)} arrays"
+            )
+    found = []
+    for array, own, kind in zip(arrays, *several, strict=True):
+        by_dim = dict(zip(array.dims, halos_of(own, kind, array.dims), strict=True))
+        found.append(tuple(by_dim[dim] for dim in dims))
+    for halos, array in zip(found, arrays, strict=True):
+        for halo in halos:
+            if halo.is_constant:
+                np.full((), halo.boundary, array.dtype)  # raises if it cannot hold the value
+    return tuple(found)
+
+
+def _widest(halos: Sequence[Sequence[Halo]]) -> list[Halo]:
+    """Return the halo of the largest box along each dimension."""
+    return [
+        max(along, key=lambda halo: halo.before + halo.after) for along in zip(*halos, strict=True)
+    ]
+
+
+def _call(
+    func: Any, arrays: Sequence[xr.DataArray], kwargs: dict[str, object], *, as_dataarray: bool
+) -> Call:
+    """Return the function with what is passed to it in each task."""
+    wanted = frozenset(name for name in ("block_id", "block_info") if has_keyword(func, name))
+    labels = tuple((each.name, each.attrs) for each in arrays) if as_dataarray else ()
+    return Call(func, kwargs, wanted - kwargs.keys(), tuple(arrays[0].dims), labels)
+
+
+def _coords(array: xr.DataArray) -> dict[Hashable, xr.Variable]:
+    """Return the coordinates that are in memory and vary along dimensions."""
+    return {
+        name: coord.variable
+        for name, coord in array.coords.items()
+        if coord.dims and coord.variable._in_memory  # noqa: SLF001
+    }
+
+
+def _from_stored(
+    call: Call,
+    sources: tuple[StoredSource, ...],
+    halos: tuple[tuple[Halo, ...], ...],
+    blocks: tuple[tuple[int, ...], ...],
+    coords: dict[Hashable, xr.Variable],
+    *,
+    trim: bool,
+    dtype: Any,
+    meta: Any,
+) -> da.Array:
+    """Return the result of a function whose tasks read boxes of stored arrays."""
+    passed = coords if call.labels else {}
+    meta = meta_of(call, [each.dtype for each in sources], passed, dtype, meta)
+    counts = tuple(map(len, blocks))
+    task = OverlapTask(call, sources, halos, counts, trim, meta.dtype)
+    tokens = [each.token for each in sources]
+    facts = (
+        identity_of(call.func),
+        call.kwargs,
+        call.labels,
+        halos,
+        trim,
+        spell(blocks),
+        meta.dtype,
+    )
+    return from_boxes(
+        task,
+        blocks,
+        meta.dtype,
+        tokenize(facts, tokens, passed),
+        meta,
+        where=BlocksWithCoords(blocks, call.dims, halos[0], passed),
+        verb=label("map_overlap", name_of(call.func)),
+    )
+
+
+def _labelled(
+    data: da.Array,
+    first: xr.DataArray,
+    halos: Sequence[Halo],
+    blocks: tuple[tuple[int, ...], ...],
+    source: StoredSource | None,
+    *,
+    trim: bool,
+) -> xr.DataArray:
+    """Return a result with the name, coordinates, attributes and encodings of the first array."""
+    overlapped = {
+        dim for dim, h in zip(first.dims, halos, strict=True) if not trim and h.before + h.after
+    }
+    coords = {
+        name: coord
+        for name, coord in first.coords.items()
+        if not overlapped.intersection(coord.dims)
+    }
+    result = xr.DataArray(data, coords, first.dims, first.name, first.attrs)
+    result.encoding = {key: first.encoding[key] for key in _KEPT if key in first.encoding}
+    if source is not None:
+        stored = tuple(source.array.chunks[axis] for axis in source.order)
+        units = source.units
+        if (fitting := encoded_chunks(blocks, stored)) is not None:
+            result.encoding["chunks"] = fitting
+        if source.array.shards is not None and encoded_chunks(blocks, units) == units:
+            result.encoding["shards"] = units
+    return result

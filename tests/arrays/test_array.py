@@ -1,0 +1,589 @@
+"""Arrays as a user holds them: selections, chunks, resizing, handles."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.arrays.test_selection import orthogonal, take
+from tests.support import compressions
+from tests.support.stores import CountingStore
+from xarray_n5 import (
+    Array,
+    ChunkError,
+    MetadataError,
+    MissingChunkError,
+    NodeNotFoundError,
+    ReadOnlyError,
+    VarlengthChunkError,
+    create_array,
+    open_array,
+)
+from xarray_n5.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VALUES = np.arange(7 * 8 * 9, dtype="i4").reshape(7, 8, 9)
+
+
+def stored(
+    values: np.ndarray = VALUES,
+    chunks: Any = (3, 4, 5),
+    *,
+    store: MemoryStore | None = None,
+    **options: Any,
+) -> Array:
+    """An array in memory that holds `values`."""
+    place = MemoryStore() if store is None else store
+    array = create_array(
+        place, "x", shape=values.shape, dtype=values.dtype, chunks=chunks, **options
+    )
+    array[...] = values
+    return array
+
+
+def container(*given: Any, **options: Any) -> MemoryStore:
+    """A container in memory with that array."""
+    store = MemoryStore()
+    stored(*given, store=store, **options)
+    return store
+
+
+# Reading
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_reading_equals_numpy(data: st.DataObject) -> None:
+    key = data.draw(orthogonal(VALUES.shape))
+    np.testing.assert_array_equal(stored()[key], take(VALUES, key))
+
+
+@given(st.data())
+def test_reading_in_fortran_order_is_reading_the_transposed_array(data: st.DataObject) -> None:
+    key = data.draw(orthogonal(VALUES.T.shape))
+    array = open_array(container(), "x", axis_order="F")
+    assert (array.shape, array.chunks) == ((9, 8, 7), (5, 4, 3))
+    np.testing.assert_array_equal(array[key], take(VALUES.T, key))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("key", "moved"),
+    [
+        (([1, -2, 3], [4, 5, 6], [0, 0, 6]), {}),
+        (([1, 2], slice(None), [3, -4]), {}),
+        ((slice(1, None, 2), [[1, 2], [3, 4]], slice(None, None, -3)), {1: 0, 2: 1}),
+        ((slice(None), [1, 1, 0], [2, 3, 4]), {1: 0}),
+        ((3, [1, 1, 0], slice(2, 5)), {}),
+        (([], [], 2), {}),
+        ((..., [1, 5]), {2: 0}),
+        ((slice(None), slice(2)), {}),
+    ],
+)
+def test_points_are_read_as_numpy_reads_them_with_their_axes_first(
+    key: Any, moved: dict[int, int], order: Any
+) -> None:
+    values = VALUES if order == "C" else VALUES.T
+    # numpy leaves neighbouring index arrays where they stand.
+    key = tuple(np.array(item, int) if isinstance(item, list) else item for item in key)
+    expected = np.moveaxis(values[key], list(moved), list(moved.values()))
+    np.testing.assert_array_equal(
+        open_array(container(), "x", axis_order=order).vindex[key], expected
+    )
+
+
+def test_results_are_new_native_contiguous_and_writable() -> None:
+    array = stored()
+    for key in (..., (slice(3), slice(4), slice(5)), (0, slice(None), slice(None))):
+        result = array[key]
+        assert result.dtype.isnative
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        result[...] = -1
+    np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_an_array_becomes_a_numpy_array() -> None:
+    np.testing.assert_array_equal(np.asarray(stored()), VALUES)
+    with pytest.raises(ValueError, match="copy"):
+        np.array(stored(), copy=False)
+
+
+def test_arrays_without_axes_and_without_elements_work() -> None:
+    scalar = stored(np.array(7.5), ())
+    assert (scalar[()], scalar[...].shape) == (7.5, ())
+    empty = stored(np.zeros((0, 5), "f4"), (2, 2))
+    assert empty[:, 1:3].shape == (0, 2)
+
+
+def test_missing_chunks_read_as_zeros_or_raise() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    array.delete_chunk((1, 0, 1))
+    expected = VALUES.copy()
+    expected[3:6, 0:4, 5:9] = 0
+    np.testing.assert_array_equal(array[...], expected)
+    strict = open_array(store, "x", missing="error")
+    assert (strict[:3] == VALUES[:3]).all()
+    with pytest.raises(MissingChunkError, match="'x/1/0/1'"):
+        strict[3:4]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\3", b"\0" * 16 + b"short"])
+def test_a_damaged_chunk_is_an_error_that_names_it_never_zeros(content: bytes) -> None:
+    store = MemoryStore()
+    array = stored(compression="raw", store=store)
+    store.set("x/0/1/2", content)
+    assert (array[:6] == VALUES[:6]).all()
+    with pytest.raises(ChunkError, match="'x/0/1/2'") as raised:
+        array[...]
+    assert raised.value.key == "x/0/1/2"
+
+
+def test_a_block_that_stayed_short_where_its_array_grew_reads_with_zeros() -> None:
+    store = MemoryStore()
+    stored(VALUES[:4, :4, :4], store=store)
+    document = json.loads(store.get("x/attributes.json") or b"")
+    document["dimensions"] = [9, 8, 7]
+    store.set("x/attributes.json", json.dumps(document).encode())
+    grown = np.zeros_like(VALUES)
+    grown[:4, :4, :4] = VALUES[:4, :4, :4]
+    again = open_array(store, "x")
+    np.testing.assert_array_equal(again[...], grown)
+    np.testing.assert_array_equal(again[1:5, [3, 0], ::2], grown[1:5, [3, 0], ::2])
+
+
+def test_one_chunk_is_read_as_far_as_the_array_reaches() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    np.testing.assert_array_equal(array.read_chunk((2, 1, 1)), VALUES[6:, 4:, 5:])
+    turned = open_array(store, "x", axis_order="F")
+    np.testing.assert_array_equal(turned.read_chunk((1, 1, 2)), VALUES[6:, 4:, 5:].T)
+    with pytest.raises(IndexError, match="no chunk"):
+        array.read_chunk((3, 0, 0))
+
+
+def test_a_varlength_chunk_gives_its_elements_alone() -> None:
+    store = MemoryStore()
+    array = stored(compression="raw", store=store)
+    key = "x/0/0/0"
+    head = bytes.fromhex("0001 0003 00000005 00000004 00000003 00000002")
+    store.set(key, head + np.array([5, 6], ">i4").tobytes())
+    assert array.read_chunk((0, 0, 0)).tolist() == [5, 6]
+    with pytest.raises(VarlengthChunkError, match="varlength"):
+        array[0, 0, 0]
+
+
+def test_cached_chunks_are_read_once_and_forgotten_on_writing_and_refreshing() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    cached = open_array(store, "x", cache_bytes=1 << 20, mode="r+")
+    np.testing.assert_array_equal(cached[...], VALUES)
+    array[0, 0, 0] = 99
+    assert cached[0, 0, 0] == 0
+    assert cached.refresh()[0, 0, 0] == 99
+    cached[0, 0, 0] = 7
+    assert cached[0, 0, 0] == 7
+
+
+def test_a_small_cache_keeps_no_more_than_it_may() -> None:
+    store = CountingStore()
+    array = create_array(store, "x", shape=(64,), dtype="u1", chunks=(2,))
+    array[...] = np.arange(64)
+    cached = open_array(store, "x", cache_bytes=4)
+    np.testing.assert_array_equal(cached[...], np.arange(64))
+    store.requests()
+    kept = 0
+    for chunk in reversed(range(32)):
+        assert cached[2 * chunk] == 2 * chunk
+        kept += not store.requests()
+    assert kept <= 2
+    assert cached[0] == 0
+    assert not store.requests()
+
+
+# Writing
+
+
+@given(st.data())
+def test_writing_equals_numpy(data: st.DataObject) -> None:
+    key = data.draw(orthogonal(VALUES.shape))
+    order: Any = data.draw(st.sampled_from(["C", "F"]))
+    array = open_array(container(), "x", mode="r+", axis_order=order)
+    expected = VALUES.copy()
+    positions = take(np.arange(VALUES.size).reshape(VALUES.shape), key)
+    values = np.arange(positions.size, dtype="i4").reshape(positions.shape) + 1000
+    # numpy, too, keeps the last value where a position stands twice.
+    expected.reshape(-1)[positions.ravel()] = values.ravel()
+    if order == "F":
+        array[key[::-1]] = values.T
+        np.testing.assert_array_equal(array[...], expected.T)
+    else:
+        array[key] = values
+        np.testing.assert_array_equal(array[...], expected)
+
+
+@pytest.mark.parametrize("value", [7, 7.25, True, np.float64(7), [[7] * 9], np.full((8, 1), 7)])
+def test_values_are_broadcast_and_cast(value: Any) -> None:
+    array = stored()
+    array[2:4] = value
+    expected = VALUES.copy()
+    expected[2:4] = value
+    np.testing.assert_array_equal(array[...], expected)
+
+
+@pytest.mark.parametrize("value", ["text", 1j, None, np.array(["a"])])
+def test_what_is_no_number_is_refused(value: Any) -> None:
+    array = stored()
+    with pytest.raises(TypeError, match="convert"):
+        array[0] = value
+    np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_values_that_do_not_fit_are_refused_before_anything_is_written() -> None:
+    array = stored()
+    with pytest.raises(ValueError, match="broadcast"):
+        array[:2] = np.zeros((3, 8, 9))
+    with pytest.raises(OverflowError):
+        array[0] = 1 << 40
+    np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_one_chunk_is_written_whole() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    array.write_chunk((2, 1, 1), VALUES[6:, 4:, 5:] * 2)
+    assert (array[6:, 4:, 5:] == VALUES[6:, 4:, 5:] * 2).all()
+    turned = open_array(store, "x", mode="r+", axis_order="F")
+    turned.write_chunk((1, 1, 2), VALUES[6:, 4:, 5:].T * 3)
+    assert (array[6:, 4:, 5:] == VALUES[6:, 4:, 5:] * 3).all()
+    with pytest.raises(ValueError, match=r"shape \(1, 4, 4\)"):
+        array.write_chunk((2, 1, 1), np.zeros((3, 4, 5)))
+
+
+def test_chunks_are_told_and_deleted_one_by_one() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    assert sorted(array.node.stored_chunks()) == sorted(array.grid)
+    array.delete_chunk((0, 1, 1))
+    array.delete_chunk((0, 1, 1))
+    assert not array.chunk_exists((0, 1, 1))
+    assert array.chunk_exists((1, 1, 1))
+    assert set(array.grid) - set(array.node.stored_chunks()) == {(0, 1, 1)}
+    turned = open_array(store, "x", axis_order="F")
+    assert sorted(turned.node.stored_chunks()) == sorted(
+        i[::-1] for i in array.node.stored_chunks()
+    )
+
+
+def test_chunks_of_zeros_are_stored_unless_told_not_to_be() -> None:
+    zeros = np.zeros((4, 4), "f4")
+    assert len(list(stored(zeros, (2, 2)).node.stored_chunks())) == 4
+    array = stored(zeros + 1, (2, 2), write_empty_chunks=False)
+    array[:2, :2] = 0
+    assert not array.chunk_exists((0, 0))
+    array[2:, :2] = -0.0
+    assert array.chunk_exists((1, 0))
+    assert np.signbit(array[2, 0])
+
+
+@pytest.mark.parametrize(("edges", "dims"), [("truncate", [1, 2]), ("pad", [3, 4])])
+def test_chunks_at_the_ends_are_stored_cut_or_full(edges: str, dims: list[int]) -> None:
+    values = np.ones((6, 7), "u1")
+    store = MemoryStore()
+    array = stored(values, (4, 3), compression="raw", edge_chunks=edges, store=store)
+    content = store.get("x/2/1") or b""
+    assert np.frombuffer(content[4:12], ">u4").tolist() == dims
+    assert len(content) == 12 + dims[0] * dims[1]
+    np.testing.assert_array_equal(array[...], values)
+
+
+def test_an_array_opened_for_reading_refuses_every_change() -> None:
+    array = open_array(container(), "x")
+    changes: list[Callable[[], object]] = [
+        lambda: array.__setitem__(..., 0),
+        lambda: array.write_chunk((0, 0, 0), 0),
+        lambda: array.delete_chunk((0, 0, 0)),
+        lambda: array.resize((1, 1, 1)),
+        lambda: array.attrs.update(a=1),
+    ]
+    for change in changes:
+        with pytest.raises(ReadOnlyError, match=r"r\+"):
+            change()
+
+
+def test_strings_are_read_only() -> None:
+    store = MemoryStore()
+    stored(store=store)
+    members: dict[str, Any] = {"dimensions": [4], "blockSize": [2], "dataType": "string"}
+    members["compression"] = {"type": "raw"}
+    store.set("s/attributes.json", json.dumps(members).encode())
+    store.set("s/1", bytes.fromhex("0001 0001 00000002 00000004") + b"a\0b\0")
+    strings = open_array(store, "s", mode="r+")
+    assert strings[...].tolist() == ["", "", "a", "b"]
+    with pytest.raises(MetadataError, match="which cannot be written"):
+        strings[0] = "x"
+    with pytest.raises(TypeError):
+        strings.write_chunk((0,), np.zeros(2))
+    with pytest.raises(ValueError, match="which cannot be written"):
+        strings.resize((2,))
+
+
+# Resizing
+
+
+@given(st.lists(st.tuples(*(st.integers(0, 10) for _ in range(3))), min_size=1, max_size=4))
+def test_resizing_keeps_what_stays_and_what_went_is_gone(shapes: list[tuple[int, ...]]) -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    expected: np.ndarray = VALUES
+    for shape in shapes:
+        assert array.resize(shape) is array
+        grown = np.zeros(shape, expected.dtype)
+        overlap = tuple(map(slice, map(min, shape, expected.shape)))
+        grown[overlap] = expected[overlap]
+        expected = grown
+        assert array.shape == shape
+        np.testing.assert_array_equal(array[...], expected)
+        np.testing.assert_array_equal(open_array(store, "x")[...], expected)
+        chunks = {key for key in store.items if key[2:3].isdigit()}
+        assert chunks <= {f"x/{k}/{j}/{i}" for i, j, k in array.grid}
+
+
+def test_resizing_in_fortran_order_names_the_axes_in_that_order() -> None:
+    array = open_array(container(), "x", mode="r+", axis_order="F").resize((9, 8, 3))
+    np.testing.assert_array_equal(array[...], VALUES[:3].T)
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 2, -3), (1, 2, 3, 4)])
+def test_shapes_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="axes"):
+        stored().resize(shape)
+
+
+def test_a_resize_is_seen_by_other_handles_after_a_refresh() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    other = open_array(store, "x")
+    array.resize((2, 2, 2))
+    assert other.shape == (7, 8, 9)
+    assert other.refresh().shape == (2, 2, 2)
+    store.delete(["x/attributes.json"])
+    with pytest.raises(NodeNotFoundError):
+        other.refresh()
+
+
+# Handles
+
+
+def test_handles_pickle_small_and_keep_what_they_are(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "x.n5", "a/b", shape=(5, 5), dtype="u1", chunks=(2, 2))
+    array[...] = np.arange(25).reshape(5, 5)
+    array.attrs["big"] = "x" * 10_000
+    again = pickle.loads(pickle.dumps(array))  # noqa: S301
+    assert dict(again.attrs) == dict(array.attrs)
+    np.testing.assert_array_equal(again[...], array[...])
+    assert len(pickle.dumps(Array(array.node.bare()))) < 800
+
+
+def test_attributes_are_written_through_and_seen_at_once() -> None:
+    store = MemoryStore()
+    array = stored(attributes={"a": 1}, store=store)
+    array.attrs["b"] = {"c": (1, np.float32(2.5))}
+    array.attrs.update(d=np.arange(2), e=None)
+    del array.attrs["a"]
+    assert dict(array.attrs) == {"b": {"c": [1, 2.5]}, "d": [0, 1], "e": None}
+    assert dict(open_array(store, "x").attrs) == dict(array.attrs)
+    with pytest.raises(KeyError):
+        del array.attrs["a"]
+    with pytest.raises(MetadataError, match="'f'"):
+        array.attrs["f"] = {1, 2}
+    array.attrs.put({"only": 1})
+    assert dict(array.attrs) == {"only": 1}
+    array.attrs.clear()
+    assert len(open_array(store, "x").attrs) == 0
+
+
+def test_attributes_that_others_wrote_meanwhile_stay() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    other = open_array(store, "x", mode="r+")
+    other.attrs["theirs"] = 1
+    array.attrs["ours"] = 2
+    assert dict(open_array(store, "x").attrs) == {"theirs": 1, "ours": 2}
+
+
+def test_an_array_says_what_it_is() -> None:
+    text = repr(stored())
+    for part in ("int32", "7 x 8 x 9", "3 x 4 x 5", "12 chunks of 240 B", "gzip (level=6)", "x"):
+        assert part in text
+    assert (len(stored()), stored().size, stored().nbytes) == (7, 504, 2016)
+
+
+# What must not happen
+
+
+def test_a_resize_that_was_cut_short_is_completed_by_the_next() -> None:
+    store = MemoryStore()
+    stored(VALUES, store=store)
+    document = json.loads(store.get("x/attributes.json") or b"")
+    document["dimensions"] = [9, 8, 2]
+    store.set("x/attributes.json", json.dumps(document).encode())
+    for steps in ([(7, 8, 9)], [(2, 8, 9), (7, 8, 9)]):
+        again = open_array(store, "x", mode="r+")
+        for shape in steps:
+            again.resize(shape)
+        expected = np.zeros_like(VALUES)
+        expected[:2] = VALUES[:2]
+        np.testing.assert_array_equal(again[...], expected)
+
+
+def test_growing_shows_nothing_that_others_left_beyond_the_end() -> None:
+    store = MemoryStore()
+    stored(np.full((6,), 9, "u1"), (4,), edge_chunks="pad", store=store)
+    document = json.loads(store.get("x/attributes.json") or b"")
+    document["dimensions"] = [5]
+    store.set("x/attributes.json", json.dumps(document).encode())
+    assert open_array(store, "x", mode="r+").resize((8,))[...].tolist() == [9, 9, 9, 9, 9, 0, 0, 0]
+
+
+def test_growing_leaves_no_short_block_inside() -> None:
+    store = MemoryStore()
+    array = stored(np.ones((5, 5), "u1"), (3, 3), compression="raw", store=store).resize((9, 6))
+    for index in array.node.stored_chunks():
+        content = store.get(f"x/{index[1]}/{index[0]}") or b""
+        assert np.frombuffer(content[4:12], ">u4")[::-1].tolist() == list(array.grid.extent(index))
+
+
+def test_a_damaged_chunk_stops_a_resize_before_it_changes_the_array() -> None:
+    store = MemoryStore()
+    array = stored(np.ones((5,), "u1"), (4,), compression="raw", store=store)
+    store.set("x/1", b"damaged")
+    with pytest.raises(ChunkError, match="x/1"):
+        array.resize((7,))
+    assert open_array(store, "x").shape == (5,)
+
+
+def test_what_one_thread_wrote_it_reads_also_from_a_shared_cache() -> None:
+    array = open_array(container(np.zeros(64, "i4"), (4,)), "x", mode="r+", cache_bytes=1 << 20)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            array[...]
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(100):
+            array[...] = number
+            assert array[0] == number
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+
+
+def test_a_deleted_array_does_not_come_back_as_attributes() -> None:
+    store = MemoryStore()
+    array = stored(store=store)
+    store.delete(["x/attributes.json"])
+    with pytest.raises(NodeNotFoundError):
+        array.attrs["a"] = 1
+    assert store.get("x/attributes.json") is None
+
+
+def test_attributes_that_are_no_json_stay_when_others_change() -> None:
+    store = MemoryStore()
+    stored(store=store)
+    document = (store.get("x/attributes.json") or b"")[:-1]
+    store.set("x/attributes.json", document + b',"odd":NaN}')
+    again = open_array(store, "x", mode="r+")
+    again.attrs["a"] = 1
+    again.resize((3, 3, 3))
+    assert b'"odd":NaN' in (store.get("x/attributes.json") or b"")
+
+
+def test_one_chunk_takes_what_a_selection_takes() -> None:
+    array = stored()
+    for wrong in (np.zeros((3, 4, 5), complex), np.zeros((3, 4, 5), "M8[s]"), [["text"]]):
+        with pytest.raises(TypeError, match="convert"):
+            array.write_chunk((0, 0, 0), wrong)
+
+
+def test_part_of_a_missing_chunk_is_written_also_where_missing_is_an_error() -> None:
+    store = MemoryStore()
+    create_array(store, "x", shape=(4,), dtype="u1", chunks=(4,))
+    strict = open_array(store, "x", mode="r+", missing="error")
+    strict[1] = 5
+    assert strict[...].tolist() == [0, 5, 0, 0]
+
+
+def test_points_are_read_in_one_batch_and_from_the_cache() -> None:
+    store = CountingStore()
+    array = create_array(store, "x", shape=(64,), dtype="u1", chunks=(2,))
+    array[...] = np.arange(64)
+    store.requests()
+    assert array.vindex[[60, 3, 7]].tolist() == [60, 3, 7]
+    assert store.requests() == {"get_many": 1}
+    cached = open_array(store, "x", cache_bytes=1000)
+    store.requests()
+    for _ in range(3):
+        assert cached.vindex[[60, 3, 7]].tolist() == [60, 3, 7]
+        assert cached[10:20].tolist() == list(range(10, 20))
+    assert store.requests() == {"get_many": 2}
+
+
+@pytest.mark.parametrize("compression", [*compressions.FILTERS, "lz4"])
+def test_reading_a_chunk_copies_nothing_but_into_the_result(
+    tmp_path: Path, compression: str
+) -> None:
+    values = np.random.default_rng(0).integers(0, 1 << 12, (64, 64, 64)).astype("u2")
+    array = create_array(
+        tmp_path / "x.n5", shape=values.shape, dtype="u2", chunks=64, compression=compression
+    )
+    array[...] = values
+    array[...]  # what is imported on first use is no copy
+    file = (tmp_path / "x.n5/0/0/0").stat().st_size
+    tracemalloc.start()
+    read = array[...]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(read, values)
+    # The file, what it decodes to (lz4's blocks are joined), and the result.
+    decoded = {"raw": 0, "lz4": 2 * values.nbytes}.get(compression, values.nbytes)
+    assert peak < file + decoded + values.nbytes + 50_000
+
+
+@pytest.mark.parametrize("axis_order", ["C", "F"])
+def test_oindex_selects_and_assigns_orthogonally(axis_order: Any) -> None:
+    store, values = MemoryStore(), np.arange(6 * 5 * 4).reshape(6, 5, 4)
+    create_array(store, "a", shape=values.shape, dtype="i4", chunks=(4, 2, 3))[...] = values
+    array = open_array(store, "a", mode="r+", axis_order=axis_order)
+    expected = values if axis_order == "C" else values.T
+    key = (np.array([0, 3]), np.array([4, 1, 2]), slice(1, 3))
+    np.testing.assert_array_equal(
+        array.oindex[key], expected[np.ix_(key[0], key[1], np.arange(1, 3))]
+    )
+    array.oindex[key] = 7
+    assert (array.oindex[key] == 7).all()
+    with pytest.raises(TypeError, match="oindex"):
+        array.vindex[[0], [0], [0]] = 1
+
+
+def test_facts_of_an_array_are_attributes() -> None:
+    array = create_array(MemoryStore(), "a", shape=(6, 5), dtype="i4", chunks=4, compression="zstd")
+    facts = (array.nchunks, array.fill_value, array.compression.name, array.read_only)
+    assert facts == (4, 0, "zstd", False)

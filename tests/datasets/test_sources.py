@@ -1,0 +1,255 @@
+"""Selections of stored arrays are recognised; values that were computed never are."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from dask.base import optimize
+from dask.highlevelgraph import HighLevelGraph
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import xarray_n5
+from tests.support.exhaustive import cases
+from xarray_n5.dask.boxes import StoredSource, from_boxes
+from xarray_n5.datasets.sources import stored_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SHAPE = (7, 9, 8)
+
+OPENING: list[dict[str, Any]] = [
+    {},
+    {"cache": False},
+    {"chunks": {}},
+    {"chunks": {}, "inline_array": True},
+    {"chunks": {"z": 3, "y": (4, 5)}},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    url = tmp_path_factory.mktemp("sources") / "a.n5"
+    axes = [xarray_n5.Axis(name=name, unit="um", scale=2.0) for name in "zyx"]
+    array = xarray_n5.create_array(url, "raw", shape=SHAPE, dtype="i2", chunks=(3, 4, 3), axes=axes)
+    array[...] = np.arange(np.prod(SHAPE)).reshape(SHAPE)
+    for number in range(3):
+        part = xarray_n5.create_array(
+            url, f"stack/t{number:05d}/s00/0/cells", shape=SHAPE, dtype="i2", chunks=4
+        )
+        part[...] = array[...] + number
+    return url
+
+
+@st.composite
+def slices(draw: st.DrawFn, size: int) -> slice:
+    """Return any slice that leaves something."""
+    ends = st.none() | st.integers(-size, size)
+    found = slice(draw(ends), draw(ends), draw(st.sampled_from([None, 1, 2, 3, -1, -2])))
+    return found if range(size)[found] else slice(None)
+
+
+def select(data: st.DataObject, array: xr.DataArray) -> xr.DataArray:
+    items = {dim: data.draw(slices(size)) for dim, size in array.sizes.items()}
+    return array.isel(items)
+
+
+def select_one(data: st.DataObject, array: xr.DataArray) -> xr.DataArray:
+    if not array.ndim:
+        return array
+    dim = data.draw(st.sampled_from(array.dims))
+    size = array.sizes[dim]
+    return array.isel({dim: data.draw(st.integers(-size, size - 1))})
+
+
+def select_by_label(data: st.DataObject, array: xr.DataArray) -> xr.DataArray:
+    if not array.ndim:
+        return array
+    dim = data.draw(st.sampled_from(array.dims))
+    labels = sorted(data.draw(st.tuples(*(st.sampled_from(array[dim].values.tolist()),) * 2)))
+    descends = array.sizes[dim] > 1 and bool(array[dim][0] > array[dim][-1])
+    return array.sel({dim: slice(*(reversed(labels) if descends else labels))})
+
+
+def transpose(data: st.DataObject, array: xr.DataArray) -> xr.DataArray:
+    return array.transpose(*data.draw(st.permutations(array.dims)))
+
+
+KEEPING = [select, select, select_one, select_by_label, transpose]
+
+
+def compute(data: st.DataObject, array: xr.DataArray) -> xr.DataArray:
+    changed: xr.DataArray = data.draw(
+        st.sampled_from(
+            [
+                lambda: array + 1,
+                lambda: array.astype("f4"),
+                lambda: array.astype("i2") * 1,
+                lambda: array.where(array > 9, 0),
+                lambda: array.clip(3, 5),
+                lambda: xr.concat([array, array], "new"),
+                lambda: array.roll(dict.fromkeys(array.dims, 1)),
+                array.cumsum,
+                lambda: array.copy(data=array.data + 0),
+            ]
+        )
+    )()
+    return changed
+
+
+@given(data=st.data(), how=st.sampled_from(OPENING), steps=st.integers(0, 4))
+@settings(
+    max_examples=cases(150, 3000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@pytest.mark.filterwarnings("ignore:The specified chunks separate")
+def test_a_chain_of_selections_is_read_as_xarray_computes_it(
+    folder: Path, data: st.DataObject, how: dict[str, Any], steps: int
+) -> None:
+    array = xr.open_dataset(folder, engine="n5", group="raw", **how)["raw"]
+    changed = False
+    for _ in range(steps):
+        if data.draw(st.integers(0, 9)) == 0:
+            array, changed = compute(data, array), True
+        array = data.draw(st.sampled_from(KEEPING))(data, array)
+    source = stored_source(array)
+    if changed:
+        assert source is None
+        return
+    assert source is not None
+    assert tuple(map(sum, source.chunks)) == source.shape == array.shape
+    box = tuple(data.draw(slices(size)) for size in array.shape)
+    positions = tuple(np.arange(size)[item] for size, item in zip(array.shape, box, strict=True))
+    wanted = array.isel(dict(zip(array.dims, box, strict=True))).values
+    for found in (source.read(box), pickle.loads(pickle.dumps(source)).read(positions)):  # noqa: S301
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+NOT_STORED: dict[str, Callable[[xr.DataArray], xr.DataArray]] = {
+    "computed": lambda array: array.compute(),
+    "loaded": lambda array: array.load(),
+    "index array": lambda array: array.isel(z=[2, 0, 1]),
+    "points": lambda array: array.isel({d: xr.DataArray([0, 1], dims="p") for d in "zy"}),
+    "stacked": lambda array: array.stack(p=("z", "y")),
+    "new axis": lambda array: array.expand_dims("c"),
+}
+
+NOT_STORED_IN_DASK: dict[str, Callable[[xr.DataArray], Any]] = {
+    "persisted": lambda array: array.data.persist(),
+    "optimised": lambda array: optimize(array.data)[0],
+    "joined": lambda array: da.concatenate([array.data[:3], array.data[:4]]),
+    "mapped": lambda array: array.data[::-1].map_blocks(np.negative),
+    "rolled": lambda array: da.roll(array.data, 3, axis=0),
+    "reshaped": lambda array: array.data.reshape(63, 8),
+    "broadcast": lambda array: da.broadcast_to(array.data[:1], SHAPE),
+}
+
+
+@pytest.mark.parametrize("how", OPENING[:3])
+@pytest.mark.parametrize("change", NOT_STORED)
+def test_what_only_looks_stored_is_not(folder: Path, how: dict[str, Any], change: str) -> None:
+    array = xr.open_dataset(folder, engine="n5", group="raw", **how)["raw"]
+    assert stored_source(array) is not None
+    assert stored_source(NOT_STORED[change](array)) is None
+
+
+@pytest.mark.parametrize("change", NOT_STORED_IN_DASK)
+def test_what_dask_has_changed_is_not_stored(folder: Path, change: str) -> None:
+    array = xr.open_dataset(folder, engine="n5", group="raw", chunks={})["raw"]
+    changed = NOT_STORED_IN_DASK[change](array)
+    assert stored_source(xr.DataArray(changed)) is None
+
+
+def test_tasks_that_slice_other_blocks_than_their_neighbours_are_not_stored(folder: Path) -> None:
+    array = xr.open_dataset(folder, engine="n5", group="raw", chunks={})["raw"]
+    lazy = array.data[1:, 1:, 1:]
+    name = "getitem-changed"
+    keys = lazy.dask.layers[lazy.name]
+    tasks = {(name, *key[1:]): task for key, task in keys.items()}
+    for same in (True, False):
+        if not same:
+            tasks[name, 1, 1, 1] = tasks[name, 1, 1, 0]
+        graph = HighLevelGraph.from_collections(name, dict(tasks), dependencies=[array.data])
+        copy = da.Array(graph, name, lazy.chunks, lazy.dtype)
+        assert (stored_source(xr.DataArray(copy)) is not None) is same
+
+
+def test_an_array_that_was_assigned_to_is_not_stored(folder: Path) -> None:
+    array = xr.open_dataset(folder, engine="n5", group="raw")["raw"]
+    array[0, 0, 0] = 5
+    assert stored_source(array) is None
+
+
+def test_dask_arrays_from_stored_arrays_are_recognised(folder: Path) -> None:
+    lazy = xarray_n5.from_n5(folder, "raw", chunks=(3, 4, -1))
+    source = stored_source(xr.DataArray(lazy[2:, 3].T[::2], dims=["x", "z"]))
+    assert source is not None
+    np.testing.assert_array_equal(
+        source.read((slice(None), slice(1, 3))), lazy[2:, 3].T[::2, 1:3].compute()
+    )
+
+
+def test_tokens_tell_selections_apart_and_are_those_of_the_array(folder: Path) -> None:
+    def token(array: xr.DataArray) -> str:
+        source = stored_source(array)
+        assert source is not None
+        return source.token
+
+    first, second = (
+        xr.open_dataset(folder, engine="n5", group="raw", **how)["raw"] for how in OPENING[1:3]
+    )
+    assert token(first) == token(second)
+    assert token(first.isel(z=slice(2, None))) == token(second.isel(z=slice(2, None)))
+    several = [first, first.T, first[1:], first[0], first[::2], first[:, 1:]]
+    assert len({token(each) for each in several}) == len(several)
+
+
+def test_a_million_boxes_cost_as_little_as_one() -> None:
+    small = from_boxes(np.zeros, ((4,) * 2,) * 3, "u1", "a")
+    large = from_boxes(np.zeros, ((4,) * 100,) * 3, "u1", "b")
+    layers = [len(pickle.dumps(each.dask.layers[each.name])) for each in (small, large)]
+    assert layers[1] - layers[0] < 1000
+    assert large.npartitions == 10**6
+
+
+def test_boxes_are_passed_to_their_tasks() -> None:
+    def where(box: tuple[slice, ...]) -> np.ndarray:
+        return np.full([each.stop - each.start for each in box], box[0].start)
+
+    found = from_boxes(where, ((2, 3, 1), (4,)), "i8", "c")
+    np.testing.assert_array_equal(found.compute()[:, 0], [0, 0, 2, 2, 2, 5])
+
+
+def test_large_objects_are_sent_once() -> None:
+    values = np.arange(10**5)
+
+    def read(box: tuple[slice, ...]) -> np.ndarray:
+        return values[box]
+
+    found = from_boxes(read, ((10,) * 10**4,), "i8", "d")
+    first, second = found.dask.layers
+    assert (first, second) == ("original-boxes-d", "boxes-d")
+    (optimised,) = optimize(found.blocks[7:9])
+    tasks = dict(optimised.__dask_graph__())
+    assert len(cloudpickle.dumps([t for key, t in tasks.items() if key != first])) < 10**4
+    np.testing.assert_array_equal(found.compute(), values)
+
+
+def test_chunks_of_a_selection_are_those_of_the_grid(folder: Path) -> None:
+    array = xarray_n5.open_array(folder, "raw")
+    for item in (slice(None), slice(2, 8), slice(7, 1, -2), slice(1, None, 5)):
+        source = StoredSource.of(array).select((0, item, 1))
+        numbers = np.arange(SHAPE[1])[item] // 4
+        runs = np.flatnonzero(np.diff(numbers)) + 1
+        wanted = tuple(map(len, np.split(numbers, runs)))
+        assert source.chunks == (wanted,)

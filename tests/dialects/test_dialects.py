@@ -1,0 +1,489 @@
+"""What dialects read from attributes, and what becomes of several of them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from tests.support.geometries import facts, read
+from xarray_n5 import create_array
+from xarray_n5.arrays.coordinates import coords_of
+from xarray_n5.dialects import DIALECTS, register_dialect
+from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.write import write_geometry, write_pyramid
+from xarray_n5.model.axes import Axis, Geometry, names
+from xarray_n5.model.units import same_unit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xarray_n5.dialects import Dialect
+
+
+def test_tensorstores_lists_stand_in_n5_order() -> None:
+    attributes = {"axes": ["x", "y", "z"], "units": ["nm", "um", ""], "resolution": [4, 5.5, 40]}
+    assert facts(read(attributes)) == [
+        ("z", None, 40.0, 0.0),
+        ("y", "um", 5.5, 0.0),
+        ("x", "nm", 4.0, 0.0),
+    ]
+
+
+@pytest.mark.parametrize("unit", ["micrometer", "\N{GREEK SMALL LETTER MU}m", "microns"])
+def test_a_unit_stands_as_a_symbol_where_viewers_need_one_and_keeps_its_text(unit: str) -> None:
+    axes = tuple(Axis(name=name, unit=unit, scale=2.0) for name in "zyx")
+    written = write_geometry(Geometry(axes), (4, 4, 4))
+    assert written["units"] == ["um"] * 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [axis.unit for axis in read(written).axes] == [unit] * 3
+
+
+def test_of_a_pyramid_too_viewers_find_symbols_wherever_they_look_for_units() -> None:
+    fine = tuple(Axis(name=name, unit="micrometer", scale=2.0) for name in "zyx")
+    coarse = tuple(replace(axis, scale=4.0, offset=1.0, factor=2.0) for axis in fine)
+    levels = [
+        (ArrayContext(path="s0", shape=(8, 8, 8)), Geometry(fine)),
+        (ArrayContext(path="s1", shape=(4, 4, 4)), Geometry(coarse)),
+    ]
+    around, own = write_pyramid(levels)
+    for each in (around, *own):
+        assert each["units"] == ["um"] * 3
+        assert each["pixelResolution"]["unit"] == "um"
+    for (node, _), attributes in zip(levels, own, strict=True):
+        found = read(attributes, path=f"p/{node.path}", shape=node.shape, parents=(around,))
+        assert [axis.unit for axis in found.axes] == ["micrometer"] * 3
+
+
+@pytest.mark.parametrize(
+    ("dialect", "key"),
+    [
+        ("n5_viewer", "pixelResolution"),
+        ("paintera", "unit"),
+        ("imagej", "pixelUnit"),
+        ("canonical", "spatialTransform"),
+    ],
+)
+def test_a_dialect_with_one_unit_takes_several_spellings_of_it(dialect: str, key: str) -> None:
+    names = "zyx"
+    units = ("um", "micrometer", "\N{MICRO SIGN}m")
+    axes = tuple(
+        Axis(name=name, unit=unit, scale=2.0) for name, unit in zip(names, units, strict=True)
+    )
+    written = write_geometry(Geometry(axes), (4, 4, 4), [dialect, "array_dimensions"])
+    assert key in written
+    found = read(written).axes
+    assert [(axis.scale, same_unit(axis.unit, "um")) for axis in found] == [(2.0, True)] * 3
+    other = (*axes[:2], replace(axes[2], unit="nm"))
+    if dialect != "canonical":
+        with pytest.raises(ValueError, match="one"):
+            write_geometry(Geometry(other), (4, 4, 4), [dialect, "array_dimensions"])
+
+
+def test_a_unit_that_viewers_know_is_written_once() -> None:
+    axes = (Axis(name="y", unit="um", scale=2.0), Axis(name="x", unit="nm", scale=3.0))
+    written = write_geometry(Geometry(axes), (4, 4))
+    assert written["units"] == ["nm", "um"]
+    assert "transform" not in written
+
+
+def test_units_alone_count_in_ones() -> None:
+    assert [axis.scale for axis in read({"units": ["nm"] * 3}).axes] == [1.0] * 3
+
+
+def test_a_resolution_alone_has_no_unit() -> None:
+    assert facts(read({"resolution": [4, 4, 40]}))[0] == (None, None, 40.0, 0.0)
+
+
+@pytest.mark.parametrize("resolution", [[4, 4, 40], ["4", "4.0", "40"], [4.0, 4.0, 40.0, None][:3]])
+def test_numbers_may_be_texts(resolution: list[Any]) -> None:
+    assert [axis.scale for axis in read({"resolution": resolution}).axes] == [40, 4, 4]
+
+
+def test_one_value_stands_for_all_axes() -> None:
+    assert [axis.scale for axis in read({"resolution": 2}).axes] == [2, 2, 2]
+
+
+def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() -> None:
+    assert [axis.scale for axis in read({"pixelResolution": [3, 2]}).axes] == [1, 2, 3]
+    geometry = read({"resolution": [3, 2], "offset": [7, 8]})
+    assert [(axis.scale, axis.offset) for axis in geometry.axes] == [(1, 0), (2, 8), (3, 7)]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"axes": ["x", "x", "z"]},
+        {"axes": [{"name": "x"}] * 3},
+        {"axes": ["x"] * 4},
+        {"axes": ["x", "y"]},
+        {"units": ["um"]},
+        {"units": [1, 2, 3]},
+        {"resolution": [0, 1, 1]},
+        {"resolution": [-1, 1, 1]},
+        {"resolution": [True, 1, 1]},
+        {"resolution": ["a", 1, 1]},
+        {"resolution": {"x": 1}},
+        {"pixelResolution": {"dimensions": [float("inf"), 1, 1]}},
+        {"transform": {"scale": [1], "translate": [1]}},
+        {"transform": {"scale": ["a"] * 3, "translate": [0] * 3}},
+        {"transform": {"scale": [0] * 3, "translate": [0] * 3}},
+        {"_ARRAY_DIMENSIONS": ["a", "a", "b"]},
+        {"_ARRAY_DIMENSIONS": "zyx"},
+    ],
+)
+def test_odd_metadata_only_warn_and_name_the_attribute(attributes: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match=next(iter(attributes))):
+        assert facts(read(attributes)) == [(None, None, None, 0.0)] * 3
+
+
+@pytest.mark.parametrize("attributes", [{}, {"transform": 3}, {"transform": {}}, {"other": []}])
+def test_other_attributes_say_nothing(attributes: dict[str, Any]) -> None:
+    assert facts(read(attributes)) == [(None, None, None, 0.0)] * 3
+
+
+def test_pixel_resolution_takes_units_where_they_are() -> None:
+    attributes = {"pixelResolution": {"unit": "um", "dimensions": [0.5, 0.5, 2]}}
+    assert facts(read(attributes))[0] == (None, "um", 2.0, 0.0)
+    units = {"units": ["nm", "nm", "s"], "axes": ["x", "y", "t"]}
+    assert facts(read({**attributes, **units}))[0] == ("t", "s", 2.0, 0.0)
+    assert facts(read({"pixelResolution": [1, 2, 3]}))[0] == (None, None, 3.0, 0.0)
+
+
+def test_coordinate_arrays_label_the_samples() -> None:
+    attributes = {"axes": ["x", "c"], "coordinateArrays": {"c": ["DAPI", "GFP"]}}
+    geometry = read(attributes, (2, 4))
+    assert geometry.axes[0].labels == ("DAPI", "GFP")
+    assert coords_of(geometry, (2, 4))["c"].values.tolist() == ["DAPI", "GFP"]
+
+
+COSEM: dict[str, list[Any]] = {
+    "axes": ["z", "y", "x"],
+    "units": ["nm"] * 3,
+    "scale": [40, 4, 4],
+    "translate": [1, 2, 3],
+}
+
+
+def test_cosem_stands_in_c_order() -> None:
+    expected = [("z", "nm", 40.0, 1.0), ("y", "nm", 4.0, 2.0), ("x", "nm", 4.0, 3.0)]
+    assert facts(read({"transform": COSEM})) == expected
+    for order in ({"order": "C"}, {"ordering": None}, {"order": None, "ordering": "C"}):
+        assert facts(read({"transform": {**COSEM, **order}})) == expected
+
+
+@pytest.mark.parametrize("key", ["order", "ordering"])
+def test_cosem_in_fortran_order_turns_everything_round(key: str) -> None:
+    turned = {name: values[::-1] for name, values in COSEM.items()}
+    assert facts(read({"transform": {**turned, key: "F"}})) == facts(read({"transform": COSEM}))
+
+
+def test_cosems_units_that_are_no_texts_are_no_units() -> None:
+    assert facts(read({"transform": {**COSEM, "units": [1, None, {}]}}))[0][1] is None
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"units": "nm"}, ("z", "nm", 40, 1)),
+        ({"scale": "40"}, ("z", "nm", 40, 1)),
+        ({"scale": 40.0, "axes": None}, (None, "nm", 40, 1)),
+        ({"translate": None}, ("z", "nm", 40, 0)),
+        ({"order": "f", "axes": ["x", "y", "z"]}, ("z", "nm", 4, 3)),
+    ],
+)
+def test_cosem_as_it_is_made_by_hand(more: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert facts(read({"transform": {**COSEM, **more}}))[0] == expected
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"scale": [True, True, True]},
+        {"order": "C", "ordering": "F"},
+        {"order": "Z"},
+        {"axes": [["x"], "y", "z"]},
+        {"axes": ["z", "y"]},
+        {"translate": [1, 2]},
+        {"scale": [1, 2, float("nan")]},
+    ],
+)
+def test_cosem_that_makes_no_sense_only_warns(more: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="transform"):
+        assert not read({"transform": {**COSEM, **more}}).placed
+
+
+@pytest.mark.parametrize("name", [True, 1, 1.5, [None], {"a": 1}])
+def test_an_axis_has_a_text_for_a_name(name: Any) -> None:
+    axes = [{"name": name, "type": "space"}, {"name": "y"}, {"name": "z"}]
+    said = {"transform": {"type": "scale", "scale": [1, 2, 3]}, "axes": axes}
+    with pytest.warns(UserWarning, match="canonical"):
+        assert not read({"spatialTransform": said}).named
+    image = {"axes": axes, "datasets": [{"path": "s0"}]}
+    with pytest.warns(UserWarning, match="ngff"):
+        assert not read({}, path="p/s0", parents=({"multiscales": [image]},)).named
+
+
+@pytest.mark.parametrize("units", ["counts", "days since 2000-01-01", "1"])
+def test_a_text_that_is_the_unit_of_the_values_says_nothing_of_axes(units: str) -> None:
+    own: dict[str, Any] = {"pixelResolution": {"unit": "um", "dimensions": [4, 4, 40]}}
+    assert facts(read({**own, "units": units})) == facts(read(own))
+    group = {"resolution": [4, 4, 40], "offset": [100, 0, 0]}
+    level = {"downsamplingFactors": [2, 2, 1], "units": units}
+    found = read(level, path="p/s1", parents=(group,))
+    assert [(axis.scale, axis.offset) for axis in found.axes] == [(40, 0), (8, 2), (8, 102)]
+    plain = {"axes": ["x", "y", "z"], "resolution": [4, 4, 40]}
+    assert [axis.unit for axis in read({**plain, "units": units}).axes] == [None] * 3
+    assert [axis.unit for axis in read({**plain, "units": "nm"}).axes] == ["nm"] * 3
+
+
+def test_neuroglancers_groups_have_a_resolution_of_1_by_default() -> None:
+    group = {
+        "axes": ["x", "y", "z"],
+        "units": ["nm"] * 3,
+        "downsamplingFactors": [[1] * 3, [2] * 3],
+    }
+    found = read({}, path="p/s1", parents=(group,))
+    assert facts(found) == [("z", "nm", 2, 0.5), ("y", "nm", 2, 0.5), ("x", "nm", 2, 0.5)]
+
+
+def test_short_lists_are_padded_where_all_axes_are_named() -> None:
+    found = read({"axes": ["x", "y", "c"], "units": ["nm", "nm"], "resolution": [4, 4]})
+    assert facts(found) == [("c", None, None, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
+
+
+def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
+    turned = {**COSEM, "axes": ["x", "y", "z"]}
+    with pytest.warns(UserWarning, match="first axis in NumPy is x"):
+        assert facts(read({"transform": turned}))[0][0] == "x"
+    assert facts(read({"transform": {**turned, "order": "C"}}))[0][0] == "x"
+
+
+def test_array_dimensions_stand_in_c_order_and_only_name() -> None:
+    geometry = read({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]})
+    assert facts(geometry)[0] == ("time", None, None, 0.0)
+    assert geometry.sources == {"names": "array_dimensions: _ARRAY_DIMENSIONS"}
+
+
+def test_array_dimensions_are_turned_where_only_that_fits_the_arrays_beside() -> None:
+    attributes = {"_ARRAY_DIMENSIONS": ["lon", "lat", "time"]}
+    for beside, first in (
+        ({"time": 2, "lat": 3, "lon": 4}, "time"),
+        ({"lon": 4}, "time"),
+        ({"time": 4, "lon": 2}, "lon"),
+        ({"time": 9}, "lon"),
+        ({"other": 4}, "lon"),
+    ):
+        assert facts(read(attributes, coordinate_sizes=beside))[0][0] == first
+
+
+# Precedence, provenance, conflicts
+
+
+def test_placement_comes_whole_from_the_first_dialect_that_knows_it() -> None:
+    attributes = {"transform": COSEM, "axes": ["a", "b", "c"], "resolution": [9, 9, 9]}
+    with pytest.warns(UserWarning, match="disagree") as caught:
+        geometry = read(attributes)
+    assert facts(geometry) == facts(read({"transform": COSEM}))
+    assert geometry.dialects == ("cosem", "tensorstore")
+    texts = [str(each.message) for each in caught]
+    ending = "; using cosem (dialect='tensorstore' uses the other)"
+    what = "/: cosem and tensorstore metadata disagree on"
+    names = "the names of the axes in C order: ['z', 'y', 'x'] and ['c', 'b', 'a']"
+    assert texts == [
+        f"{what} the scale of axis 'z': 40 nm and 9{ending}",
+        f"{what} {names}{ending}",
+    ]
+
+
+def test_each_number_has_a_source() -> None:
+    geometry = read({"resolution": [4, 4, 40], "_ARRAY_DIMENSIONS": ["t", "lat", "lon"]})
+    assert facts(geometry)[0] == ("t", None, 40.0, 0.0)
+    assert geometry.sources == {
+        "names": "array_dimensions: _ARRAY_DIMENSIONS",
+        "scale": "paintera: resolution",
+    }
+    assert read({"transform": COSEM}).sources == dict.fromkeys(
+        ("names", "units", "scale", "offset"), "cosem: transform"
+    )
+    group = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    level = read({"downsamplingFactors": [2, 2, 1]}, path="p/s1", parents=(group,))
+    assert level.sources == {
+        "names": "neuroglancer: axes of the group",
+        "units": "neuroglancer: units of the group",
+        "scale": "neuroglancer: resolution of the group, downsamplingFactors",
+    }
+
+
+AGREEING: dict[str, dict[str, Any]] = {
+    "the same in another unit": {
+        "transform": {**COSEM, "translate": [0, 0, 0]},
+        "axes": ["x", "y", "z"],
+        "units": ["um"] * 3,
+        "resolution": [0.004, 0.004, 0.04],
+    },
+    "an offset that only one can tell": {
+        "transform": COSEM,
+        "axes": ["x", "y", "z"],
+        "units": ["nm"] * 3,
+        "resolution": [4, 4, 40],
+    },
+    "a level's own resolution, as COSEM writes it": {
+        "transform": COSEM,
+        "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
+    },
+    "factors of an unknown resolution": {"transform": COSEM, "downsamplingFactors": [2, 2, 1]},
+    "a resolution of ones": {"transform": COSEM, "resolution": [1, 1, 1], "offset": [0, 0, 0]},
+    "rounding": {"transform": COSEM, "pixelResolution": [4.000001, 4, 40]},
+}
+
+
+@pytest.mark.parametrize("case", AGREEING)
+def test_what_agrees_is_not_complained_of(case: str) -> None:
+    placed = {"transform": AGREEING[case]["transform"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert facts(read(AGREEING[case])) == facts(read(placed))
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"pixelResolution": [4, 4, 41]}, "scale of axis 'z'"),
+        ({"pixelResolution": {"dimensions": [4, 4, 40], "unit": "um"}}, "scale of axis 'z'"),
+        ({"pixelResolution": {"dimensions": [4, 4, 40], "unit": "s"}}, "unit of axis 'z'"),
+        ({"resolution": [4, 4, 40], "offset": [3, 2, 2]}, "offset of axis 'z'"),
+        ({"_ARRAY_DIMENSIONS": ["x", "y", "z"]}, "names"),
+    ],
+)
+def test_what_disagrees_is_told_and_the_first_believed(more: dict[str, Any], what: str) -> None:
+    with pytest.warns(UserWarning, match=what):
+        assert facts(read({"transform": COSEM, **more})) == facts(read({"transform": COSEM}))
+
+
+@pytest.mark.parametrize("group", [{}, {"resolution": [8, 8, 40]}])
+def test_factors_beside_units_are_no_resolution(group: dict[str, Any]) -> None:
+    units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3}
+    own = {**units, "resolution": [4, 4, 40], "downsamplingFactors": [1, 1, 1]}
+    found = read(own, path="p/s0", parents=(group,))
+    assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
+    transform = {**COSEM, "translate": [0, 0, 0]}
+    assert facts(read({**own, "transform": transform})) == facts(found)
+
+
+def test_units_without_a_resolution_take_the_groups() -> None:
+    units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "downsamplingFactors": [2, 2, 1]}
+    group = {"resolution": [4, 4, 40], "axes": ["x", "y", "z"]}
+    found = read(units, path="p/s1", parents=(group,))
+    assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 8, 2), ("x", "nm", 8, 2)]
+
+
+@pytest.mark.parametrize("more", [{}, {"offset": [0, 0, 0]}])
+def test_a_generic_unit_and_factors_need_no_offset(more: dict[str, Any]) -> None:
+    generic = {"unit": "nm", "resolution": [4, 4, 40]}
+    assert facts(read(generic))[0] == (None, "nm", 40, 0)
+    level = read({**generic, "downsamplingFactors": [2, 2, 1], **more})
+    assert [axis.scale for axis in level.axes] == [40, 8, 8]
+    assert [axis.offset for axis in level.axes] == ([0, 0, 0] if more else [0, 2, 2])
+
+
+def test_n5_viewers_resolution_may_stand_on_the_group() -> None:
+    group = {
+        "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
+        "scales": [[1, 1, 1], [2, 2, 1]],
+    }
+    found = read({}, path="p/s1", parents=(group,), dialect="n5_viewer")
+    assert facts(found) == [(None, "nm", 40, 0), (None, "nm", 8, 2), (None, "nm", 8, 2)]
+
+
+def test_units_and_labels_are_filled_in_from_another_dialect() -> None:
+    timepoint = {"resolution": [4.0, 4.0, 40.0], "offset": [0, 0, 0]}
+    canonical = {
+        "spatialTransform": {
+            "transform": {"type": "scale", "scale": [4, 4, 40]},
+            "unit": "nm",
+        }
+    }
+    geometry = read({"pixelResolution": [4, 4, 40], **timepoint, **canonical})
+    assert [axis.unit for axis in geometry.axes] == ["nm"] * 3
+    assert geometry.sources["units"] == "canonical: spatialTransform"
+    labelled = read(
+        {"transform": {**COSEM, "axes": ["c", "y", "x"]}, "coordinateArrays": {"c": ["A", "B"]}}
+        | {"axes": ["x", "y", "c"]}
+    )
+    assert labelled.axes[0].labels == ("A", "B")
+    assert labelled.sources["labels"] == "neuroglancer: coordinateArrays"
+
+
+def test_one_dialect_can_be_chosen() -> None:
+    attributes = {"transform": COSEM, "resolution": [9, 9, 9]}
+    assert facts(read(attributes, dialect="paintera"))[0] == (None, None, 9.0, 0.0)
+    with pytest.warns(UserWarning, match="using paintera"):
+        both = read(attributes, dialect=["paintera", "cosem"])
+    assert facts(both)[0] == ("z", None, 9.0, 0.0)
+    with pytest.warns(UserWarning, match="no tensorstore metadata"):
+        assert not read(attributes, dialect="tensorstore").placed
+    with pytest.raises(ValueError, match="dialect is empty"):
+        read(attributes, dialect=[])
+    with pytest.raises(ValueError, match="cosem"):
+        read(attributes, dialect="klingon")
+
+
+def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", dict(DIALECTS))
+
+    class Klingon:
+        name: ClassVar[str] = "klingon"
+        keys: ClassVar[tuple[str, ...]] = ("batlh",)
+
+        def read(self, node: ArrayContext) -> Geometry | None:
+            found = node.attributes.get("batlh")
+            return found and Geometry(tuple(Axis(name=text) for text in found))
+
+        def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
+            assert len(node.shape) == geometry.ndim
+            return {"batlh": list(names(geometry.axes))}
+
+    register_dialect(Klingon())
+    geometry = read({"batlh": ["a", "b", "c"]})
+    assert facts(geometry)[0][0] == "a"
+    assert geometry.sources == {"names": "klingon"}
+    assert write_geometry(geometry, (2, 3, 4), "klingon") == {"batlh": ["a", "b", "c"]}
+
+    class Impostor(Klingon):
+        name: ClassVar[str] = "cosem"
+
+    with pytest.raises(ValueError, match="already registered"):
+        register_dialect(Impostor())
+
+
+def test_the_axes_of_a_new_array_are_read_back_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    class Counting:
+        name: ClassVar[str] = "counting"
+        keys: ClassVar[tuple[str, ...]] = ()
+
+        def read(self, node: ArrayContext) -> Geometry | None:
+            reads.append(node.path)
+            return None
+
+        def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+            return {}
+
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", {**DIALECTS, "counting": Counting()})
+    axes = [Axis(name="y", unit="nm", scale=4.0), Axis(name="x", unit="nm", scale=4.0, offset=8.0)]
+    create_array(tmp_path / "a.n5", "em", shape=(4, 4), dtype="u1", axes=axes)
+    assert reads == ["em"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_a_dialect_without_its_signs_reads_nothing(dialect: Dialect) -> None:
+    others = {"title": "em", "resolution_of_others": 4}
+    node = ArrayContext(attributes=others, shape=(4, 5, 6), path="em/s1", parents=(others, others))
+    assert dialect.read(replace(node, base=node.other("em/s0", others, (8, 10, 12)))) is None

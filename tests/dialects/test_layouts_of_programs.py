@@ -1,0 +1,1140 @@
+"""Containers as programs of the field lay them out: coordinates are right, or a warning says."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+from tests.support.containers import write_document
+from tests.support.geometries import CALIBRATED, project
+from tests.support.remote import Far
+from xarray_n5 import (
+    Array,
+    MissingChunkError,
+    copy,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+    verify,
+)
+from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
+from xarray_n5.model.units import canonical_unit, shown_unit
+from xarray_n5.stores import FsspecStore
+from xarray_n5_cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xarray_n5.model.axes import Geometry
+
+
+def put(place: Path, shape: tuple[int, ...], /, **attributes: Any) -> Path:
+    """An array with attributes, of which none is looked at when they are written."""
+    create_array(place, shape=shape, dtype="u1", chunks=4)[...] = 1
+    document = place / "attributes.json"
+    document.write_text(json.dumps({**json.loads(document.read_text()), **attributes}))
+    return place
+
+
+def axes_of(place: Path | str, path: str = "") -> list[tuple[str, str | None, float | None, float]]:
+    """The axes of an array; a warning is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return facts(open_array(place, path).geometry())
+
+
+def facts(geometry: Geometry) -> list[tuple[str, str | None, float | None, float]]:
+    return [(str(a.name), a.unit, a.scale, a.offset) for a in geometry.with_names().axes]
+
+
+# COSEM and CellMap: crops for training
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [
+        ({"offset_unit": "nm"}, ("nm", 400.0)),
+        ({"resolution_unit": "nm"}, ("nm", 400.0)),
+        ({"resolution_unit": "nm", "offset_unit": "nm"}, ("nm", 400.0)),
+        ({"unit": "um", "offset_unit": "um", "resolution_unit": "nm"}, ("um", 400.0)),
+        ({"resolution_unit": "nm", "offset_unit": "um"}, ("nm", 400_000.0)),
+    ],
+)
+def test_crops_of_cellmap_have_the_unit_of_their_offset(
+    tmp_path: Path, units: dict[str, str], expected: tuple[str, float]
+) -> None:
+    said = {"offset": [100, 200, 400], "resolution": [4, 4, 40], "name": "all", "ids": [1, 2]}
+    place = put(tmp_path / "x.n5/crop1/labels/all", (4, 4, 4), **said, **units)
+    assert axes_of(place)[0] == ("z", expected[0], 40.0, expected[1])
+    attributes = xr.open_dataset(place, engine="n5")["all"].attrs
+    assert attributes == {"name": "all", "ids": [1, 2]}
+
+
+def test_an_offset_in_a_unit_that_does_not_fit_is_refused_with_a_warning(tmp_path: Path) -> None:
+    said = {"offset": [1, 2, 3], "resolution": [4, 4, 40], "unit": "nm", "offset_unit": "s"}
+    place = put(tmp_path / "x.n5/a", (4, 4, 4), **said)
+    with pytest.warns(UserWarning, match="'offset_unit' is 's'"):
+        assert not open_array(place).geometry().placed
+
+
+# Levels whose container is not called *.n5
+
+GROUP = {
+    "axes": ["x", "y", "z"],
+    "units": ["um"] * 3,
+    "resolution": [25, 25, 25],
+    "downsamplingFactors": [[1, 1, 1], [2, 2, 2]],
+    "multiScale": True,
+}
+"""As in the Human Organ Atlas."""
+
+SECOND = [(name, "um", 50.0, 12.5) for name in "zyx"]
+
+
+def test_the_url_of_a_level_gets_the_coordinates_of_its_group(tmp_path: Path) -> None:
+    for level in ("s0", "s1"):
+        put(tmp_path / "bucket/25um" / level, (4, 4, 4), axes=["x", "y", "z"])
+    write_document(tmp_path / "bucket/25um", **GROUP)
+    for place, path in (("25um/s1", ""), ("25um", "s1"), ("", "25um/s1")):
+        assert axes_of(tmp_path / "bucket" / place, path) == SECOND
+    opened = xr.open_dataset(tmp_path / "bucket/25um/s1", engine="n5")["25um"]
+    assert opened.x.values.tolist() == [12.5, 62.5, 112.5, 162.5]
+    assert opened.x.attrs["units"] == "um"
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [({**GROUP, "scales": GROUP["downsamplingFactors"]}, "um"), ({"axes": ["a", "b", "c"]}, None)],
+)
+def test_levels_that_are_numbers_need_a_group_of_levels(
+    tmp_path: Path, group: dict[str, Any], expected: str | None
+) -> None:
+    put(tmp_path / "25um/0", (4, 4, 4))
+    write_document(tmp_path / "25um", **group)
+    assert axes_of(tmp_path / "25um/0")[0][1] == expected
+
+
+def test_directories_above_one_without_metadata_say_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "em/25um/s1", (4, 4, 4))
+    write_document(tmp_path / "em", **GROUP)
+    assert axes_of(tmp_path / "em/25um/s1") == [(name, None, None, 0.0) for name in "zyx"]
+
+
+def test_levels_of_zarr_get_the_coordinates_of_their_image(tmp_path: Path) -> None:
+    place = tmp_path / "image.zarr"
+    scale = {"type": "scale", "scale": [40.0, 4.0, 4.0]}
+    units = [{"name": n, "type": "space", "unit": "nanometer"} for n in "zyx"]
+    image = {"version": "0.4", "axes": units}
+    image["datasets"] = [{"path": "0", "coordinateTransformations": [scale]}]
+    create_array(place, "0", shape=(4, 4, 4), dtype="u1", format="zarr2")[...] = 1
+    (place / ".zattrs").write_text(json.dumps({"multiscales": [image]}))
+    assert axes_of(place / "0")[0] == ("z", "nanometer", 40.0, 0.0)
+
+
+def test_the_groups_of_a_level_far_away_are_asked_for_in_one_batch() -> None:
+    fs = Far()
+    made = FsspecStore(fs, "b/data/25um")
+    for level in ("s0", "s1"):
+        create_array(made, level, shape=(4, 4, 4), dtype="u1")
+    made.set("attributes.json", json.dumps(GROUP).encode())
+    array = open_array(FsspecStore(fs, "b/data/25um/s1"))
+    fs.latency = 0.005
+    fs.reset()
+    assert facts(array.geometry()) == SECOND
+    assert fs.rounds == 1
+    assert fs.counts["GET"] <= 4
+
+
+# Janelia's render, and BossDB
+
+STACK: dict[str, Any] = {
+    "axes": ["x", "y", "z"],
+    "ordering": "F",
+    "units": ["nm"] * 3,
+    "scales": [[1, 1, 1], [2, 2, 2]],
+    "pixelResolution": {"dimensions": [4.0, 4.0, 8.0], "unit": "nm"},
+    "translate": [-500, 120, 1],
+}
+
+
+def render(place: Path, *, transforms: bool = True, **more: Any) -> Path:
+    """What render writes (saalfeldlab/render, NeuroglancerAttributes)."""
+    for level, factor in (("s0", 1), ("s1", 2)):
+        steps = [4.0, 4.0, 8.0]
+        transform = {
+            "axes": ["x", "y", "z"],
+            "ordering": "F",
+            "units": ["nm"] * 3,
+            "scale": [step * factor for step in steps],
+            "translate": [step * (factor - 1) / 2 for step in steps],
+        }
+        put(place / level, (4, 4, 4), **({"transform": transform} if transforms else {}))
+    write_document(place, **{**STACK, **more})
+    return place
+
+
+@pytest.mark.parametrize("transforms", [True, False])
+def test_stacks_of_render_begin_where_their_group_says(tmp_path: Path, transforms: bool) -> None:
+    place = render(tmp_path / "x.n5/stack", transforms=transforms)
+    base = [("z", "nm", 8.0, 8.0), ("y", "nm", 4.0, 480.0), ("x", "nm", 4.0, -2000.0)]
+    assert axes_of(place / "s0") == base
+    coarse = [("z", "nm", 16.0, 12.0), ("y", "nm", 8.0, 482.0), ("x", "nm", 8.0, -1998.0)]
+    assert axes_of(place / "s1") == coarse
+
+
+def test_an_array_of_render_by_itself_begins_where_it_says(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/stack", (4, 4, 4), **{**STACK, "scales": [[1, 1, 1]]})
+    assert axes_of(place)[2] == ("x", "nm", 4.0, -2000.0)
+
+
+def test_a_stack_in_a_unit_that_does_not_fit_warns(tmp_path: Path) -> None:
+    resolution = {"dimensions": [4.0, 4.0, 8.0], "unit": "s"}
+    place = render(tmp_path / "x.n5/stack", pixelResolution=resolution)
+    with pytest.warns(
+        UserWarning, match="'translate' of the group has the unit 's', expected 'nm'"
+    ):
+        open_array(place / "s0").geometry()
+
+
+def test_levels_of_bossdb_are_as_coarse_as_their_group_says(tmp_path: Path) -> None:
+    place = tmp_path / "x.n5/image"
+    axes, steps = ["x", "y", "z", "c"], [4.0, 4.0, 40.0, 1.0]
+    transform = {"axes": axes, "ordering": "F", "units": ["nm", "nm", "nm", ""], "scale": steps}
+    for level, side in (("s0", 8), ("s1", 4)):
+        put(place / level, (1, 4, side, side), transform={**transform, "translate": [0] * 4})
+    write_document(
+        place,
+        axes=axes,
+        ordering="C",
+        scales=[[1, 1, 1, 1], [2, 2, 1, 1]],
+        translate=[0, 0, 0, 0],
+        units=["nm", "nm", "nm", ""],
+        pixelResolution={"dimensions": steps, "unit": "nm"},
+    )
+    assert axes_of(place / "s0")[0] == ("c", None, None, 0.0)
+    with pytest.warns(UserWarning, match="scale of the base level"):
+        found = facts(open_array(place / "s1").geometry())
+    assert found[1:] == [("z", "nm", 40.0, 0.0), ("y", "nm", 8.0, 2.0), ("x", "nm", 8.0, 2.0)]
+    assert axes_of(place / "s0")[3] == ("x", "nm", 4.0, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*scale of the base level:UserWarning")
+def test_channels_of_bossdb_have_no_unit_and_copies_keep_its_levels(tmp_path: Path) -> None:
+    place, axes = tmp_path / "x.n5/image", ["x", "y", "z", "c"]
+    units, steps = ["nm", "nm", "nm", ""], [6.0, 6.0, 30.0, 1.0]
+    factors = [[1, 1, 1, 1], [2, 2, 1, 1], [4, 4, 2, 1]]
+    transform = {"axes": axes, "ordering": "F", "units": units, "scale": steps}
+    for level, (x, y, z, _) in enumerate(factors):
+        shape = (2, 8 // z, 16 // y, 24 // x)
+        put(place / f"s{level}", shape, transform={**transform, "translate": [0] * 4})
+    whole = {"pixelResolution": {"dimensions": steps, "unit": "nm"}, "translate": [0] * 4}
+    write_document(place, axes=axes, ordering="C", scales=factors, units=units, **whole)
+    expected = [
+        ("c", None, None, 0.0),
+        *(("z", "nm", 60.0, 15.0), ("y", "nm", 24.0, 9.0), ("x", "nm", 24.0, 9.0)),
+    ]
+    assert facts(open_array(place, "s2").geometry()) == expected
+    image = variable(xr.open_dataset(place, engine="n5", level=2))
+    tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
+    for each in (image, variable(tree["image/s2"])):
+        assert facts(each.n5.geometry) == expected
+    for name in ("y.n5", "y.zarr"):
+        copy(place, tmp_path / name, path="image")
+        assert facts(open_array(tmp_path / name, "image/s2").geometry()) == expected
+        copy(place / "s2", tmp_path / name, path="alone", mode="a")
+        assert axes_of(tmp_path / name, "alone") == expected
+
+
+# funlib.persistence
+
+DACAPO: dict[str, Any] = {"voxel_size": [40, 4, 8], "offset": [400, 40, 80], "units": ["nm"] * 3}
+
+PLACES = [("z", "nm", 40.0, 400.0), ("y", "nm", 4.0, 40.0), ("x", "nm", 8.0, 80.0)]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.parametrize(
+    ("more", "channels"),
+    [
+        ({}, []),
+        ({"axis_names": ["z", "y", "x"]}, []),
+        ({"axis_names": ["d0", "d1", "d2"], "types": ["space"] * 3}, []),
+        ({"axis_names": ["c^", "z", "y", "x"]}, ["c"]),
+        ({"axis_names": ["c", "z", "y", "x"], "types": ["channel"] + ["space"] * 3}, ["c"]),
+        ({"axis_names": ["c0^", "d0", "d1", "d2"]}, ["c0"]),
+    ],
+)
+def test_lists_of_funlib_are_in_c_order_and_leave_out_channels(
+    tmp_path: Path, form: str, more: dict[str, Any], channels: list[str]
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    shape = (2,) * len(channels) + (4, 4, 4)
+    create_array(place, "a", shape=shape, dtype="u1", attributes={**DACAPO, **more}, format=form)
+    found = axes_of(place, "a")
+    assert found[-3:] == PLACES
+    assert found[:-3] == [(name, None, None, 0.0) for name in channels]
+
+
+def test_lists_of_funlib_for_all_axes_are_read_too(tmp_path: Path) -> None:
+    said = {"axis_names": ["c^", "y", "x"], "voxel_size": [1, 4, 8], "offset": [0, 40, 80]}
+    place = put(tmp_path / "x.n5/a", (2, 4, 4), **said, units=["", "nm", "nm"])
+    assert axes_of(place) == [("c", None, None, 0.0), *PLACES[1:]]
+
+
+def test_an_offset_of_funlib_alone_counts_in_ones(tmp_path: Path) -> None:
+    said = {"axis_names": ["y", "x"], "offset": [40, 80]}
+    place = put(tmp_path / "x.n5/a", (4, 4), **said)
+    assert axes_of(place) == [("y", None, 1.0, 40.0), ("x", None, 1.0, 80.0)]
+
+
+def test_names_of_funlib_alone_are_names(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/a", (4, 4), axis_names=["row", "column"])
+    assert axes_of(place) == [("row", None, None, 0.0), ("column", None, None, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("voxel_size", [0, 1]), ("axis_names", ["z"]), ("offset", [1, 2, 3])]
+)
+def test_odd_metadata_of_funlib_only_warn(tmp_path: Path, key: str, value: list[Any]) -> None:
+    said = {"axis_names": ["y", "x"], "voxel_size": [4, 8], "offset": [40, 80], key: value}
+    place = put(tmp_path / "x.n5/a", (4, 4), **said)
+    with pytest.warns(UserWarning, match=f"funlib metadata are ignored.*{key}|voxel_size"):
+        assert not open_array(place).geometry().placed
+
+
+def test_resolutions_of_gunpowder_stay_in_n5_order(tmp_path: Path) -> None:
+    said = {"resolution": [8, 4, 40], "offset": [80, 40, 400], "unit": "nm"}
+    assert axes_of(put(tmp_path / "x.n5/a", (4, 4, 4), **said)) == PLACES
+
+
+def test_what_is_written_for_funlib_reads_the_same(tmp_path: Path) -> None:
+    dims = ("c", "z", "y", "x")
+    coords = {"z": [400.0, 440.0], "y": [40.0, 44.0], "x": [80.0, 88.0]}
+    image = xr.DataArray(np.ones((2, 2, 2, 2), "u1"), coords, dims)
+    for name in "zyx":
+        image[name].attrs["units"] = "nm"
+    to_n5(image, tmp_path / "x.n5", "a", dialect="funlib")
+    written = dict(open_array(tmp_path / "x.n5", "a").attrs)
+    assert written["axis_names"] == ["c^", "z", "y", "x"]
+    assert written["voxel_size"] == [40, 4, 8]
+    assert axes_of(tmp_path / "x.n5", "a")[1:] == PLACES
+    with pytest.raises(ValueError, match="whole numbers"):
+        to_n5(image.assign_coords(x=[0.5, 1.0]), tmp_path / "x.n5", "b", dialect="funlib")
+
+
+def test_axes_of_funlib_survive_copies_in_every_format(tmp_path: Path) -> None:
+    put(tmp_path / "x.n5/a", (4, 4, 4), **DACAPO, axis_names=["z", "y", "x"])
+    previous = tmp_path / "x.n5"
+    for name in ("x.zarr", "x.h5", "y.n5"):
+        copy(previous, tmp_path / name, source_path="a", path="a")
+        previous = tmp_path / name
+        assert axes_of(previous, "a") == PLACES
+    assert {**DACAPO, "axis_names": ["z", "y", "x"]}.items() <= dict(
+        open_array(previous, "a").attrs
+    ).items()
+
+
+# Other keys, as funlib.persistence's MetaDataFormat has them
+
+NESTED: dict[str, Any] = {
+    "meta": {"begin": [400, 40, 80], "size": [40, 4, 8]},
+    "arrays": [{"names": ["c^", "z", "y", "x"]}],
+}
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.parametrize(
+    ("keys", "attributes"),
+    [
+        (
+            {"offset_attr": "begin", "voxel_size_attr": "res", "units_attr": "u"},
+            {"begin": [400, 40, 80], "res": [40, 4, 8], "u": ["nm"] * 3},
+        ),
+        (
+            {"voxel_size_attr": "resolution"},
+            {"resolution": [40, 4, 8], "offset": [400, 40, 80], "units": ["nm"] * 3},
+        ),
+        (
+            {
+                "voxel_size_attr": "axes/{dim}/size",
+                "offset_attr": "axes/{dim}/begin",
+                "axis_names_attr": "axes/{dim}/name",
+                "units_attr": "axes/{dim}/unit",
+                "types_attr": "axes/{dim}/kind",
+            },
+            {
+                "axes": [
+                    {"name": "c", "kind": "channel"},
+                    {"name": "z", "kind": "space", "size": 40, "begin": 400, "unit": "nm"},
+                    {"name": "y", "kind": "space", "size": 4, "begin": 40, "unit": "nm"},
+                    {"name": "x", "kind": "space", "size": 8, "begin": 80, "unit": "nm"},
+                ]
+            },
+        ),
+        (
+            {
+                "voxel_size_attr": "meta/size",
+                "offset_attr": "meta/begin",
+                "axis_names_attr": "arrays/0/names",
+                "units_attr": "units",
+            },
+            {**NESTED, "units": ["nm"] * 3},
+        ),
+    ],
+    ids=["names", "resolution", "axes", "paths"],
+)
+def test_lists_of_funlib_may_have_other_keys(
+    tmp_path: Path, form: str, keys: dict[str, str], attributes: dict[str, Any]
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    create_array(place, "a", shape=(2, 4, 4, 4), dtype="u1", attributes=attributes, format=form)
+    dialect = Funlib(**keys)
+    assert facts(open_array(place, "a").geometry(dialect))[1:] == PLACES
+    image = xr.open_dataset(place, engine="n5", group="a", dialect=dialect)["a"]
+    assert facts(image.n5.geometry)[1:] == PLACES
+    assert image.attrs.keys() == {key.split("/")[0] for key in keys.values() if "/" in key}
+    tree: Any = xr.open_datatree(place, engine="n5", dialect=[dialect, "array_dimensions"])
+    assert facts(tree["a/a"].n5.geometry)[1:] == PLACES
+
+
+def test_a_dialect_with_other_keys_can_be_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", dict(DIALECTS))
+    register_dialect(Funlib(offset_attr="begin", voxel_size_attr="res"))
+    said = {"begin": [400, 40, 80], "res": [40, 4, 8], "units": ["nm"] * 3}
+    assert axes_of(put(tmp_path / "x.n5/a", (4, 4, 4), **said)) == PLACES
+    image = xr.open_dataset(tmp_path / "x.n5/a", engine="n5")["a"]
+    to_n5(image, tmp_path / "y.n5", "b", dialect="funlib")
+    written = dict(open_array(tmp_path / "y.n5", "b").attrs)
+    assert (written["res"], written["begin"]) == ([40, 4, 8], [400, 40, 80])
+    assert axes_of(tmp_path / "y.n5", "b") == PLACES
+
+
+def test_what_needs_an_option_to_be_read_is_not_written(tmp_path: Path) -> None:
+    image = xr.DataArray(np.ones((2, 2), "u1"), {"x": [0.0, 4.0]}, ("y", "x"))
+    dialect: Any = Funlib(offset_attr="begin")
+    with pytest.raises(TypeError, match=r"expected the names of dialects to write, got Funlib"):
+        to_n5(image, tmp_path / "x.n5", "a", dialect=dialect)
+
+
+@pytest.mark.parametrize("key", ["a/{dim}/b", "a/7/b", "a/b/c/d", "/", "b", "a/0/b/{dim}"])
+@pytest.mark.parametrize("value", [None, 3, [1, "x"], [{"b": {}}], {"b": [1, 2]}, {"0": 1}])
+def test_keys_that_lead_nowhere_only_warn(tmp_path: Path, key: str, value: Any) -> None:
+    place = put(tmp_path / "x.n5/a", (4, 4), a=value)
+    with pytest.warns(UserWarning, match="funlib metadata"):
+        assert not open_array(place).geometry(Funlib(voxel_size_attr=key)).placed
+
+
+def test_a_class_is_not_a_dialect(tmp_path: Path) -> None:
+    wrong: Any = Funlib
+    with pytest.raises(ValueError, match="unknown dialect"):
+        open_array(put(tmp_path / "x.n5/a", (4, 4))).geometry(wrong)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "channel"),
+    [
+        ({"types": ["channel", "space", "space", "space"]}, None),
+        ({"types": ["label", "space", "space", "space"], "axis_names": ["k", "z", "y", "x"]}, "k"),
+        ({"axis_names": ["c^", "d0", "d1", "d2"]}, "c"),
+    ],
+)
+def test_numbers_for_axes_of_channels_are_left_out(
+    tmp_path: Path, attributes: dict[str, Any], channel: str | None
+) -> None:
+    said = {"voxel_size": [5, 40, 4, 8], "offset": [1, 400, 40, 80], "units": ["", *["nm"] * 3]}
+    place = put(tmp_path / "x.n5/a", (2, 4, 4, 4), **said, **attributes)
+    found = open_array(place).geometry()
+    assert facts(found)[1:] == PLACES
+    assert (found.axes[0].name, found.axes[0].scale) == (channel, None)
+
+
+@pytest.mark.parametrize(("form", "order"), [("n5", -1), ("zarr2", 1)])
+def test_offsets_of_older_gunpowder_are_reversed_in_n5_alone(
+    tmp_path: Path, form: str, order: int
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    said = {"resolution": [40, 4, 8][::order], "offset": [400, 40, 80][::order]}
+    create_array(place, "a", shape=(4, 4, 4), dtype="u1", attributes=said, format=form)
+    assert [axis[2:] for axis in axes_of(place, "a")] == [axis[2:] for axis in PLACES]
+
+
+# Every way to open a layout agrees with the others
+
+Layout = tuple[str, dict[str, tuple[tuple[int, ...], list[Any]]]]
+"""The group, and the shape and axes of each level."""
+
+
+def crops(root: Path) -> Layout:
+    """A crop of CellMap: no pyramid."""
+    said = {"offset": [2001.5, -80.25, 64], "resolution": [2, 2, 3.5], "offset_unit": "nm"}
+    path = "volumes/groundtruth/0003/Crop33/labels"
+    put(root / path / "all", (6, 10, 12), **said, name="all", ids=[1, 2, 7], type="labels")
+    axes: Any = [("z", "nm", 3.5, 64.0), ("y", "nm", 2.0, -80.25), ("x", "nm", 2.0, 2001.5)]
+    return path, {"all": ((6, 10, 12), axes)}
+
+
+def organs(root: Path) -> Layout:
+    """A volume of the Human Organ Atlas."""
+    found: Any = {}
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        put(root / f"7.5um/s{level}", shape, axes=["x", "y", "z"])
+        shift = (factor - 1) / 2
+        steps = {"z": 9.5, "y": 7.5, "x": 7.5}
+        axes = [(name, "um", step * factor, step * shift) for name, step in steps.items()]
+        found[f"s{level}"] = (shape, axes)
+    factors = [[1, 1, 1], [2, 2, 2], [4, 4, 4]]
+    group: Any = {**GROUP, "resolution": [7.5, 7.5, 9.5], "downsamplingFactors": factors}
+    write_document(root / "7.5um", **group)
+    return "7.5um", found
+
+
+def stacks(root: Path) -> Layout:
+    """A stack of render with other numbers than the one above."""
+    found: Any = {}
+    steps = [8.0, 8.0, 12.5]
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        shifts = [step * (factor - 1) / 2 for step in steps]
+        transform: Any = {"axes": ["x", "y", "z"], "ordering": "F", "units": ["nm"] * 3}
+        transform |= {"scale": [step * factor for step in steps], "translate": shifts}
+        put(root / f"stack/s{level}", shape, transform=transform)
+        starts = [start + shift for start, shift in zip([96.0, -56.0, 37.5], shifts, strict=True)]
+        axes = zip("xyz", ["nm"] * 3, transform["scale"], starts, strict=True)
+        found[f"s{level}"] = (shape, list(axes)[::-1])
+    whole = {"pixelResolution": {"dimensions": steps, "unit": "nm"}, "translate": [12, -7, 3]}
+    write_document(root / "stack", **{**STACK, **whole, "scales": [[1] * 3, [2] * 3, [4] * 3]})
+    return "stack", found
+
+
+def cells(root: Path) -> Layout:
+    """An image of OpenOrganelle."""
+    path = "em/fibsem-uint16"
+    found: Any = {}
+    datasets = []
+    for level, factor in enumerate((1, 2, 4)):
+        shape = (8 // factor, 12 // factor, 16 // factor)
+        steps, units = [5.25, 4.0, 4.0], ["nm"] * 3
+        transform: Any = {"order": "C", "axes": ["z", "y", "x"], "units": units}
+        transform["scale"] = [step * factor for step in steps]
+        transform["translate"] = [step * (factor - 1) / 2 for step in steps]
+        resolution = {"dimensions": transform["scale"][::-1], "unit": "nm"}
+        put(root / path / f"s{level}", shape, transform=transform, pixelResolution=resolution)
+        datasets.append({"path": f"s{level}", "transform": transform})
+        axes = zip("zyx", units, transform["scale"], transform["translate"], strict=True)
+        found[f"s{level}"] = (shape, list(axes))
+    base: Any = {"dimensions": [4.0, 4.0, 5.25], "unit": "nm"}
+    around = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "pixelResolution": base}
+    factors = [[1] * 3, [2] * 3, [4] * 3]
+    images = [{"name": None, "datasets": datasets}]
+    write_document(root / path, **around, scales=factors, multiscales=images)
+    return path, found
+
+
+LAYOUTS = [crops, organs, stacks, cells]
+
+
+def variable(dataset: Any) -> xr.DataArray:
+    """The only variable of a Dataset, whatever its name."""
+    (name,) = dataset.data_vars
+    found: xr.DataArray = dataset[name]
+    return found
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_all_ways_to_open_a_layout_agree(tmp_path: Path, make: Any) -> None:
+    root = tmp_path / "x.n5"
+    path, levels = make(root)
+    tree: Any = xr.open_datatree(root, engine="n5")
+    drawn = CliRunner().invoke(main, ["tree", str(root)]).output
+    for number, (name, (shape, axes)) in enumerate(levels.items()):
+        assert axes_of(root, f"{path}/{name}") == axes_of(root / path / name) == axes
+        opened = [
+            xr.open_dataset(root / path / name, engine="n5"),
+            xr.open_dataset(root, engine="n5", group=f"{path}/{name}"),
+            tree[f"{path}/{name}"],
+        ]
+        if len(levels) > 1:
+            opened.append(xr.open_dataset(root, engine="n5", group=path, level=number))
+            assert not opened[-1].attrs.keys() - {"multiScale"}
+            opened.append(xr.open_dataset(root / path, engine="n5", level=name))
+        for each in map(variable, opened):
+            assert each.shape == shape
+            assert facts(each.n5.geometry) == axes
+            assert [float(each[dim][0]) for dim in "zyx"] == [axis[3] for axis in axes]
+            assert "offset" not in each.attrs
+        texts = []
+        for axis, unit, scale, offset in axes:
+            texts.append(f"{axis}: start {offset:g}, step {scale:g} {shown_unit(unit)}")
+        assert "; ".join(texts) in drawn
+
+
+def meant(axes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Axes with one spelling of each unit: OME-NGFF has its own."""
+    return [(axis, canonical_unit(unit) or unit, *numbers) for axis, unit, *numbers in axes]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr", "h5"])
+@pytest.mark.parametrize("make", LAYOUTS)
+def test_copies_of_a_layout_have_its_coordinates(tmp_path: Path, make: Any, form: str) -> None:
+    root, target = tmp_path / "x.n5", tmp_path / f"y.{form}"
+    path, levels = make(root)
+    copy(root, target)
+    for name, (_, axes) in levels.items():
+        assert meant(axes_of(target, f"{path}/{name}")) == meant(axes)
+        alone = tmp_path / f"{name}.{form}"
+        copy(root / path / name, alone, path="a")
+        assert meant(axes_of(alone, "a")) == meant(axes)
+        back = tmp_path / f"{name}-back.n5"
+        copy(alone, back)
+        assert meant(axes_of(back, "a")) == meant(axes)
+    checked = CliRunner().invoke(main, ["verify", str(root)])
+    assert checked.exit_code == 0
+    assert "stray" not in checked.output
+    assert checked.output.count(" ok") == len(levels)
+
+
+def test_a_level_of_a_stack_regains_its_own_transform_in_its_group(tmp_path: Path) -> None:
+    root = tmp_path / "x.n5"
+    stacks(root)
+    copy(root, tmp_path / "y.zarr", source_path="stack/s1", path="a")
+    before = dict(open_array(root, "stack/s1").attrs)
+    moved = dict(open_array(tmp_path / "y.zarr", "a").attrs)
+    assert moved["transform"]["translate"] == [43.75, -52.0, 100.0]
+    copy(tmp_path / "y.zarr", root, source_path="a", path="stack/s9")
+    assert dict(open_array(root, "stack/s9").attrs)["transform"] == before["transform"]
+
+
+def test_levels_of_one_size_are_nodes_of_a_tree_in_zarr_too(tmp_path: Path) -> None:
+    place = render(tmp_path / "x.n5/stack")
+    copy(place, tmp_path / "y.zarr", path="stack")
+    tree = xr.open_datatree(tmp_path / "y.zarr", engine="n5")
+    assert list(tree.groups) == ["/", "/stack", "/stack/s0", "/stack/s1"]
+
+
+# BigStitcher-Spark: fusions without a project
+
+FUSED: dict[str, Any] = {
+    "InputXML": "file:/data/dataset.xml",
+    "NumTimepoints": 2,
+    "NumChannels": 3,
+    "Boundingbox_min": [-10, 20, -5],
+    "Boundingbox_max": [1, 27, 0],
+    "PreserveAnisotropy": True,
+    "AnisotropyFactor": 2.5,
+    "DataType": "uint8",
+    "BlockSize": [128, 128, 128],
+    "FusionFormat": "N5",
+}
+
+
+def fusion(
+    place: Path | str,
+    *,
+    without: tuple[str, ...] = (),
+    factors: bool = True,
+    settings: Any = FUSED,
+    form: str | None = None,
+) -> Any:
+    """A fusion as CreateFusionContainer lays it out: 2 timepoints, 3 channels, 2 levels."""
+    infos: list[list[dict[str, Any]]] = []
+    create_group(place, format=form)
+    for time, channel in np.ndindex(2, 3):
+        name = f"ch{channel}tp{time}"
+        infos.append([])
+        for level, (shape, factor) in enumerate([((6, 8, 12), [1, 1, 1]), ((6, 4, 3), [4, 2, 1])]):
+            info = {"dataset": f"{name}/s{level}", "absoluteDownsampling": factor}
+            infos[-1].append({**info, "dimensions": shape[::-1]})
+            if name in without:
+                continue
+            own = {"downsamplingFactors": factor} if level and factors else {}
+            array = create_array(place, f"{name}/s{level}", shape=shape, dtype="u1", attributes=own)
+            array[...] = np.arange(array.size).reshape(shape) + 10 * channel + 100 * time
+    if isinstance(settings, dict):
+        settings = {"MultiResolutionInfos": infos, **settings}
+    open_group(place, mode="r+").attrs["Bigstitcher-Spark"] = settings
+    return place
+
+
+FUSED_PLACES = {
+    "s0": [("z", None, 2.5, -12.5), ("y", None, 1.0, 20.0), ("x", None, 1.0, -10.0)],
+    "s1": [("z", None, 2.5, -12.5), ("y", None, 2.0, 20.5), ("x", None, 4.0, -8.5)],
+}
+
+
+@pytest.mark.parametrize("factors", [True, False])
+def test_fusions_of_bigstitcher_are_one_image_per_level(tmp_path: Path, factors: bool) -> None:
+    place = fusion(tmp_path / "fused.n5", factors=factors)
+    tree: Any = xr.open_datatree(place, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    assert tree.attrs["Bigstitcher-Spark"]["InputXML"] == "file:/data/dataset.xml"
+    for level, expected in FUSED_PLACES.items():
+        image = tree[level]["fused"]
+        assert image.dims == ("t", "c", "z", "y", "x")
+        assert image.t.values.tolist() == [0, 1]
+        assert image.c.values.tolist() == [0, 1, 2]
+        assert facts(image.n5.geometry)[2:] == expected
+        assert not any(image[name].attrs.get("units") for name in "zyx")
+        for time, channel in np.ndindex(2, 3):
+            stored = open_array(place, f"ch{channel}tp{time}/{level}")
+            np.testing.assert_array_equal(image.sel(t=time, c=channel), stored[...])
+            assert axes_of(place, stored.path) == expected
+        alone = xr.open_dataset(place, engine="n5", level=int(level[1]))
+        xr.testing.assert_identical(alone["fused"], image)
+    near = xr.open_dataset(place, engine="n5", level={"x": 3.0})
+    assert near["fused"].shape == tree["s0/fused"].shape
+    blocks = from_n5(place, "ch2tp1/s1")
+    np.testing.assert_array_equal(blocks, tree["s1/fused"].sel(t=1, c=2))
+
+
+@pytest.mark.parametrize("name", ["fused.n5", "fused"])
+def test_images_of_a_fusion_have_its_coordinates_by_whatever_url(tmp_path: Path, name: str) -> None:
+    place = fusion(tmp_path / name)
+    for inner in place.glob("ch*"):
+        (inner / "attributes.json").unlink(missing_ok=True)  # Java writes none
+    for level, expected in FUSED_PLACES.items():
+        for root, path in (("", f"ch2tp1/{level}"), ("ch2tp1", level), (f"ch2tp1/{level}", "")):
+            assert axes_of(place / root, path) == expected
+        alone = xr.open_dataset(place / "ch2tp1", engine="n5", level=level)
+        assert facts(variable(alone).n5.geometry) == expected
+        reverse = xr.open_dataset(place, engine="n5", level=level, axis_order="F")
+        assert variable(reverse).dims == ("x", "y", "z", "c", "t")
+
+
+def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> None:
+    settings = {**FUSED, "PreserveAnisotropy": False, "Boundingbox_min": [3, 4, 5]}
+    del settings["AnisotropyFactor"]
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    image = xr.open_dataset(place, engine="n5", level=1)["fused"]
+    assert [float(image[name][0]) for name in "zyx"] == [5.0, 4.5, 4.5]
+    assert [float(image[name][1] - image[name][0]) for name in "zyx"] == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.7, 0.25, 11])
+@pytest.mark.parametrize("box", [[1003, -77, 41], [0, 0, 0], [2**33, 5, -6]])
+def test_the_box_of_a_fusion_counts_its_voxels(
+    tmp_path: Path, factor: float, box: list[int]
+) -> None:
+    settings = {**FUSED, "Boundingbox_min": box, "AnisotropyFactor": factor}
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    for level, shifts in (("s0", (0.0, 0.0)), ("s1", (0.5, 1.5))):
+        found = axes_of(place, f"ch0tp1/{level}")
+        assert [axis[3] for axis in found] == [
+            *(box[2] * factor, box[1] + shifts[0], box[0] + shifts[1])
+        ]
+        assert found[0][2] == factor
+
+
+def test_images_that_a_fusion_lacks_read_as_zeros_or_raise(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
+    image = xr.open_dataset(place, engine="n5", level=0)["fused"]
+    assert image.shape == (2, 3, 6, 8, 12)
+    assert not image.sel(t=0, c=1).any()
+    strict = xr.open_dataset(place, engine="n5", level=0, missing="error")["fused"]
+    with pytest.raises(MissingChunkError, match="t=0, c=1"):
+        strict.sel(t=0, c=1).load()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Boundingbox_min": [1, 2]}, "'Boundingbox_min' has 2 items, expected 3"),
+        ({"Boundingbox_min": [1, 2, 3, 4]}, "'Boundingbox_min' has 4 items, expected 3"),
+        ({"Boundingbox_min": ["NaN", 0, 0]}, "'Boundingbox_min' is"),
+        ({"Boundingbox_min": [0, 0, 1e308]}, "the offset of axis 'z' is inf"),
+        ({"Boundingbox_min": {"x": 1}}, "'Boundingbox_min' is"),
+        ({"AnisotropyFactor": None}, "'AnisotropyFactor' is missing"),
+        ({"AnisotropyFactor": 0}, "'AnisotropyFactor' is"),
+        ({"AnisotropyFactor": 10**400}, "'AnisotropyFactor' is"),
+        ({"PreserveAnisotropy": [True]}, "'PreserveAnisotropy' is"),
+        ({"PreserveAnisotropy": "yes"}, "'PreserveAnisotropy' is"),
+    ],
+)
+def test_odd_settings_of_a_fusion_only_warn(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    place = fusion(tmp_path / "fused.n5", settings={**FUSED, **change})
+    with pytest.warns(UserWarning, match=f"bigstitcher metadata are ignored: .*{message}"):
+        image = xr.open_dataset(place, engine="n5", level=0)["fused"]
+    assert image.dims == ("t", "c", "z", "y", "x")
+    with pytest.warns(UserWarning, match="bigstitcher metadata are ignored"):
+        assert xr.open_datatree(place, engine="n5")["s0/fused"].shape == (2, 3, 6, 8, 12)
+
+
+@pytest.mark.parametrize("settings", [{}, None, [1], "x", {"MultiResolutionInfos": {"a": 1}}])
+def test_fusions_without_settings_are_images_all_the_same(tmp_path: Path, settings: Any) -> None:
+    place = fusion(tmp_path / "fused.n5", settings=settings)
+    image = xr.open_dataset(place, engine="n5", level=1)["fused"]
+    assert image.sizes == {"t": 2, "c": 3, "z": 6, "y": 4, "x": 3}
+
+
+@pytest.mark.parametrize("infos", [None, [], [[]], [[{}, {}]], [[1, 2]], [[None, {"a": [1]}]]])
+def test_levels_of_a_fusion_without_factors_warn(tmp_path: Path, infos: Any) -> None:
+    settings = {**FUSED, "MultiResolutionInfos": infos}
+    place = fusion(tmp_path / "fused.n5", factors=False, settings=settings)
+    with pytest.warns(UserWarning, match="level 1 has no factors, and so no coordinates"):
+        image = xr.open_dataset(place, engine="n5", level=1)["fused"]
+    assert "x" not in image.coords
+    assert axes_of(place, "ch0tp0/s0") == FUSED_PLACES["s0"]
+
+
+@pytest.mark.parametrize("name", ["copy.n5", "copy.zarr", "copy.h5"])
+def test_copies_of_a_fusion_are_the_same_image(tmp_path: Path, name: str) -> None:
+    place = fusion(tmp_path / "fused.n5")
+    copy(place, tmp_path / name)
+    for level in (0, 1):
+        before = xr.open_dataset(place, engine="n5", level=level)
+        after = xr.open_dataset(tmp_path / name, engine="n5", level=level)
+        xr.testing.assert_equal(after["copy"], before["fused"])
+    copy(place, tmp_path / "level.n5", source_path="ch2tp1/s1", path="a")
+    assert axes_of(tmp_path / "level.n5", "a") == FUSED_PLACES["s1"]
+
+
+def test_images_of_a_fusion_that_differ_are_nodes_each(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5", without=("ch1tp0",))
+    put(place / "ch1tp0/s0", (6, 8, 11))
+    put(place / "mask/s0", (6, 8, 12))
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
+        xr.open_dataset(place, engine="n5", level=0)
+    groups = xr.open_datatree(place, engine="n5").groups
+    assert {"/ch1tp0/s0", "/ch0tp0/s1", "/ch2tp1/s0", "/mask/s0"} <= set(groups)
+    (place / "ch1tp0/s0/attributes.json").unlink()
+    groups = xr.open_datatree(place, engine="n5").groups
+    assert {"/s0", "/s1", "/mask/s0"} <= set(groups)
+
+
+def test_fusions_into_ome_zarr_are_images_of_ngff(tmp_path: Path) -> None:
+    place, datasets = tmp_path / "fused.zarr", []
+    for name, size, step in (("0", 8, 0.5), ("1", 4, 1.0)):
+        shape = (2, 3, 4, size, size)
+        create_array(place, name, shape=shape, dtype="u2", chunks=(1, 1, 4, 4, 4), format="zarr2")
+        shift = {"type": "translation", "translation": [0, 0, 0, *[(step - 0.5) / 2] * 2]}
+        transforms = [{"type": "scale", "scale": [1, 1, 2.5, step, step]}, shift]
+        datasets.append({"path": f"/{name}", "coordinateTransformations": transforms})
+    axes = [{"name": "t", "type": "time"}, {"name": "c", "type": "channel"}]
+    axes += [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
+    image = {"version": "0.4", "name": "/", "axes": axes, "datasets": datasets}
+    settings = {**FUSED, "FusionFormat": "OME-ZARR"}
+    attributes = {"multiscales": [image], "Bigstitcher-Spark": settings}
+    (place / ".zattrs").write_text(json.dumps(attributes))
+    opened = variable(xr.open_dataset(place, engine="n5", level=1))
+    assert opened.dims == ("t", "c", "z", "y", "x")
+    expected = [("z", 2.5, 0.0), ("y", 1.0, 0.25), ("x", 1.0, 0.25)]
+    for found in (facts(opened.n5.geometry), axes_of(place, "1")):
+        assert [(a[0], *a[2:]) for a in found[2:]] == expected
+        assert {axis[1] for axis in found[2:]} == {"micrometer"}
+
+
+def test_fusions_into_hdf5_have_their_settings_as_single_attributes(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.h5", form="hdf5")
+    root = open_group(place, mode="r+")
+    settings = root.attrs.pop("Bigstitcher-Spark")
+    assert axes_of(place, "ch0tp0/s1") != FUSED_PLACES["s1"]
+    for key in ("Boundingbox_min", "AnisotropyFactor"):
+        root.attrs[f"Bigstitcher-Spark/{key}"] = settings[key]
+    root.attrs["Bigstitcher-Spark/PreserveAnisotropy"] = 1
+    assert axes_of(place, "ch0tp0/s1") == FUSED_PLACES["s1"]
+
+
+def test_commands_agree_about_a_fusion(tmp_path: Path) -> None:
+    place = fusion(tmp_path / "fused.n5")
+
+    def said(*arguments: str) -> str:
+        found = CliRunner().invoke(main, [*arguments])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    drawn = said("tree", str(place))
+    assert drawn.count("z: start -12.5, step 2.5 (no unit); y: start 20.5, step 2 (no unit)") == 6
+    assert "2 x 3 x 6 x 8 x 12 (t, c, z, y, x), levels s0, s1" in said("info", str(place))
+    assert "stray" not in said("verify", str(place))
+    assert set(verify(place).children) >= {"ch0tp0", "ch2tp1"}
+
+
+# Lists of axes in the order that the user states
+
+Attributes = dict[str, Any]
+
+IN_C_ORDER: dict[str, tuple[Attributes, Attributes, set[str]]] = {
+    "paintera": (
+        {"multiScale": True, "resolution": [40, 8, 4], "offset": [400, 80, 40], "unit": "nm"},
+        {"downsamplingFactors": [1, 2, 4]},
+        {"unit", "offset"},
+    ),
+    "tensorstore": (
+        {"downsamplingFactors": [[1, 1, 1], [1, 2, 4]]},
+        {"axes": ["z", "y", "x"], "units": ["nm", "um", "nm"], "resolution": [40, 0.008, 4]},
+        {"units of axes"},
+    ),
+    "neuroglancer": (
+        {
+            "axes": ["z", "y", "x"],
+            "units": ["nm", "um", "nm"],
+            "resolution": [40, 0.008, 4],
+            "downsamplingFactors": [[1, 1, 1], [1, 2, 4]],
+        },
+        {},
+        {"units of axes"},
+    ),
+    "neuroglancer, scales": (
+        {
+            "axes": ["z", "y", "x"],
+            "scales": [[1, 1, 1], [1, 2, 4]],
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "translate": [10, 10, 10],
+        },
+        {},
+        {"unit", "offset"},
+    ),
+    "n5_viewer": (
+        {},
+        {
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "downsamplingFactors": [1, 2, 4],
+        },
+        {"unit"},
+    ),
+    "n5_viewer, list": (
+        {},
+        {"pixelResolution": [40, 8, 4], "downsamplingFactors": [1, 2, 4]},
+        set(),
+    ),
+    "n5_viewer, matrix": (
+        {},
+        {
+            "pixelResolution": {"dimensions": [40, 8, 4], "unit": "nm"},
+            "downsamplingFactors": [1, 2, 4],
+            "affineTransform": [1, 0, 0, 400, 0, 1, 0, 80, 0, 0, 1, 40],
+        },
+        {"unit", "offset"},
+    ),
+}
+"""By dialect: a group's and a level's attributes, with lists in C order; facts besides scales."""
+
+
+def levels_of(place: Path, group: Attributes, own: Attributes) -> Path:
+    """Levels of (6, 20, 40) and (6, 10, 10) samples with attributes."""
+    for level, shape in (("s0", (6, 20, 40)), ("s1", (6, 10, 10))):
+        mine = own if level == "s1" else {k: v for k, v in own.items() if "factors" not in k}
+        if level == "s0" and "downsamplingFactors" in own:
+            mine = {**mine, "downsamplingFactors": [1, 1, 1]}
+        put(place / level, shape, **mine)
+    write_document(place, **group)
+    return place
+
+
+def turned(value: Any) -> Any:
+    """The same attributes with their lists in the other order, by hand."""
+    match value:
+        case dict():
+            return {k: turned(v) for k, v in value.items()}
+        case list() if len(value) == 12:
+            rows = [value[8:], value[4:8], value[:4]]
+            return [number for row in rows for number in (*row[2::-1], row[3])]
+        case [list(), *_]:
+            return [each[::-1] for each in value]
+        case list():
+            return value[::-1]
+    return value
+
+
+def expected_axes(facts: set[str], coarse: bool) -> list[tuple[str, str | None, float, float]]:
+    """The axes of a level of the table."""
+    found: list[tuple[str, str | None, float, float]] = []
+    for name, scale, factor in (("z", 40.0, 1), ("y", 8.0, 2), ("x", 4.0, 4)):
+        start = 10 * scale if "offset" in facts else 0.0
+        factor = factor if coarse else 1  # noqa: PLW2901
+        offset, unit = start + scale * (factor - 1) / 2, "nm"
+        if "units of axes" in facts and name == "y":
+            scale, offset, unit = scale / 1000, offset / 1000, "um"  # noqa: PLW2901
+        known = unit if facts & {"unit", "units of axes"} else None
+        found.append((name, known, scale * factor, offset))
+    return found
+
+
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+@pytest.mark.parametrize("name", IN_C_ORDER)
+def test_lists_are_read_in_the_order_that_the_user_states(
+    tmp_path: Path, name: str, order: Any
+) -> None:
+    group, own, known = IN_C_ORDER[name]
+    if order != "C":  # N5 order, which is what these dialects' writers use
+        group, own = turned(group), turned(own)
+    place = levels_of(tmp_path / "x.n5/image", group, own)
+    tree = xr.open_datatree(place, engine="n5", attribute_order=order)
+    for number, level in enumerate(("s0", "s1")):
+        wanted = expected_axes(known, coarse=level == "s1")
+        found = facts(open_array(place, level, attribute_order=order).geometry())
+        assert [axis[:2] for axis in found] == [axis[:2] for axis in wanted]
+        assert [a[2:] for a in found] == [pytest.approx(a[2:]) for a in wanted]
+        inner = open_group(place, attribute_order=order)[level]
+        assert isinstance(inner, Array)
+        assert facts(inner.geometry()) == found
+        image = xr.open_dataset(place, engine="n5", level=number, attribute_order=order)["image"]
+        assert facts(image.n5.geometry) == found
+        xr.testing.assert_identical(tree[level]["image"].load(), image.load())
+        reverse = xr.open_dataset(
+            place, engine="n5", level=number, attribute_order=order, axis_order="F"
+        )["image"]
+        assert reverse.dims == image.dims[::-1]
+        xr.testing.assert_identical(reverse.transpose(*image.dims), image)
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+def test_the_order_of_resolutions_is_that_of_the_format_unless_stated(
+    tmp_path: Path, form: str, order: Any
+) -> None:
+    place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
+    create_array(place, "raw", shape=(4, 4, 4), dtype="u1", format=form)
+    said = {"resolution": [40, 8, 4], "offset": [400, 80, 40]}
+    open_array(place, "raw", mode="r+").attrs.update(said)
+    in_c = order == "C" or (order == "auto" and form == "zarr2")
+    steps = [40.0, 8.0, 4.0][:: 1 if in_c else -1]
+    found = open_array(place, "raw", attribute_order=order).axes
+    assert [(a.scale, a.offset) for a in found] == [(step, 10 * step) for step in steps]
+
+
+def test_short_lists_in_c_order_are_for_the_last_axes(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (2, 4, 4, 4), resolution=[40, 8, 4])
+    found = open_array(place, attribute_order="C").axes
+    assert [axis.scale for axis in found] == [1.0, 40.0, 8.0, 4.0]
+
+
+TRANSFORM = {"axes": ["z", "y", "x"], "scale": [40, 8, 4], "translate": [400, 80, 40]}
+
+
+def spatial(*numbers: float) -> Attributes:
+    """The attribute of n5-universe."""
+    transform = {"type": "affine", "affine": numbers}
+    axes = [{"type": "space", "name": name, "unit": "nm"} for name in "zyx"]
+    return {"spatialTransform": {"transform": transform, "axes": axes}}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "order"),
+    [
+        ({"transform": TRANSFORM}, "C"),
+        ({"transform": turned(TRANSFORM)}, "N5"),
+        ({"transform": {**turned(TRANSFORM), "ordering": "F"}}, "C"),
+        ({"transform": {**TRANSFORM, "order": "C"}}, "N5"),
+        (spatial(40, 0, 0, 400, 0, 8, 0, 80, 0, 0, 4, 40), "C"),
+        ({"voxel_size": [40, 8, 4], "offset": [400, 80, 40], "axis_names": ["z", "y", "x"]}, "C"),
+        ({"voxel_size": [4, 8, 40], "offset": [40, 80, 400], "axis_names": ["x", "y", "z"]}, "N5"),
+    ],
+)
+def test_other_dialects_follow_the_order_unless_they_state_it(
+    tmp_path: Path, attributes: Attributes, order: Any
+) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), **attributes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = facts(open_array(place, attribute_order=order).geometry())
+    assert [(a[0], *a[2:]) for a in found] == [
+        *(("z", 40.0, 400.0), ("y", 8.0, 80.0), ("x", 4.0, 40.0))
+    ]
+
+
+@pytest.mark.parametrize(("order", "sizes"), [("C", (5, 4)), ("N5", (4, 5)), ("auto", (4, 5))])
+def test_names_follow_the_order_instead_of_a_guess(tmp_path: Path, order: Any, sizes: Any) -> None:
+    place = tmp_path / "x.n5"
+    put(place / "image", (5, 4), _ARRAY_DIMENSIONS=["a", "b"])
+    put(place / "a", (4,), _ARRAY_DIMENSIONS=["a"])
+    how: Any = {"drop_variables": ["a"]} if order == "C" else {}
+    image = xr.open_dataset(place, engine="n5", attribute_order=order, **how)["image"]
+    assert [image.sizes[name] for name in "ab"] == list(sizes)
+    labelled = put(tmp_path / "y.n5", (5, 4), DIMENSION_LABELS=["a", "b"])
+    names = [axis.name for axis in open_array(labelled, attribute_order=order).axes]
+    assert names == (["b", "a"] if order == "N5" else ["a", "b"])
+
+
+@pytest.mark.parametrize("order", ["C", "N5", "auto"])
+def test_images_of_ngff_follow_the_order(tmp_path: Path, order: Any) -> None:
+    scale = {"type": "scale", "scale": [40, 8, 4]}
+    axes = [{"name": name, "type": "space"} for name in ("a", "b", "d")]
+    image = {"version": "0.4", "axes": axes}
+    image["datasets"] = [{"path": "s0", "coordinateTransformations": [scale]}]
+    put(tmp_path / "x.n5/s0", (4, 4, 4))
+    write_document(tmp_path / "x.n5", multiscales=[image])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if order == "auto" else "error")
+        found = open_array(tmp_path / "x.n5", "s0", attribute_order=order).axes
+    assert [axis.scale for axis in found] == ([40, 8, 4] if order == "C" else [4, 8, 40])
+
+
+def test_factors_of_views_follow_the_order_and_their_xml_does_not(tmp_path: Path) -> None:
+    place = tmp_path / "x.n5"
+    put(place / "setup0/timepoint0/s1", (4, 4, 4), downsamplingFactors=[1, 2, 4])
+    write_document(place / "setup0", downsamplingFactors=[[1, 1, 1], [1, 2, 4]])
+    found = facts(open_array(place, "setup0/timepoint0/s1", attribute_order="C").geometry())
+    assert [axis[2] for axis in found] == [1.0, 2.0, 4.0]
+    place.with_suffix(".xml").write_bytes(project({(0, 0): [CALIBRATED]}))
+    view = open_array(place, "setup0/timepoint0/s1", attribute_order="C")
+    steps = {axis.name: axis.step for axis in view.axes}
+    base = open_array(put(place / "setup0/timepoint0/s0", (4, 8, 16)), attribute_order="C")
+    under = {axis.name: axis.step for axis in base.axes}
+    assert [steps[name] / under[name] for name in "zyx"] == [1.0, 2.0, 4.0]
+
+
+def test_invalid_lists_only_warn_in_any_order(tmp_path: Path) -> None:
+    odd = {"resolution": [1, [2]], "offset": {"dimensions": 3}, "affineTransform": ["a", None]}
+    place = put(tmp_path / "x.n5", (4, 4), **odd, pixelResolution=[[4, "x"]])
+    with pytest.warns(UserWarning, match="ignored"):
+        assert not open_array(place, attribute_order="C").geometry().placed
+
+
+def test_an_unknown_order_of_lists_is_refused(tmp_path: Path) -> None:
+    place: Any = put(tmp_path / "x.n5/a", (4, 4))
+    wrong: Any = "F"
+    message = "attribute_order is 'F'; expected 'auto' or 'C' or 'N5'"
+    ways: list[Any] = [
+        open_array,
+        open_group,
+        from_n5,
+        partial(xr.open_dataset, engine="n5"),
+        partial(xr.open_datatree, engine="n5"),
+    ]
+    for opened in ways:
+        with pytest.raises(ValueError, match=message):
+            opened(place, attribute_order=wrong)
+
+
+def test_storing_an_array_where_it_was_corrects_its_lists(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), resolution=[40, 8, 4])
+    image = xr.open_dataset(place, engine="n5", attribute_order="C")["raw"].load()
+    to_n5(image, place, mode="a")
+    assert [axis.scale for axis in open_array(place).axes] == [40.0, 8.0, 4.0]
+
+
+def test_commands_take_the_order_of_lists(tmp_path: Path) -> None:
+    place = put(tmp_path / "x.n5/raw", (4, 4, 4), resolution=[40, 8, 4], unit="nm")
+
+    def said(*arguments: object) -> str:
+        found = CliRunner().invoke(main, [*map(str, arguments), "--attribute-order", "C"])
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    assert "z: start 0, step 40 nm; y: start 0, step 8 nm; x: start 0, step 4 nm" in said(
+        "tree", place.parent
+    )
+    axes = json.loads(said("info", place, "--json"))["axes"]
+    assert [axis["scale"] for axis in axes] == [40.0, 8.0, 4.0]
+    assert "z = 2 (80 nm)" in said("preview", place, "-o", tmp_path / "a.png")
+    said("pyramid", place, tmp_path / "y.n5/raw", "--factors", "2", "--levels", "1")
+    assert [axis.scale for axis in open_array(tmp_path / "y.n5/raw/s1").axes] == [80.0, 16.0, 8.0]
+    refused = CliRunner().invoke(main, ["pyramid", str(place), "--attribute-order", "C"])
+    assert refused.exit_code == 2
+    assert "--attribute-order requires DST" in refused.stderr

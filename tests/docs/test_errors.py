@@ -1,0 +1,776 @@
+"""The page of errors and warnings: it names them all, and shows what they really say."""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import re
+import runpy
+import shutil
+import struct
+import sys
+import warnings
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+import xarray_n5
+from tests.dialects.test_ngff_05 import edge, image_06, store_06
+from tests.docs.test_pages import DATA, ROOT
+from tests.support.containers import write_document
+from tests.support.killing import begin
+from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
+from xarray_n5 import copy, errors
+from xarray_n5.formats.containers import find_scene
+from xarray_n5.stores import LocalStore
+from xarray_n5_napari.layers import read_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PAGE = ROOT / "docs" / "errors.md"
+
+SOURCE = Path(xarray_n5.__file__).parent
+
+ONES = da.ones((20, 20), chunks=10, dtype="uint8")
+
+PLAIN = {"dimensions": [4, 3, 2], "blockSize": [4, 3, 2], "dataType": "uint8"}
+
+
+def array(path: str, **members: Any) -> str:
+    """Write the document of a small array of N5 by hand."""
+    return str(write_document(path, **{**PLAIN, "compression": {"type": "raw"}, **members}))
+
+
+def chunk(path: str, mode: int, *numbers: int, data: bytes) -> None:
+    """Write a chunk file by hand: its mode, its sizes, and what may follow them."""
+    ndim = len(numbers) - mode
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(struct.pack(f">HH{len(numbers)}I", mode, ndim, *numbers) + data)
+
+
+# Errors
+
+
+def nothing_is_there() -> None:
+    xarray_n5.open_array("cells.n5", "rwa")
+
+
+def something_is_there() -> None:
+    xarray_n5.to_n5(ONES, "cells.n5", "raw")
+
+
+def a_write_has_ended() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a")
+    xarray_n5.to_n5(ONES, "new.n5", "a", resume=True)
+
+
+def a_worker_sees_nothing() -> None:
+    task = xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    shutil.rmtree("new.n5")
+    task.compute()
+
+
+def a_path_leaves() -> None:
+    xarray_n5.open_array("cells.n5", "../raw")
+
+
+def a_type_cannot_be_held() -> None:
+    xarray_n5.to_n5(ONES.astype("float16"), "new.n5", "a")
+
+
+def metadata_are_damaged() -> None:
+    xarray_n5.open_array(array("new.n5/a", dimensions=[4, 3, "2"]))
+
+
+def a_compression_is_unknown() -> None:
+    xarray_n5.open_array(array("new.n5/a", compression={"type": "jpeg"}))
+
+
+def blocks_cut_chunks() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", chunks=(20, 8), align_chunks=False)
+
+
+def a_region_cuts_chunks() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", chunks=8)
+    xarray_n5.to_n5(ONES[:12], "new.n5", "a", region=slice(4, 16))
+
+
+def a_block_is_not_what_dask_says() -> None:
+    rows: Any = ONES.map_blocks(lambda block: block[:1], dtype="uint8")
+    with dask.config.set(scheduler="sync"):
+        xarray_n5.to_n5(rows, "new.n5", "a")
+
+
+def a_task_is_of_an_earlier_attempt() -> None:
+    def fail(block: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError(block)
+
+    fails: Any = ONES.map_blocks(fail, dtype="uint8", meta=np.ones((0, 0), "uint8"))
+    blocks: Any = da.concatenate([fails, ONES])  # type: ignore[no-untyped-call]
+    lazy: Any = xarray_n5.to_n5(blocks, "new.n5", "a", compute=False)
+    with pytest.raises(ZeroDivisionError), dask.config.set(scheduler="sync"):
+        xarray_n5.to_n5(blocks, "new.n5", "a", resume=True)
+    with pytest.raises(ZeroDivisionError):
+        lazy.compute(scheduler="sync")
+    xarray_n5.to_n5(blocks, "new.n5", "a", compute=False, resume=True)
+    lazy.compute(scheduler="sync")
+
+
+def an_append_has_lost_its_place() -> None:
+    xr.Dataset({"v": ("x", np.ones(4))}).n5.to_n5("new.n5")
+    more = xr.Dataset({"v": ("x", da.ones(4, chunks=2))})
+    more.n5.to_n5("new.n5", append_dim="x", compute=False)
+    xarray_n5.open_array("new.n5", "v", mode="r+").resize((6,))
+    more.n5.to_n5("new.n5", append_dim="x", resume=True)
+
+
+def another_write_has_begun() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    begin("new.n5", "a")
+    xarray_n5.to_n5(ONES + 1, "new.n5", "a", resume=True)
+
+
+def a_handle_only_reads() -> None:
+    xarray_n5.open_array("cells.n5", "raw")[0] = 1
+
+
+def several_processes_write_hdf5() -> None:
+    pytest.importorskip("h5py")
+    with dask.config.set(scheduler="processes"):
+        xarray_n5.to_n5(ONES, "new.h5", "a")
+
+
+def asked_of_memory(error: Exception) -> None:
+    """Open an array in a filesystem that answers with an error."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with mock.patch("fsspec.implementations.memory.MemoryFileSystem.cat_file", fail):
+        xarray_n5.open_array("memory://cells.n5", "raw")
+
+
+def a_request_fails() -> None:
+    asked_of_memory(OSError("the server says nothing that it should"))
+
+
+def a_request_is_refused() -> None:
+    asked_of_memory(PermissionError("Forbidden"))
+
+
+def a_package_is_absent() -> None:
+    class Absent:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "h5py":
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [each for each in sys.modules if each.partition(".")[0] == "h5py"]:
+            patch.delitem(sys.modules, name)
+        patch.setattr(sys, "meta_path", [Absent, *sys.meta_path])
+        xarray_n5.create_array("new.h5", "a", shape=(2,), dtype="uint8")
+
+
+def a_copy_differs() -> None:
+    copy("cells.n5", "copy.zarr", source_path="raw", path="raw")
+    xarray_n5.open_array("copy.zarr", "raw", mode="r+")[0, 0, 0] += 1
+    copy("cells.n5", "copy.zarr", source_path="raw", path="raw", resume=True, verify=True)
+
+
+def a_chunk_is_truncated() -> None:
+    with Path("cells.n5/raw/0/0/0").open("r+b") as file:
+        file.truncate(5000)
+    xarray_n5.open_array("cells.n5", "raw")[0, 0, 0]
+
+
+def a_chunk_is_missing() -> None:
+    xarray_n5.open_array("java-2.5.1.n5", "missing2d", missing="error")[...]
+
+
+def a_chunk_holds_a_list() -> None:
+    array("new.n5/a")
+    chunk("new.n5/a/0/0/0", 1, 4, 3, 2, 5, data=bytes(5))
+    xarray_n5.open_array("new.n5", "a")[...]
+
+
+def a_link_leaves() -> None:
+    xarray_n5.to_n5(ONES, "secret")
+    chunk_file = Path("cells.n5/raw/0/0/0")
+    chunk_file.unlink()
+    chunk_file.symlink_to(Path("secret").absolute())
+    xarray_n5.open_array("cells.n5", "raw")[...]
+
+
+def a_link_leads_nowhere() -> None:
+    shutil.rmtree("cells.n5/raw")
+    Path("cells.n5/raw").symlink_to("../gone")
+    xarray_n5.open_array("cells.n5", "raw", storage_options={"follow_links": True})
+
+
+def project_image(**coords: Any) -> xr.DataArray:
+    """A stack that is stored as a project."""
+    stack = xr.DataArray(np.zeros((4, 6, 8), "u1"), dims=("z", "y", "x"), name="image")
+    return stack.assign_coords(coords)
+
+
+def a_project_exists() -> None:
+    for _ in range(2):
+        project_image().n5.to_bdv("image.xml", "image.n5")
+
+
+def a_setup_is_another() -> None:
+    project_image().n5.to_bdv("image.xml", "image.n5")
+    project_image()[..., :4].n5.to_bdv("image.xml", "image.n5", mode="a")
+
+
+ERRORS: dict[str, list[Callable[[], None]]] = {
+    "N5Error": [],
+    "NodeNotFoundError": [nothing_is_there],
+    "NodeExistsError": [
+        something_is_there,
+        a_write_has_ended,
+        a_project_exists,
+        a_setup_is_another,
+    ],
+    "ContainerNotVisibleError": [a_worker_sees_nothing],
+    "PathError": [a_path_leaves],
+    "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
+    "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
+    "UnknownCompressionError": [a_compression_is_unknown],
+    "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
+    "BlockError": [a_block_is_not_what_dask_says],
+    "StaleTaskError": [a_task_is_of_an_earlier_attempt],
+    "ResumeError": [another_write_has_begun, an_append_has_lost_its_place],
+    "ReadOnlyError": [a_handle_only_reads],
+    "OneWriterError": [several_processes_write_hdf5],
+    "RequestError": [a_request_fails],
+    "RefusedError": [a_request_is_refused],
+    "MissingPackageError": [a_package_is_absent],
+    "DifferenceError": [a_copy_differs],
+    "ChunkError": [a_chunk_is_truncated],
+    "MissingChunkError": [a_chunk_is_missing],
+    "VarlengthChunkError": [a_chunk_holds_a_list],
+}
+
+
+# Warnings
+
+
+def dialects_disagree() -> None:
+    told = {"units": ["um", "um", "um"], "scale": [2, 0.5, 1], "translate": [0, 0, 0]}
+    cosem = {"transform": {"axes": ["z", "y", "x"], **told}}
+    lists = {"axes": ["x", "y", "z"], "units": ["um", "um", "um"], "resolution": [0.5, 0.5, 2]}
+    xarray_n5.open_array(array("new.n5/a", **cosem, **lists)).axes  # noqa: B018
+
+
+def a_dialect_makes_no_sense() -> None:
+    xarray_n5.open_array(array("new.n5/a", resolution=[1, 2], units=["nm"] * 3)).axes  # noqa: B018
+
+
+def a_dialect_is_silent() -> None:
+    xr.open_dataset("cells.n5", engine="n5", group="raw", dialect="cosem")
+
+
+def a_transform_begins_with_x() -> None:
+    lists = {"units": ["nm"] * 3, "scale": [4, 4, 40], "translate": [0, 0, 0]}
+    xarray_n5.open_array(array("new.n5/a", transform={"axes": ["x", "y", "z"], **lists})).axes  # noqa: B018
+
+
+def a_transform_is_the_base_levels() -> None:
+    transform = {"axes": ["z", "y", "x"], "units": ["nm"] * 3, "scale": [40, 4, 4]}
+    write_document("new.n5/em", scales=[[1, 1, 1], [2, 2, 1]])
+    for level in ("s0", "s1"):
+        array(f"new.n5/em/{level}", transform=transform)
+    _ = xarray_n5.open_array("new.n5", "em/s1").axes
+
+
+def a_level_has_no_factors() -> None:
+    write_document("new.n5/em", resolution=[4, 4, 40])
+    array("new.n5/em/s0")
+    xarray_n5.open_array(array("new.n5/em/s1")).axes  # noqa: B018
+
+
+def axes_of_an_image_have_no_order() -> None:
+    scale = {"type": "scale", "scale": [1, 2]}
+    axes = [{"name": name, "type": "space", "unit": "nanometer"} for name in "zy"]
+    levels = [{"path": "s0", "coordinateTransformations": [scale]}]
+    write_document("new.n5/em", multiscales=[{"version": "0.4", "axes": axes, "datasets": levels}])
+    array("new.n5/em/s0", dimensions=[4, 3], blockSize=[4, 3])
+    xarray_n5.open_array("new.n5", "em/s0").axes  # noqa: B018
+
+
+def imagej_has_origins() -> None:
+    said = {"pixelWidth": 2, "pixelHeight": 2, "pixelDepth": 5, "pixelUnit": "um"}
+    said |= {"xOrigin": 10, "yOrigin": 0, "zOrigin": 0}
+    counts = {"numChannels": 1, "numSlices": 2, "numFrames": 1}
+    xarray_n5.open_array(array("new.n5/a", **said, **counts)).axes  # noqa: B018
+
+
+def units_of_an_image_differ() -> None:
+    axes = [{"type": "space", "name": name, "unit": "um"} for name in "xyz"]
+    scale = {"type": "scale", "scale": [4, 4, 40]}
+    said = {"transform": scale, "axes": axes, "unit": "nm"}
+    xarray_n5.open_array(array("new.n5/a", spatialTransform=said)).axes  # noqa: B018
+
+
+def the_xml_is_damaged() -> None:
+    array("new.n5/setup0/timepoint0/s0")
+    Path("new.xml").write_text("<SpimData>")
+    xarray_n5.open_array("new.n5", "setup0/timepoint0/s0").axes  # noqa: B018
+
+
+class Closed(LocalStore):
+    """A directory of which some files may not be read, and nothing around it."""
+
+    def get(self, key: str) -> bytes | None:
+        if key.endswith(".xml"):
+            raise PermissionError(f"[Errno 13] Permission denied: {key!r}")
+        return super().get(key)
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        raise PermissionError(f"[Errno 13] Permission denied: {keys[0]!r}")
+
+    def parent(self) -> Closed:
+        return Closed(str(Path(self.root).parent))
+
+
+def what_is_around_is_closed() -> None:
+    array("new.n5/setup0/timepoint0/s0")
+    xarray_n5.open_array(Closed(str(Path("new.n5").resolve())), "setup0/timepoint0/s0").axes  # noqa: B018
+
+
+def a_name_hides_a_command() -> None:
+    names = ["x\x1b[2J", "y", "z"]
+    xarray_n5.open_array(array("new.n5/a", axes=names, resolution=[1, 1, 1])).geometry()
+
+
+def a_name_is_a_path() -> None:
+    array("new.n5/a", axes=["x/y", "y", "z"], resolution=[1, 1, 1])
+    xr.open_datatree("new.n5", engine="n5")
+
+
+def a_note_is_odd() -> None:
+    note = {"attributes": {"b": {"$": "junk", "value": [1]}}}
+    xr.open_dataset(array("new.n5/a", _XARRAY=note), engine="n5")
+
+
+def digests_are_damaged() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", checksums=True)
+    Path("new.n5/a/.digests/all.npz").write_bytes(b"nothing")
+    xarray_n5.verify("new.n5", "a")
+
+
+def an_axis_is_long() -> None:
+    more = {"dimensions": [1 << 28], "blockSize": [1 << 20], "resolution": [4], "units": ["nm"]}
+    array("new.n5/a", **more, axes=["x"])
+    xr.open_dataset("new.n5", engine="n5", group="a")
+
+
+def an_axis_ends_nowhere() -> None:
+    more = {"resolution": [1e308, 1, 1], "units": ["nm"] * 3, "axes": ["x", "y", "z"]}
+    array("new.n5/a", **more)
+    xr.open_dataset("new.n5", engine="n5", group="a")
+
+
+def a_unit_is_misspelt() -> None:
+    axes = [xarray_n5.Axis(name="x", unit="micormeter", scale=2.0)]
+    xarray_n5.create_array("new.n5", "a", shape=(4,), dtype="uint8", axes=axes)
+
+
+def places_are_uneven() -> None:
+    uneven = xr.DataArray(ONES, dims=["y", "x"], coords={"y": np.arange(20.0) ** 2})
+    xarray_n5.to_n5(uneven, "new.n5", "a")
+
+
+def small_blocks_have_a_large_depth() -> None:
+    raw = xr.open_dataset("cells.n5", engine="n5", group="raw")["raw"]
+    raw.n5.map_overlap(np.negative, depth=8, chunks=(8, 16, 16))
+
+
+def a_graph_is_not_divisible() -> None:
+    rechunked = da.ones((40, 40), chunks=(2, 40)).rechunk((40, 1)).rechunk(2)
+    xarray_n5.to_n5(rechunked, "new.n5", "a", batch_size=100)
+
+
+def times_cannot_be_decoded() -> None:
+    array("new.n5/a", units="days since never", _ARRAY_DIMENSIONS=["z", "y", "x"])
+    write_document("new.n5", _ARRAY_DIMENSIONS=[])
+    xr.open_dataset("new.n5", engine="n5")
+
+
+def blocks_of_dask_cut_chunks() -> None:
+    xarray_n5.from_n5("cells.n5", "raw", chunks=(48, 100, 200))
+
+
+def there_are_many_small_tasks() -> None:
+    xarray_n5.create_array("new.n5", "a", shape=(1200, 64), dtype="uint8", chunks=(1, 64))
+    xarray_n5.from_n5("new.n5", "a")
+
+
+def there_are_too_many_blocks() -> None:
+    shape, chunks = (1 << 14, 1 << 34), (1, 1 << 20)
+    xarray_n5.create_array("new.n5", "a", shape=shape, chunks=chunks, dtype="uint8")
+    xarray_n5.from_n5("new.n5", "a", skip_missing=True)
+
+
+def a_variable_cannot_be_seen() -> None:
+    raw, when = (xr.Variable(("y", "x"), np.zeros((4, 6), kind)) for kind in ("u1", "M8[ns]"))
+    see(xr.Dataset({"raw": raw, "when": when}))
+
+
+def a_view_has_lost_its_registration() -> None:
+    turn = np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0]])
+    steps: Any = {(t, 0): [("", turn), ("calibration", diagonal((4, 1, 1)))] for t in (0, 1)}
+    path = write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)], steps))
+    see(xr.open_dataset(path, engine="n5", level=0)["project"])
+
+
+def see(shown: xr.Dataset | xr.DataArray) -> None:
+    """Show something, if Neuroglancer is installed; it warns before."""
+    with suppress(errors.MissingPackageError), shown.n5.view():
+        pass
+
+
+def a_block_is_larger_than_the_chunks() -> None:
+    array("new.n5/a")
+    chunk("new.n5/a/0/0/0", 0, 4, 3, 3, data=bytes(36))
+    xarray_n5.open_array("new.n5", "a")[...]
+
+
+def a_container_is_newer() -> None:
+    write_document("new.n5", n5="9.0.0")
+    array("new.n5/a")
+    xarray_n5.open_array("new.n5", "a")
+
+
+def a_type_is_not_n5s() -> None:
+    xarray_n5.open_array(array("new.n5/a", dataType="bool"))
+
+
+def a_node_is_damaged() -> None:
+    array("new.n5/good")
+    array("new.n5/bad", dataType="uint7")
+    xr.open_dataset("new.n5", engine="n5")
+
+
+def an_array_holds_nodes() -> None:
+    xarray_n5.create_array("new.n5", "a", shape=(2,), dtype="uint8")[...] = 1
+    array("new.n5/a/mask")
+    xarray_n5.open_array("new.n5", "a")
+
+
+def write_summary(text: str) -> None:
+    xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr2")
+    Path("new.zarr/.zmetadata").write_text(text)
+
+
+class Unlisted(LocalStore):
+    """A directory that lists nothing, as many a web server."""
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG002
+        return (), ()
+
+
+def a_summary_is_damaged() -> None:
+    write_summary("{")
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr2"))
+
+
+def a_summary_is_newer() -> None:
+    write_summary('{"metadata": {}, "zarr_consolidated_format": 2}')
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr2"))
+
+
+def a_summary_cannot_be_kept_true() -> None:
+    write_summary("{")
+    xarray_n5.create_array("new.zarr", "b", shape=(2,), dtype="uint8", format="zarr2")
+
+
+def a_summary_in_a_group_is_damaged() -> None:
+    xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr3")
+    members = {"zarr_format": 3, "node_type": "group", "consolidated_metadata": 1}
+    Path("new.zarr/zarr.json").write_text(json.dumps(members))
+    list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr3"))
+
+
+def a_fill_value_is_no_json() -> None:
+    values = xr.Dataset({"a": ("x", np.ones(4))})
+    encoding = {"a": {"_FillValue": np.inf}}
+    values.n5.to_n5("masked.zarr", format="zarr2", encoding=encoding)
+    copy("masked.zarr", "masked.n5", source_path="a")
+
+
+def views_of_a_project_are_missing() -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    write_project(Path(), setups, project_xml(setups, missing=[(1, 0)]), without=[(1, 0), (0, 1)])
+    xr.open_datatree("project.xml", engine="n5")
+
+
+def several_projects_point_at_a_container() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]))
+    Path("project.xml").rename("a.xml")
+    shutil.copy("a.xml", "b.xml")
+    xarray_n5.open_array("x.n5/setup0/timepoint0/s0").geometry()
+
+
+def views_of_a_project_lack_a_level() -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    write_project(Path(), setups[:1], project_xml(setups))
+    write_n5("x.n5", setups[1:], factors=FACTORS[:2])
+    xr.open_datatree("project.xml", engine="n5")
+
+
+def a_level_of_a_project_has_odd_factors() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]), timepoints=(0,))
+    Path("x.n5/setup0/attributes.json").write_text("{}")
+    array("x.n5/setup0/timepoint0/s1", dimensions=[8, 6, 6], downsamplingFactors=[0, 2, 1])
+    times = '<Timepoints type="pattern"><integerpattern>0</integerpattern></Timepoints>'
+    Path("project.xml").write_text(project_xml([Setup(id=0)], timepoints=times))
+    xr.open_dataset("project.xml", engine="n5", level=1)
+
+
+def a_view_of_a_project_is_damaged() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]))
+    Path("x.n5/setup0/timepoint1/s0/attributes.json").write_text("{")
+    xr.open_dataset("project.xml", engine="n5", level=0)
+
+
+NAMES = [name for name in errors.__all__ if issubclass(getattr(errors, name), errors.N5Error)]
+"""What the errors are called."""
+
+
+def a_write_is_unfinished() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
+    begin("new.n5", "a")
+    xarray_n5.open_array("new.n5", "a")
+
+
+def a_function_has_changed() -> None:
+    for result in ("block", "2 * block"):
+        Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
+        linecache.clearcache()
+        steps = runpy.run_path("steps.py", run_name="steps")
+        again = da.ones(4, chunks=2).map_blocks(steps["work"], name="worked")
+        xarray_n5.to_n5(again, "new.n5", "a", compute=False, resume=True)
+        begin("new.n5", "a")
+
+
+def times_of_a_project_are_no_ids() -> None:
+    times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
+    times.n5.to_bdv("image.xml", "image.n5")
+
+
+def a_server_is_named_by_a_project_alone() -> None:
+    loader = '<ImageLoader format="bdv.n5"><n5>https://example.org/x.n5</n5></ImageLoader>'
+    Path("web.xml").write_text(project_xml([Setup(id=0)], loader=loader), "utf-8")
+    file = find_scene("web.xml")
+    assert file is not None
+    file.container({"headers": {"Authorization": "Bearer word"}})
+
+
+def napari_shows_a_part() -> None:
+    for number in range(34):
+        array(f"many.n5/a{number:02}")
+    read_layers(str(Path("many.n5").resolve()))
+
+
+def a_level_of_a_project_lies_elsewhere() -> None:
+    whole = project_image(x=np.arange(8.0))
+    levels = {"s0": whole, "s1": whole[..., ::2]}
+    tree = xr.DataTree.from_dict({name: level.to_dataset() for name, level in levels.items()})
+    tree.n5.to_bdv("image.xml", "image.n5")
+
+
+def the_path_of_a_container_is_a_uri() -> None:
+    project_image().n5.to_bdv("image.xml", "my image.n5")
+
+
+def a_source_has_changed() -> None:
+    xarray_n5.to_n5(np.ones(4), "raw.n5", "em", chunks=2)
+    for _ in range(2):
+        source = xarray_n5.from_n5("raw.n5", "em")
+        xarray_n5.to_n5(source, "new.n5", "a", compute=False, resume=True)
+        begin("new.n5", "a")
+        xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
+
+
+def another_system_of_ome_zarr_is_not_applied() -> None:
+    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+    store_06(Path("new.zarr"), image_06(*edges), path="em")
+    xarray_n5.open_array("new.zarr", "em/s0").geometry()
+
+
+def a_scene_of_ome_zarr_is_not_applied() -> None:
+    moved = edge("translation", {"path": "tile_0"}, "world", translation=[0, 100])
+    store_06(Path("new.zarr"), image_06(), path="tile_0")
+    scene = {"coordinateTransformations": [moved]}
+    group = xarray_n5.open_group("new.zarr", mode="r+")
+    group.attrs["ome"] = {"version": "0.6", "scene": scene}
+    xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
+
+
+WARNINGS: list[Callable[[], None]] = [
+    another_system_of_ome_zarr_is_not_applied,
+    a_scene_of_ome_zarr_is_not_applied,
+    a_write_is_unfinished,
+    a_function_has_changed,
+    a_source_has_changed,
+    a_fill_value_is_no_json,
+    dialects_disagree,
+    a_dialect_makes_no_sense,
+    a_dialect_is_silent,
+    a_transform_begins_with_x,
+    a_transform_is_the_base_levels,
+    a_level_has_no_factors,
+    axes_of_an_image_have_no_order,
+    imagej_has_origins,
+    units_of_an_image_differ,
+    the_xml_is_damaged,
+    what_is_around_is_closed,
+    a_name_hides_a_command,
+    a_name_is_a_path,
+    a_note_is_odd,
+    digests_are_damaged,
+    an_axis_is_long,
+    an_axis_ends_nowhere,
+    a_unit_is_misspelt,
+    places_are_uneven,
+    small_blocks_have_a_large_depth,
+    a_graph_is_not_divisible,
+    times_cannot_be_decoded,
+    blocks_of_dask_cut_chunks,
+    there_are_many_small_tasks,
+    there_are_too_many_blocks,
+    a_variable_cannot_be_seen,
+    a_view_has_lost_its_registration,
+    a_block_is_larger_than_the_chunks,
+    a_container_is_newer,
+    a_type_is_not_n5s,
+    a_node_is_damaged,
+    an_array_holds_nodes,
+    a_summary_is_damaged,
+    a_summary_in_a_group_is_damaged,
+    a_summary_is_newer,
+    a_summary_cannot_be_kept_true,
+    views_of_a_project_are_missing,
+    several_projects_point_at_a_container,
+    views_of_a_project_lack_a_level,
+    a_level_of_a_project_has_odd_factors,
+    a_view_of_a_project_is_damaged,
+    times_of_a_project_are_no_ids,
+    a_server_is_named_by_a_project_alone,
+    a_level_of_a_project_lies_elsewhere,
+    the_path_of_a_container_is_a_uri,
+    napari_shows_a_part,
+]
+
+
+def shown(part: str) -> list[str]:
+    """The messages in a part of the page, each in one line."""
+    found = re.findall(r"^```text\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    return [" ".join(text.split()) for text in found]
+
+
+def parts() -> dict[str, str]:
+    """The page's parts by their headings."""
+    first, *others = re.split(r"^###? ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = (part.partition("\n") for part in others)
+    return {"": first, **{title.strip("`"): text for title, _, text in named}}
+
+
+def is_shown(message: object, folder: Path, texts: list[str]) -> bool:
+    """Whether a message that was given in a folder is one of those on the page."""
+    given = " ".join(str(message).replace(str(folder), "/data").split())
+    patterns = (re.escape(text).replace("…", ".+?") for text in texts)
+    return any(re.fullmatch(pattern, given) for pattern in patterns)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the cases run: a folder with the containers of the test data."""
+    for container in DATA.glob("*.n5"):
+        shutil.copytree(container, tmp_path / container.name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_error_has_its_heading_and_its_cases() -> None:
+    assert set(ERRORS) == set(NAMES)
+    for name, cases in ERRORS.items():
+        assert len(shown(parts()[name])) == len(cases), name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "N5Error"])
+def test_every_error_tells_the_builtins_that_it_is(name: str) -> None:
+    bases = (base for base in getattr(errors, name).__bases__ if base is not errors.N5Error)
+    text = parts()[name].partition(".")[0]
+    assert all(f"`{base.__name__}`" in text for base in bases)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [(name, case) for name, cases in ERRORS.items() for case in cases],
+    ids=[case.__name__ for cases in ERRORS.values() for case in cases],
+)
+def test_errors_say_what_the_page_shows(name: str, case: Callable[[], None], folder: Path) -> None:
+    with pytest.raises(errors.N5Error) as caught:
+        case()
+    assert type(caught.value) is getattr(errors, name)
+    assert is_shown(caught.value, folder, shown(parts()[name]))
+
+
+def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [text for name, part in parts().items() if name not in ERRORS for text in shown(part)]
+    for case in WARNINGS:
+        folder = tmp_path / case.__name__
+        shutil.copytree(DATA / "cells.n5", folder / "cells.n5")
+        monkeypatch.chdir(folder)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            case()
+        said = [text for text in left if any(is_shown(w.message, folder, [text]) for w in given)]
+        assert all(is_shown(w.message, folder, said) for w in given), case.__name__
+        assert said, case.__name__
+        left = [text for text in left if text not in said]
+    assert left == []
+
+
+@cache
+def templates() -> dict[str, str]:
+    """Patterns of the messages that the package warns with, by where they stand."""
+    found = {}
+    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.with_name("xarray_n5_bdv").rglob("*.py")]):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):
+                continue
+            message = call.args[0]
+            pieces = message.values if isinstance(message, ast.JoinedStr) else [message]
+            pattern = "".join(
+                re.escape(piece.value)
+                if isinstance(piece, ast.Constant) and isinstance(piece.value, str)
+                else ".+?"
+                for piece in pieces
+            )
+            found[f"{path.relative_to(SOURCE.parent)}:{call.lineno}"] = pattern
+    return found
+
+
+@pytest.mark.parametrize("where", templates())
+def test_every_warning_of_the_package_is_shown(where: str) -> None:
+    pattern = templates()[where]
+    texts = [text for part in parts().values() for text in shown(part)]
+    assert any(re.fullmatch(pattern, text) for text in texts), f"{where} has none in {PAGE.name}"

@@ -1,0 +1,377 @@
+"""Documents of nodes: groups on the way have them, and changes made at once all stay."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.support.exhaustive import cases, some
+from tests.whole.test_interop import python_with_zarr2
+from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
+from xarray_n5.formats.open import open_container
+from xarray_n5.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from xarray_n5.formats.containers import Container
+
+SMALL: dict[str, Any] = {"shape": (4,), "dtype": "u1", "chunks": 2}
+
+DATA = np.arange(16, dtype="u1").reshape(4, 4)
+
+
+def read(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+def dataset() -> xr.Dataset:
+    return xr.Dataset({"a": ("x", np.arange(4.0))}, {"x": [1, 2, 4, 8]}, {"title": "four"})
+
+
+def copied(place: Path, path: str) -> None:
+    from xarray_n5_cli import main
+
+    create_array(place.with_name("source.n5"), "in/a", **SMALL)
+    main(
+        ["copy", f"{place.with_name('source.n5')}", f"{place}/{path}"],
+        standalone_mode=False,
+    )
+
+
+WAYS: dict[str, Callable[[Path, str], Any]] = {
+    "create_array": lambda place, path: create_array(place, path, **SMALL),
+    "create_group": create_group,
+    "create_group, mode a": lambda place, path: create_group(place, path, mode="a"),
+    "to_n5": lambda place, path: to_n5(da.from_array(DATA, chunks=2), place, path),
+    "ds.n5.to_n5": dataset().n5.to_n5,
+    "tree.n5.to_n5": xr.DataTree.from_dict({"/b/c": dataset()}).n5.to_n5,
+    "pyramid": lambda place, path: pyramid(DATA, place, path, chunks=2, levels=1),
+    "copy": copied,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_group_on_the_way_to_a_new_node_has_a_document(tmp_path: Path, way: str) -> None:
+    place = tmp_path / "c.n5"
+    WAYS[way](place, "one/two/three")
+    for group in ("one", "one/two"):
+        assert read(place / group / "attributes.json") == {}
+    folders = [place, *(each for each in place.rglob("*") if each.is_dir())]
+    nodes = [each for each in folders if not (each.name.isdigit() or each.name.startswith("."))]
+    assert all((each / "attributes.json").exists() for each in nodes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_of_others_without_a_document_get_one_and_others_stay(
+    tmp_path: Path, way: str
+) -> None:
+    place = tmp_path / "c.n5"
+    (place / "one/two").mkdir(parents=True)
+    (place / "one/attributes.json").write_text('{"kept": 1}')
+    WAYS[way](place, "one/two/three")
+    found = [read(place / group / "attributes.json") for group in ("", "one", "one/two")]
+    assert found == [{}, {"kept": 1}, {}]
+
+
+LISTED = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import zarr
+names = []
+zarr.open_group(zarr.N5Store(sys.argv[1]), "r").visit(names.append)
+print(json.dumps(sorted(names)))
+"""
+
+
+@pytest.mark.exhaustive
+def test_zarr_python_2_lists_all_that_was_written(tmp_path: Path) -> None:
+    python = python_with_zarr2()
+    create_array(tmp_path / "c.n5", "one/two/a", **SMALL)
+    pyramid(DATA, tmp_path / "c.n5", "one/p", chunks=2, levels=1)
+    dataset().n5.to_n5(tmp_path / "c.n5", "deep/er")
+    found = subprocess.run(  # noqa: S603
+        [python, "-c", LISTED, tmp_path / "c.n5"], check=True, capture_output=True, text=True
+    ).stdout
+    inside = ["deep", "deep/er", "deep/er/a", "deep/er/x", "one", "one/p", "one/p/s0", "one/p/s1"]
+    assert json.loads(found) == [*inside, "one/two", "one/two/a"]
+
+
+# At the same time
+
+
+def everything(place: Any, worker: int, count: int) -> None:
+    for number in range(count):
+        create_array(place, f"new/a{worker}_{number}", **SMALL)
+        open_group(place, mode="r+").attrs[f"k{worker}_{number}"] = number
+        open_array(place, "there", mode="r+").attrs[f"k{worker}_{number}"] = number
+
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "local": lambda path: path / "c",
+    "memory": lambda _: MemoryStore(),
+    "fsspec": lambda path: (MemoryFileSystem(), f"/documents/{path.name}"),
+}
+
+
+@pytest.mark.parametrize("format", ["n5", "zarr2"])
+@pytest.mark.parametrize("kind", PLACES)
+def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: str) -> None:  # noqa: A002
+    place, workers, count = PLACES[kind](tmp_path), 4, cases(4, 20)
+    create_group(place, format=format)
+    create_array(place, "there", format=format, **SMALL)
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(partial(everything, place, count=count), range(workers)))
+    assert len(open_group(place).attrs) == len(open_array(place, "there").attrs) == workers * count
+    assert len(open_group(place, "new").arrays()) == workers * count
+
+
+PROCESS = """
+import sys
+from tests.formats.test_documents import everything
+print("ready", flush=True)
+sys.stdin.readline()
+everything(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+"""
+
+
+@pytest.mark.more
+def test_processes_lose_nothing_and_consolidated_metadata_have_all_of_it(tmp_path: Path) -> None:
+    place, workers, count = str(tmp_path / "c.zarr"), cases(2, 3), cases(5, 20)
+    create_group(place)
+    create_array(place, "there", **SMALL)
+    zarr.consolidate_metadata(place, zarr_format=2)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-c", PROCESS, place, str(worker), str(count)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for worker in range(workers)
+        ]
+        for each in processes:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+        for each in processes:
+            each.communicate("go\n")
+    assert [each.returncode for each in processes] == [0] * workers
+    group = open_group(place)
+    assert len(group.attrs) == len(open_array(place, "there").attrs) == workers * count
+    stored = {
+        file.relative_to(place).as_posix(): read(file)
+        for name in (".zarray", ".zattrs", ".zgroup")
+        for file in (tmp_path / "c.zarr").rglob(name)
+    }
+    assert read(tmp_path / "c.zarr/.zmetadata")["metadata"] == stored
+    assert len(stored) > workers * count
+
+
+def set_attributes(place: str) -> None:
+    for number in range(cases(15, 60)):
+        open_group(place, "g", mode="r+").attrs[f"k{number}"] = number
+        open_array(place, "g/a", mode="r+").attrs[f"k{number}"] = number
+
+
+def add_variables(place: str) -> None:
+    for number in range(cases(4, 12)):
+        xr.Dataset({f"v{number}": ("x", np.arange(4.0))}).n5.to_n5(place, "g", mode="a")
+
+
+TWO_PROCESSES = """
+import sys
+from tests.formats import test_documents
+print("ready", flush=True)
+sys.stdin.readline()
+getattr(test_documents, sys.argv[2])(sys.argv[1])
+"""
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("format", some(["zarr3", "zarr2", "n5"], 1))
+def test_a_process_that_adds_variables_keeps_the_attributes_that_another_sets(
+    tmp_path: Path,
+    format: str,  # noqa: A002
+) -> None:
+    place = str(tmp_path / "c")
+    dataset().n5.to_n5(place, "g", format=format)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-c", TWO_PROCESSES, place, name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for name in ("set_attributes", "add_variables")
+        ]
+        for each in processes:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "ready\n"
+            assert each.stdin is not None
+        for each in processes:
+            each.stdin.write("go\n")  # type: ignore[union-attr]
+            each.stdin.flush()  # type: ignore[union-attr]
+        for each in processes:
+            each.communicate()
+    assert [each.returncode for each in processes] == [0, 0]
+    wanted = {f"k{number}": number for number in range(cases(15, 60))}
+    assert wanted.items() <= dict(open_group(place, "g").attrs).items()
+    assert wanted.items() <= dict(open_array(place, "g/a").attrs).items()
+    variables = {f"v{number}" for number in range(cases(4, 12))}
+    assert variables <= set(xr.open_dataset(place, engine="n5", group="g").data_vars)
+    if format != "n5":
+        number = {"zarr2": 2, "zarr3": 3}[format]
+        seen = zarr.open_consolidated(place, path="g", zarr_format=number)
+        assert wanted.items() <= dict(seen.attrs).items()
+        assert wanted.items() <= dict(seen["a"].attrs).items()
+        assert variables <= set(seen)
+
+
+CHANGES: dict[str, Callable[[Container], Any]] = {
+    "consolidate": lambda container: container.consolidate("g"),
+    "resize": lambda container: container.resize("g/a", (6,)),
+    "delete": lambda container: container.delete("g/x"),
+}
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_consolidated_metadata_never_bring_back_a_cached_document(
+    tmp_path: Path,
+    kind: str,
+    format: str,  # noqa: A002
+    change: str,
+) -> None:
+    place = PLACES[kind](tmp_path)
+    dataset().n5.to_n5(place, "g", format=format)
+    container, _ = open_container(place)
+    container = container.cached()
+    container.prefetch("")
+    assert all(container.nodes(["g", "g/a", "g/x"]))
+    container.resize("g/x", (4,))  # as it is, which reads the consolidated metadata
+    # Another process has none of what is cached here:
+    open_group(place, "g", mode="r+").attrs["theirs"] = 1
+    open_group(place, "g", mode="r+").create_array("b", **SMALL)
+    CHANGES[change](container)
+    assert dict(open_group(place, "g").attrs) == {"title": "four", "theirs": 1}
+    known = container.uncached().store.get(
+        f"g/{'.zmetadata' if format == 'zarr2' else 'zarr.json'}"
+    )
+    assert known is not None
+    members = json.loads(known)
+    names = members["metadata" if format == "zarr2" else "consolidated_metadata"]
+    if kind == "local" or change != "consolidate":
+        assert "b" in {name.partition("/")[0] for name in names.get("metadata", names)}
+
+
+class Overtaken(MemoryFileSystem):  # type: ignore[misc]
+    """A file system where another process, which read before us, writes after us: once."""
+
+    cachable = False
+    others: dict[str, bytes]
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        super().pipe_file(path, value, mode, **kwargs)
+        for name in [name for name in self.others if path.endswith(name)]:
+            super().pipe_file(path, self.others.pop(name), mode, **kwargs)
+
+
+def test_what_another_process_overwrote_where_there_are_no_locks_is_written_again(
+    tmp_path: Path,
+) -> None:
+    system = Overtaken()
+    system.others = {}
+    place = (system, f"/overtaken/{tmp_path.name}")
+    create_group(place, format="zarr2")
+    create_array(place, "a", attributes={"kept": 1}, format="zarr2", **SMALL)
+    before = json.dumps({"zarr_consolidated_format": 1, "metadata": {"theirs/.zgroup": {}}})
+    system.pipe_file(f"{place[1]}/.zmetadata", before.encode())
+    theirs = {"a/.zattrs": {"kept": 1, "theirs": 2}, "/.zmetadata": json.loads(before)}
+    system.others = {name: json.dumps(said).encode() for name, said in theirs.items()}
+    open_array(place, "a", mode="r+").attrs["ours"] = 3
+    assert not system.others
+    attributes = {"kept": 1, "theirs": 2, "ours": 3}
+    assert dict(open_array(place, "a").attrs) == attributes
+    found = json.loads(system.cat_file(f"{place[1]}/.zmetadata"))["metadata"]
+    assert found == {"theirs/.zgroup": {}, "a/.zattrs": attributes}
+
+
+# Consolidated metadata
+
+
+def summary(place: Path) -> dict[str, Any] | None:
+    file = place / ".zmetadata"
+    return read(file)["metadata"] if file.exists() else None
+
+
+def stored_in(place: Path) -> dict[str, Any]:
+    return {
+        file.relative_to(place).as_posix(): read(file)
+        for name in (".zarray", ".zattrs", ".zgroup")
+        for file in place.rglob(name)
+    }
+
+
+def test_datasets_in_zarr_are_consolidated_by_default_and_stay_so(tmp_path: Path) -> None:
+    place = tmp_path / "c.zarr"
+    dataset().n5.to_n5(place)
+    assert summary(place) == stored_in(place)
+    # Without a warning, as there would be where nothing is consolidated:
+    with xr.open_zarr(place) as opened:
+        xr.testing.assert_identical(opened.load(), dataset())
+    dataset()[["a"]].rename(a="b").n5.to_n5(place, mode="a")
+    more = dataset().assign_coords(x=[16, 32, 64, 128]).assign(b=lambda each: each.a)
+    more.n5.to_n5(place, append_dim="x")
+    more.drop_vars("x").n5.to_n5(place, region={"x": slice(0, 4)})
+    open_group(place, mode="r+").attrs["more"] = 1
+    open_group(place, mode="r+").create_array("c", **SMALL)
+    del open_group(place, mode="r+")["b"]
+    assert summary(place) == stored_in(place)
+    assert set(zarr.open_consolidated(place, zarr_format=2)) == {"a", "c", "x"}
+
+
+def test_consolidation_is_at_the_group_and_can_be_declined_or_asked_for(tmp_path: Path) -> None:
+    place = tmp_path / "c.zarr"
+    dataset().n5.to_n5(place, "no", consolidated=False)
+    assert summary(place) is summary(place / "no") is None
+    dataset().n5.to_n5(place, "no", mode="r+")
+    assert summary(place / "no") is None
+    dataset().n5.to_n5(place, "no", mode="r+", consolidated=True)
+    assert summary(place / "no") == stored_in(place / "no")
+    dataset()["a"].n5.to_n5(place, "array")
+    assert summary(place / "array") == stored_in(place / "array")
+    with pytest.raises(ValueError, match="consolidated=True is for Zarr v2; n5 does not"):
+        dataset().n5.to_n5(tmp_path / "c.n5", consolidated=True)
+    dataset().n5.to_n5(tmp_path / "c.n5", consolidated=False)
+
+
+def test_trees_and_copies_in_zarr_are_consolidated_at_their_root(tmp_path: Path) -> None:
+    tree = xr.DataTree.from_dict({"/": dataset(), "/b/c": dataset()})
+    tree.n5.to_n5(tmp_path / "c.zarr")
+    assert summary(tmp_path / "c.zarr") == stored_in(tmp_path / "c.zarr")
+    assert summary(tmp_path / "c.zarr/b") is None
+    with xr.open_datatree(tmp_path / "c.zarr", engine="zarr") as opened:
+        xr.testing.assert_identical(opened.load(), tree)
+    copied(tmp_path / "copy.zarr", "")
+    assert summary(tmp_path / "copy.zarr") == stored_in(tmp_path / "copy.zarr")
+    assert "in/a/.zarray" in stored_in(tmp_path / "copy.zarr")

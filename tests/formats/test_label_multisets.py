@@ -1,0 +1,205 @@
+"""Paintera's label multisets: as labels, as votes, copied, drawn, verified."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+from matplotlib.image import imread
+
+from tests.support.containers import write_document
+from xarray_n5 import ChunkError, MetadataError, copy, from_n5, open_array, open_group, verify
+from xarray_n5_cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Sets = list[dict[int, int]]
+
+
+def chunk(shape: tuple[int, ...], sets: Sets) -> bytes:
+    """A block of label multisets, as imglib2-label-multisets stores it."""
+    area, offsets = b"", []
+    for each in sets:
+        offsets.append(len(area))
+        area += struct.pack("<i", len(each))
+        area += b"".join(struct.pack("<qi", label, votes) for label, votes in each.items())
+    payload = struct.pack(f">i{len(sets)}i", 0, *offsets) + area
+    header = struct.pack(f">HH{len(shape)}I", 1, len(shape), *shape[::-1])
+    return header + struct.pack(">I", len(payload)) + payload
+
+
+BLOCK: Sets = [{7: 1, 3: 2}, {9: 4, 5: 4}, {2**40: 8}, {}] * 2
+
+
+def labels(place: Path, kind: str = "label") -> Path:
+    """A dataset of Paintera, with two levels of which the finest lacks a chunk."""
+    write_document(place, painteraData={"type": kind}, maxId=2**40)
+    said = {"resolution": [4, 4, 40], "offset": [0, 0, 400], "isLabelMultiset": True}
+    write_document(place / "data", multiScale=True, **said)
+    for level, size in enumerate((4, 2)):
+        inner = place / f"data/s{level}"
+        document: dict[str, Any] = {
+            "dimensions": [2, 2, size],
+            "blockSize": [2, 2, 2],
+            "dataType": "uint8",
+            "compression": {"type": "raw"},
+            "isLabelMultiset": True,
+        }
+        if level:
+            document["downsamplingFactors"] = [1, 1, 2]
+        write_document(inner, **document)
+        (inner / "0/0").mkdir(parents=True)
+        (inner / "0/0/0").write_bytes(chunk((2, 2, 2), BLOCK))
+    return place
+
+
+WINNERS = np.array([3, 5, 2**40, 0, 3, 5, 2**40, 0], "u8").reshape(2, 2, 2)
+VOTES = np.array([2, 4, 8, 0, 2, 4, 8, 0], "i4").reshape(2, 2, 2)
+
+
+@pytest.mark.parametrize(("how", "expected"), [("argmax", WINNERS), ("count", VOTES)])
+def test_label_multisets_are_read_as_labels_or_as_votes(
+    tmp_path: Path, how: Any, expected: np.ndarray
+) -> None:
+    place = labels(tmp_path / "x.n5/labels") / "data"
+    array = open_array(place, "s0", label_multisets=how)
+    assert array.dtype == expected.dtype
+    assert "isLabelMultiset" not in array.attrs
+    np.testing.assert_array_equal(array[:2], expected)
+    assert not array[2:].any()
+    np.testing.assert_array_equal(array.refresh()[:2], expected)
+    np.testing.assert_array_equal(from_n5(place, "s0", label_multisets=how)[:2], expected)
+    image = xr.open_dataset(place, engine="n5", level=1, label_multisets=how)
+    (values,) = image.data_vars.values()
+    np.testing.assert_array_equal(values, expected)
+    assert values.dtype == expected.dtype
+    assert values.attrs == {}
+    tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5", label_multisets=how)
+    (values,) = tree["labels/data/s0"].data_vars.values()
+    np.testing.assert_array_equal(values[:2], expected)
+    assert float(values.z[0]) == 400.0
+
+
+def test_label_multisets_raise_by_default_and_say_how_to_read_them(tmp_path: Path) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    with pytest.raises(ChunkError, match=r"label_multisets='argmax'.*'count'"):
+        open_array(place, "data/s0")[...]
+    wrong: Any = "most"
+    with pytest.raises(ValueError, match="expected 'error' or 'argmax' or 'count'"):
+        open_array(place, "data/s0", label_multisets=wrong)
+    with pytest.raises(MetadataError, match="label_multisets='argmax'"):
+        copy(place, tmp_path / "y.n5")
+
+
+@pytest.mark.parametrize("name", ["y.n5", "y.zarr", "y.h5"])
+@pytest.mark.parametrize(("how", "expected"), [("argmax", WINNERS), ("count", VOTES)])
+def test_label_multisets_are_copied_as_numbers(
+    tmp_path: Path, name: str, how: Any, expected: np.ndarray
+) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    copy(place, tmp_path / name, path="labels", label_multisets=how)
+    array = open_array(tmp_path / name, "labels/data/s0")
+    assert array.dtype == expected.dtype
+    np.testing.assert_array_equal(array[:2], expected)
+    group = open_group(tmp_path / name, "labels/data")
+    assert "isLabelMultiset" not in {*array.attrs, *group.attrs}
+    assert [axis.offset for axis in array.axes] == [400.0, 0.0, 0.0]
+    assert array.nchunks == 2
+
+
+def test_labels_that_are_written_again_are_numbers(tmp_path: Path) -> None:
+    place = labels(tmp_path / "x.n5/labels") / "data"
+    image = xr.open_dataset(place, engine="n5", level=0, label_multisets="argmax")
+    (name,) = image.data_vars
+    image[name].n5.to_n5(tmp_path / "y.n5", "labels")
+    np.testing.assert_array_equal(open_array(tmp_path / "y.n5", f"labels/{name}")[:2], WINNERS)
+
+
+def test_chunks_of_label_multisets_are_verified(tmp_path: Path) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    states = verify(place, "data/s0").compute()["state"].values.ravel()
+    assert states.tolist() == ["ok", "missing"]
+    stored = place / "data/s0/0/0/0"
+    stored.write_bytes(stored.read_bytes()[:-3])
+    states = verify(place, "data/s0").compute()["state"].values.ravel()
+    assert states[0] in {"truncated", "undecodable"}
+
+
+def run(*arguments: object) -> Any:
+    """The result of a command."""
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+def test_commands_read_label_multisets(tmp_path: Path) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    level = place / "data/s0"
+    for option, dtype in (("argmax", "uint64"), ("count", "int32"), ("error", "uint8")):
+        told = run("info", level, "--json", "--label-multisets", option)
+        assert json.loads(told.stdout)["dtype"] == dtype
+    assert run("verify", place).exit_code == 0
+    target = tmp_path / "y.zarr"
+    assert run("copy", place, target).exit_code == 1
+    assert run("copy", place, target, "--label-multisets", "argmax").exit_code == 0
+    np.testing.assert_array_equal(open_array(target, "data/s0")[:2], WINNERS)
+    votes = tmp_path / "votes.n5/s0"
+    assert run("copy", level, votes, "--label-multisets", "count").exit_code == 0
+    np.testing.assert_array_equal(open_array(votes)[:2], VOTES)
+
+
+def test_pyramids_of_label_multisets_are_made_elsewhere(tmp_path: Path) -> None:
+    level = labels(tmp_path / "x.n5/labels") / "data/s0"
+    options = ("--method", "mode", "--factors", "1,2,2", "--label-multisets", "argmax")
+    refused = run("pyramid", level, *options)
+    assert refused.exit_code == 2
+    assert "--label-multisets requires DST" in refused.stderr
+    made = run("pyramid", level, tmp_path / "y.n5/labels", *options)
+    assert made.exit_code == 0, made.stderr
+    np.testing.assert_array_equal(open_array(tmp_path / "y.n5/labels/s0")[:2], WINNERS)
+    assert open_array(tmp_path / "y.n5/labels/s1")[0, 0, 0] in {3, 5, 2**40, 0}
+
+
+def is_grey(picture: Path) -> bool:
+    """Whether a picture has no colours."""
+    pixels = imread(picture)[..., :3]
+    return bool(np.ptp(pixels, axis=-1).max() == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "grey"),
+    [
+        ("", [], False),
+        ("data", [], False),
+        ("data/s0", [], False),
+        ("", ["--no-labels"], True),
+        ("", ["--label-multisets", "count"], True),
+        ("data/s1", ["--label-multisets", "count", "--labels"], False),
+    ],
+)
+def test_labels_of_paintera_are_drawn_in_colours(
+    tmp_path: Path, path: str, options: list[str], grey: bool
+) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    picture = tmp_path / "a.png"
+    drawn = run("preview", place / path, "-o", picture, "--pixels", 32, "--index", 0, *options)
+    assert drawn.exit_code == 0, drawn.stderr
+    assert is_grey(picture) is grey
+
+
+@pytest.mark.parametrize(("kind", "grey"), [("label", False), ("raw", True), (None, True)])
+def test_numbers_of_paintera_are_drawn_as_their_dataset_says(
+    tmp_path: Path, kind: str | None, grey: bool
+) -> None:
+    place = labels(tmp_path / "x.n5/labels")
+    copy(place, tmp_path / "y.n5", path="a", label_multisets="argmax", dtype="uint64")
+    copy(tmp_path / "y.n5/a/data/s1", tmp_path / "z.n5", path="a/data", dtype="int64")
+    write_document(tmp_path / "z.n5/a", painteraData={"type": kind})
+    picture = tmp_path / "a.png"
+    drawn = run("preview", tmp_path / "z.n5/a", "-o", picture, "--pixels", 32)
+    assert drawn.exit_code == 0, drawn.stderr
+    assert is_grey(picture) is grey

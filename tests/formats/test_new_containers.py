@@ -1,0 +1,96 @@
+"""The name of a new container tells its format, wherever none is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dask.array as da
+import pytest
+import xarray as xr
+
+import xarray_n5
+from tests.support.containers import IMAGE, write_array, write_dataset, write_pyramid
+from xarray_n5 import copy
+from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Write = Callable[[Path], object]
+
+
+def write_tree(place: Path) -> None:
+    xr.DataTree.from_dict({"/": IMAGE.to_dataset()}).n5.to_n5(place)
+
+
+def write_group(place: Path) -> None:
+    xarray_n5.create_group(place, "a")
+
+
+def write_copy(place: Path) -> None:
+    source = place.parent / "source.n5"
+    xarray_n5.to_n5(da.ones((3, 4)), source, "a")
+    copy(source, place)
+
+
+WRITES = [write_array, write_dataset, write_tree, write_pyramid, write_group, write_copy]
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    ("name", "expected"), [("b.zarr", "zarr2"), ("b.n5", "n5"), ("b.ZARR", "zarr2"), ("b", "n5")]
+)
+def test_the_name_tells_the_format(tmp_path: Path, write: Write, name: str, expected: str) -> None:
+    write(tmp_path / name)
+    assert xarray_n5.open_group(tmp_path / name).format == expected
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("name", ["b.tif", "b.TIFF", "b.zarr.zip", "b.nc"])
+def test_names_of_other_files_are_refused(tmp_path: Path, write: Write, name: str) -> None:
+    with pytest.raises(MetadataError, match=r"choose a name such as \*\.n5, \*\.zarr or \*\.h5"):
+        write(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_format_that_is_given_counts_more_than_the_name(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.tif", "a", format="zarr2")
+    # What is there counts, too.
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "b")
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.tif", "b")
+    for name, document in (("b.zarr", "attributes.json"), ("b.tif", ".zarray")):
+        assert (tmp_path / name / "b" / document).exists()
+
+
+def test_n5_without_a_root_document_stays_n5(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
+    (tmp_path / "b.zarr/attributes.json").unlink()
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "b")
+    assert (tmp_path / "b.zarr/b/attributes.json").exists()
+
+
+def test_the_innermost_name_counts_of_a_place_within(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em/raw")
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/c.n5/em/raw")
+    assert (tmp_path / "b.zarr/em/raw/.zarray").exists()
+    assert (tmp_path / "b.zarr/c.n5/em/raw/attributes.json").exists()
+
+
+def test_n5_in_a_directory_that_is_called_zarr_stays_n5(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em")
+    assert (tmp_path / "b.zarr/em/attributes.json").exists()
+
+
+def test_what_is_not_there_is_not_found_by_whatever_name(tmp_path: Path) -> None:
+    for name in ("b.tif", "b.zarr"):
+        with pytest.raises(NodeNotFoundError):
+            xarray_n5.open_array(LocalStore(str(tmp_path / name)), "a")
+
+
+def test_a_misspelt_format_is_told_by_its_right_name() -> None:
+    with pytest.raises(MetadataError, match=r"did you mean 'zarr[23]'"):
+        xarray_n5.create_group("b.n5", format="zarr")

@@ -1,0 +1,181 @@
+"""The layout of Hangar's HDF5 files: filters, chunks, attributes, and what cannot be stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+from xxhash import xxh64_hexdigest
+
+import xarray_n5
+from tests.support.hangar_samples import BLOSC, only_file, samples
+from xarray_n5 import HangarWriter, from_hangar, to_hangar
+from xarray_n5.errors import MetadataError, PathError
+from xarray_n5_hangar.layout import DTYPES, Layout, filters, following, is_finished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (None, (32001, (0, 0, 0, 0, 5, 1, 2), False)),
+        ({"complib": "blosc:blosclz", "complevel": 0, "shuffle": None}, (32001, (0, 0, 0), False)),
+        ({"complib": "blosc:lz4", "complevel": 9, "shuffle": "none"}, (32001, (9, 0, 1), False)),
+        ({"complib": "blosc:zlib", "complevel": 4, "shuffle": "byte"}, (32001, (4, 1, 4), False)),
+        ({**BLOSC, "backend": "00"}, (32001, (3, 2, 5), False)),
+        ({"complib": "lzf", "complevel": None, "shuffle": True}, ("lzf", None, True)),
+        ({"complib": "lzf", "complevel": False, "shuffle": "byte"}, ("lzf", None, True)),
+        ({"complib": "lzf", "complevel": "none", "shuffle": False}, ("lzf", None, False)),
+        ({"complib": "lzf", "shuffle": None}, ("lzf", None, False)),
+        ({"complib": "gzip", "complevel": 0, "shuffle": "none"}, ("gzip", 0, False)),
+        ({"complib": "gzip", "complevel": 9, "shuffle": True}, ("gzip", 9, True)),
+    ],
+)
+def test_options_are_filters(options: Any, expected: tuple[Any, Any, bool]) -> None:
+    made = filters(options, 17)
+    numbers = made.options[-3:] if isinstance(made.options, tuple) else made.options
+    wanted = expected[1][-3:] if isinstance(expected[1], tuple) else expected[1]
+    assert (made.compression, numbers, made.shuffle) == (expected[0], wanted, expected[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"backend": "01"}, "'backend' is '01'; expected '00'"),
+        ({"complib": "blosc:snappy"}, "'complib' is 'blosc:snappy'; expected 'blosc:blosclz'"),
+        ({"complib": None}, "'complib' is None"),
+        ({"complevel": 10}, "'complevel' is 10; expected 0 to 9"),
+        ({"complevel": True}, "'complevel' is True; expected 0 to 9"),
+        ({"complevel": None}, "'complevel' is None; expected 0 to 9"),
+        ({"shuffle": True}, "'shuffle' is True; expected None or 'none' or 'byte' or 'bit'"),
+        ({"complib": "lzf", "complevel": 0, "shuffle": True}, "expected False or None or 'none'"),
+        ({"complib": "lzf", "complevel": None}, "'shuffle' is 'bit'; expected False or None or"),
+        (
+            {"complib": "gzip", "shuffle": 1},
+            "'shuffle' is 1; expected False or None or 'none' or",
+        ),
+        ({"level": 3}, "the key is 'level'; expected 'backend' or 'complib' or 'complevel'"),
+    ],
+)
+def test_invalid_options_are_refused_with_the_valid_ones(changes: Any, words: str) -> None:
+    with pytest.raises(MetadataError) as caught:
+        filters({**BLOSC, **changes}, 1000)
+    assert words in str(caught.value)
+
+
+def test_small_samples_have_lzf_since_blosc_refuses_them() -> None:
+    assert filters(None, 17).compression == 32001
+    made = filters(None, 16)
+    assert (made.compression, made.shuffle) == ("lzf", True)
+    with pytest.raises(MetadataError, match="at least 17 bytes, got 16"):
+        filters(BLOSC, 16)
+
+
+def test_the_last_dataset_is_never_filled() -> None:
+    place, count = (0, 0), 1
+    while not is_finished(following(*place)[0]):
+        place, count = following(*place), count + 1
+    assert (place, count) == ((98, 249), 24_750)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5, 7, 9), (255_001,), (400, 300)])
+@pytest.mark.parametrize("dtype", ["?", "u1", "f4", "f8"])
+def test_chunks_are_rows_of_at_most_255000_bytes(shape: tuple[int, ...], dtype: str) -> None:
+    layout = Layout(shape, np.dtype(dtype))
+    assert layout.chunks == (1, min(255_000 // np.dtype(dtype).itemsize, int(np.prod(shape))))
+
+
+def test_shapes_and_types_that_hangar_cannot_hold_are_refused(tmp_path: Path) -> None:
+    for dtype in ("c8", "M8[s]", "S3", "O"):
+        with pytest.raises(MetadataError, match="Hangar cannot store"):
+            HangarWriter(tmp_path / "new", (2,), dtype)
+    with pytest.raises(MetadataError, match="no elements"):
+        to_hangar(np.zeros((3, 0, 4)), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_invalid_shapes_are_refused(tmp_path: Path) -> None:
+    wrong: list[Any] = [(-2, 3), (-2, -3), (3.7,), ("3",)]
+    for shape in wrong:
+        with pytest.raises(MetadataError, match="shape is "):
+            HangarWriter(tmp_path / "new", shape, "f4")
+    with HangarWriter(tmp_path / "new", (np.int64(2),), "f4") as writer:  # type: ignore[arg-type]
+        assert writer.write(np.ones(2, "f4")).endswith(":2")
+
+
+def test_masks_are_refused_since_nothing_keeps_them(tmp_path: Path) -> None:
+    masked = np.ma.masked_less(samples(), 50)  # type: ignore[no-untyped-call]
+    lazy = da.from_array(masked, chunks=(2, 3, 5))
+    wrong: list[Any] = [masked, lazy, masked[:, 0, 0], list(masked)]
+    for each in wrong:
+        with pytest.raises(MetadataError, match="do not store masks; fill"):
+            to_hangar(each, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    filled = to_hangar(da.ma.filled(lazy), tmp_path / "new")
+    np.testing.assert_array_equal(from_hangar(tmp_path / "new", filled), masked.filled())
+
+
+def test_urls_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PathError, match="only be written on local disks"):
+        HangarWriter("s3://bucket/x", (3,), "f8")
+    with pytest.raises(PathError, match="only be written on local disks"):
+        to_hangar(samples(), "memory://x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_our_files_are_made_like_hangars(corpus: Path, tmp_path: Path) -> None:
+    theirs = corpus / "peers/hangar-0.5.2/.hangar/data/00"
+    made = {"5gx4ox4l": ("f4", None), "u7rpild1": ("i2", None), "rtn68066": ("f4", BLOSC)}
+    for uid, (dtype, options) in made.items():
+        to_hangar(samples(4, (5, 7, 9), dtype), tmp_path / uid, compression=options)
+        with (
+            h5py.File(theirs / f"{uid}.hdf5", "r", swmr=True) as one,
+            h5py.File(only_file(tmp_path / uid), "r", swmr=True) as two,
+        ):
+            assert set(one) == set(two)
+            assert set(one.attrs) == set(two.attrs)
+            for name in set(one.attrs) - {"next_location"}:
+                kinds = {file.attrs.get_id(name).dtype.kind for file in (one, two)}
+                np.testing.assert_array_equal(one.attrs[name], two.attrs[name], strict=True)
+                assert len(kinds) == 1
+            assert list(two.attrs["next_location"]) == [0, 3]
+            for name in one:
+                a, b = (file[name].id.get_create_plist() for file in (one, two))
+                assert one[name].dtype == two[name].dtype
+                assert one[name].shape == two[name].shape == one[name].maxshape
+                assert a.get_chunk() == b.get_chunk()
+                assert a.get_filter(0) == b.get_filter(0)
+                assert (a.get_nfilters(), b.get_nfilters()) == (1, 1)
+
+
+def test_plain_h5py_reads_samples_by_their_records(tmp_path: Path) -> None:
+    values = samples(300, (2, 3))
+    records = to_hangar(values, tmp_path)
+    with h5py.File(only_file(tmp_path), "r", libver="latest", swmr=True) as file:
+        assert sorted(file, key=int) == [str(number) for number in range(100)]
+        for record, value in zip(records, values, strict=True):
+            code, uid, digest, number, row, shape = record.split(":")
+            assert (code, f"{uid}.hdf5") == ("00", only_file(tmp_path).name)
+            assert file[number].shape == (250, 6)
+            stored = file[number][int(row)].reshape([int(size) for size in shape.split()])
+            np.testing.assert_array_equal(stored, value)
+            assert digest == xxh64_hexdigest(value.tobytes())
+        assert records[250].split(":")[3:] == ["1", "0", "2 3"]
+        assert list(file.attrs["next_location"]) == [1, 49]
+        assert file.attrs["collections_remaining"] == 99
+
+
+def test_all_types_have_their_numbers_in_the_file(tmp_path: Path) -> None:
+    for code in DTYPES:
+        values = samples(2, (20,)).astype(code)
+        folder = tmp_path / str(np.dtype(code).num)
+        records = xarray_n5.to_hangar(values, folder)
+        with h5py.File(only_file(folder), "r", swmr=True) as file:
+            assert file.attrs["schema_dtype_num"] == np.dtype(code).num
+        np.testing.assert_array_equal(np.asarray(from_hangar(folder, records)), values)

@@ -1,0 +1,268 @@
+"""Samples read as Dask arrays and Datasets: the corpus of Hangar 0.5.2, and files of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tests.support.hangar_samples import LZF, only_file, samples
+from xarray_n5 import from_hangar, hangar_records, to_hangar
+from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError, PathError
+from xarray_n5_hangar.columns import blocks_of
+from xarray_n5_hangar.files import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_every_sample_of_the_corpus_equals_its_hash(corpus: Path) -> None:
+    repo = corpus / "peers/hangar-0.5.2"
+    rows = json.loads((repo / "manifest.json").read_text())["records"]
+    for row in rows:
+        uid, sizes = row["file"][-13:-5], " ".join(map(str, row["shape"]))
+        record = f"{row['backend']}:{uid}${row['dataset']} {row['index']}*{sizes}"
+        values = np.asarray(from_hangar(repo, [record]))[0]
+        assert values.shape == tuple(row["shape"])
+        assert values.dtype == row["dtype"]
+        assert hashlib.sha256(values.tobytes()).hexdigest() == row["sha256"]
+    assert len(rows) == 44
+
+
+def test_every_record_of_the_corpus_agrees_with_its_digest(corpus: Path) -> None:
+    repo = corpus / "peers/hangar-0.5.2"
+    rows = json.loads((repo / "manifest.json").read_text())["records"]
+    expected = {row["sample"][0]: row for row in rows}
+    pytest.importorskip("lmdb")
+    found = hangar_records(repo)
+    assert sum(map(len, found.values())) == len(expected) == 44
+    for column, records in found.items():
+        for sample, record in records.items():
+            row = expected[f"{column}/{sample}"]
+            values = np.asarray(from_hangar(repo, [record]))[0]
+            assert values.shape == tuple(row["shape"])
+            assert values.dtype == row["dtype"]
+            assert hashlib.sha256(values.tobytes()).hexdigest() == row["sha256"]
+
+
+def test_all_rows_of_the_corpus_are_found_without_records(corpus: Path) -> None:
+    repo = corpus / "peers/hangar-0.5.2"
+    rows = json.loads((repo / "manifest.json").read_text())["records"]
+    dataset = from_hangar(repo)
+    assert isinstance(dataset, xr.Dataset)
+    assert sorted(map(str, dataset)) == [
+        f"{kind}_5x7x9" for kind in ("float32", "float64", "int16", "uint8")
+    ]
+    found = {
+        hashlib.sha256(sample.tobytes()).hexdigest()
+        for variable in dataset.values()
+        for sample in np.asarray(variable)
+    }
+    whole = [row for row in rows if row["shape"] == [5, 7, 9]]
+    assert found >= {row["sha256"] for row in whole}
+    assert sum(map(len, dataset.values())) == len(rows)
+
+
+def test_columns_of_the_corpus_are_a_dataset(corpus: Path) -> None:
+    pytest.importorskip("lmdb")
+    repo = corpus / "peers/hangar-0.5.2"
+    records = hangar_records(repo)
+    assert hangar_records(repo, "STAGED") == hangar_records(repo, "master") == records
+    with pytest.raises(MetadataError, match=r"var00: samples of several shapes"):
+        from_hangar(repo, records)
+    dataset = from_hangar(repo, {name: records[name] for name in ("h00_int16", "h01_int16")})
+    assert isinstance(dataset, xr.Dataset)
+    assert dataset["h01_int16"].dims == ("sample", "h01_int16_0", "h01_int16_1", "h01_int16_2")
+    np.testing.assert_array_equal(dataset["sample"], range(4))
+    with pytest.raises(NodeNotFoundError, match="no branch or commit at 'other'"):
+        hangar_records(repo, "other")
+    with pytest.raises(NodeNotFoundError, match="no Hangar repository"):
+        hangar_records(corpus)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.data(),
+    st.sampled_from(["?", "u1", "<u2", ">i4", "i8", "f2", "f4", ">f8", "g"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, max_side=4),
+    st.integers(1, 6),
+)
+def test_samples_come_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    dtype: str,
+    shape: tuple[int, ...],
+    count: int,
+) -> None:
+    values = data.draw(hnp.arrays(np.dtype(dtype), (count, *shape)))
+    folder = tmp_path_factory.mktemp("hangar")
+    records = to_hangar(values, folder)
+    assert len(set(records)) == count
+    order = data.draw(st.permutations(range(count)))
+    chunks: Any = data.draw(st.sampled_from([None, "auto", 1, 2, 3]))
+    every = from_hangar(folder, chunks=chunks)
+    some = from_hangar(folder, [records[place] for place in order], chunks=chunks)
+    for lazy, expected in ((every, values), (some, values[list(order)])):
+        assert isinstance(lazy, da.Array)
+        assert lazy.dtype == values.dtype.newbyteorder("=")
+        found = lazy.compute()
+        assert found.dtype == lazy.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("complib", ["blosc:blosclz", "blosc:lz4", "blosc:zlib", "lzf", "gzip"])
+def test_every_compression_comes_back(tmp_path: Path, complib: str) -> None:
+    options = {"complib": complib, "complevel": None if complib == "lzf" else 4, "shuffle": "byte"}
+    values = samples(5, (300, 301), "f8")
+    records = to_hangar(values, tmp_path, compression=options)
+    np.testing.assert_array_equal(from_hangar(tmp_path), values)
+    np.testing.assert_array_equal(from_hangar(tmp_path, records), values)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < values.nbytes
+
+
+def test_smaller_samples_keep_their_shapes(tmp_path: Path) -> None:
+    values = [samples(1, shape)[0] for shape in [(4, 5), (2, 3), (1, 5), (2, 3)]]
+    records = to_hangar(values, tmp_path, shape=(4, 6))
+    assert [each.rpartition(":")[2] for each in records] == ["4 5", "2 3", "1 5", "2 3"]
+    for value, record in zip(values, records, strict=True):
+        np.testing.assert_array_equal(from_hangar(tmp_path, [record]), value[None])
+    np.testing.assert_array_equal(from_hangar(tmp_path, records[1::2]), values[1::2])
+    with pytest.raises(MetadataError, match=r"several shapes.*as \{name: records\}"):
+        from_hangar(tmp_path, records)
+    rows = np.asarray(from_hangar(tmp_path))
+    np.testing.assert_array_equal(rows[1].ravel(), [*values[1].ravel(), *[0] * 18])
+
+
+def test_one_task_reads_one_run_of_rows(tmp_path: Path) -> None:
+    values = samples(600, (2,))
+    records = to_hangar(values, tmp_path)
+    assert from_hangar(tmp_path).chunks == ((250, 250, 100), (2,))
+    assert from_hangar(tmp_path, records).numblocks == (3, 1)
+    picked = [*records[10:20], *records[240:260], *records[5:7]]
+    lazy = from_hangar(tmp_path, picked)
+    assert isinstance(lazy, da.Array)
+    assert lazy.chunks[0] == (10, 10, 10, 2)
+    assert len(lazy.dask.layers) == 1
+    assert len(lazy[3:5].dask.cull(lazy[3:5].__dask_keys__())) <= 2
+    assert from_hangar(tmp_path, picked, chunks=16).chunks[0] == (16, 16)
+    assert from_hangar(tmp_path, picked, chunks="auto").chunks[0] == (32,)
+    expected = np.concatenate([values[10:20], values[240:260], values[5:7]])
+    options: list[Any] = [None, 16, np.int64(16), "auto"]
+    for chunks in options:
+        np.testing.assert_array_equal(from_hangar(tmp_path, picked, chunks=chunks), expected)
+    refused: list[Any] = [0, True, "big"]
+    for wrong in refused:
+        with pytest.raises(ValueError, match="expected a number of samples"):
+            from_hangar(tmp_path, chunks=wrong)
+
+
+def test_long_runs_are_cut() -> None:
+    run = Run(path="a.hdf5", dataset=1, first=3, digests=("x",) * 10)
+    cut = blocks_of([run], 4, None)
+    assert [(block[0].first, len(block[0].digests)) for block in cut] == [(3, 4), (7, 4), (11, 2)]
+
+
+def test_names_in_the_graph_say_what_is_read(tmp_path: Path) -> None:
+    records = to_hangar(samples(), tmp_path)
+    assert from_hangar(tmp_path).name == from_hangar(tmp_path).name
+    assert from_hangar(tmp_path, records).name == from_hangar(tmp_path, list(records)).name
+    names = {from_hangar(tmp_path, records[:n]).name for n in range(1, 8)}
+    assert len(names | {from_hangar(tmp_path).name}) == 8
+
+
+def test_columns_share_samples_of_the_same_names_only(tmp_path: Path) -> None:
+    images = to_hangar(samples(4), tmp_path)
+    labels = to_hangar(samples(4, ()), tmp_path)
+    one = from_hangar(tmp_path, {"image": images, "label": labels})
+    assert isinstance(one, xr.Dataset)
+    assert dict(one.sizes) == {"sample": 4, "image_0": 3, "image_1": 5}
+    xr.testing.assert_identical(
+        one["label"].compute(), xr.DataArray(samples(4, ()), dims="sample", name="label")
+    )
+    names = {"image": dict(enumerate(images)), "label": dict(zip("abcd", labels, strict=True))}
+    two = from_hangar(tmp_path, names)
+    assert two["label"].dims == ("label_sample",)
+    assert list(two["label_sample"].values) == list("abcd")
+    three = from_hangar(tmp_path, {"sample": images, "label": labels[:2]})
+    assert three["label"].dims == ("label_sample",)
+    assert list(from_hangar(tmp_path)) == ["int16_3x5", "int16"]
+
+
+def test_dimensions_and_columns_have_names_of_their_own(tmp_path: Path) -> None:
+    images = to_hangar(samples(4), tmp_path)
+    found = from_hangar(tmp_path, {"b_0": images, "b": images})
+    assert isinstance(found, xr.Dataset)
+    assert set(found.data_vars) == {"b_0", "b"}
+    assert found["b"].dims == ("sample", "b_0_", "b_1")
+
+
+def test_names_that_would_be_one_are_refused(tmp_path: Path) -> None:
+    one, two = to_hangar(samples(2), tmp_path)
+    with pytest.raises(MetadataError, match="c: samples are called 1 and '1'"):
+        from_hangar(tmp_path, {"c": {1: one, "1": two}})
+    columns: Any = {1: [one], "1": [two]}
+    with pytest.raises(MetadataError, match="columns are called 1 and '1'"):
+        from_hangar(tmp_path, columns)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    (record,) = to_hangar(samples(1), tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(MetadataError, match="names more than one file"):
+        from_hangar([tmp_path / "a", tmp_path / "b"], [record])
+
+
+def test_locations_without_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NodeNotFoundError, match=r"files called \*\.hdf5"):
+        from_hangar(tmp_path)
+    with pytest.raises(NodeNotFoundError, match="no HDF5 file or folder"):
+        from_hangar(tmp_path / "none")
+    with pytest.raises(PathError, match="only be read from local paths"):
+        from_hangar("s3://bucket/data")
+    (tmp_path / "a.hdf5").write_bytes(b"no HDF5 at all")
+    with pytest.raises(MetadataError, match=r"a\.hdf5: cannot be opened"):
+        from_hangar(tmp_path)
+    (tmp_path / ".hangar").mkdir()
+    with pytest.raises(NodeExistsError, match="a Hangar repository"):
+        to_hangar(samples(), tmp_path)
+
+
+def test_files_of_others_are_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file.create_dataset("0", (4, 3), "u1", chunks=(1, 3), data=np.ones((4, 3), "u1"))
+    makers: dict[str, Callable[[h5py.File], object]] = {
+        "expected the dataset '0', found": lambda file: file.create_group("a"),
+        "a link": lambda file: file.__setitem__("0", h5py.ExternalLink(secret, "0")),
+        "not a chunked dataset": lambda file: file.create_dataset("0", (4, 3), "u1"),
+        "real numbers": lambda file: file.create_dataset("0", (4, 3), "c8", chunks=(1, 3)),
+    }
+    for number, (words, make) in enumerate(makers.items()):
+        path = tmp_path / f"{number}.hdf5"
+        with h5py.File(path, "w", libver="latest") as file:
+            make(file)
+        with pytest.raises(MetadataError, match=words):
+            from_hangar(path)
+
+
+def test_a_file_has_several_paths(tmp_path: Path) -> None:
+    values = samples(60, (64, 64))
+    to_hangar(values, tmp_path, compression=LZF)
+    path = only_file(tmp_path)
+    (tmp_path / "linked").mkdir()
+    linked = tmp_path / "linked" / path.name
+    linked.symlink_to(path)
+    for _ in range(2):
+        for each in (path, linked, tmp_path / "linked" / ".." / path.name):
+            np.testing.assert_array_equal(from_hangar(each), values)

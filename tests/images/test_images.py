@@ -1,0 +1,621 @@
+"""Views and channels as one image, levels that are chosen, names, what comes from the groups."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from fsspec.implementations.local import LocalFileSystem
+
+from tests.support.geometries import CALIBRATED, MOVED, project
+from tests.support.stores import CountingStore
+from xarray_n5 import (
+    MissingChunkError,
+    NodeExistsError,
+    NodeNotFoundError,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+)
+from xarray_n5 import pyramid as make_pyramid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# Views and channels as one image
+
+
+@pytest.fixture
+def views(tmp_path: Path) -> Path:
+    """Two setups with three timepoints and two levels; one view is not stored."""
+    place = tmp_path / "views.n5"
+    for setup in (0, 1):
+        factors = {"downsamplingFactors": [[1, 1, 1], [2, 2, 1]]}
+        create_group(place, f"setup{setup}", attributes=factors)
+        for timepoint in (0, 1, 2):
+            if (timepoint, setup) == (1, 1):
+                continue
+            for level, shape in enumerate([(2, 4, 6), (2, 2, 3)]):
+                path = f"setup{setup}/timepoint{timepoint}/s{level}"
+                array = create_array(place, path, shape=shape, dtype="u2", chunks=(1, 2, 3))
+                array[...] = np.arange(array.size).reshape(shape) + 1000 * setup + 100 * timepoint
+    return place
+
+
+ALIKE = {(t, s): [CALIBRATED] for t in (0, 1, 2) for s in (0, 1)}
+
+
+def test_views_that_are_alike_are_one_image(views: Path) -> None:
+    views.with_suffix(".xml").write_bytes(project(ALIKE))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    image = tree["s1/views"]
+    assert image.dims == ("t", "setup", "z", "y", "x")
+    assert image.shape == (3, 2, 2, 2, 3)
+    assert image.t.values.tolist() == [0, 1, 2]
+    assert image.setup.values.tolist() == [0, 1]
+    assert [float(image[axis][0]) for axis in "zyx"] == [0, 2, 2]
+    assert image.x.attrs == {"units": "um"}
+    stored = open_array(views, "setup1/timepoint2/s1")[...]
+    np.testing.assert_array_equal(image.sel(t=2, setup=1), stored)
+    assert not image.sel(t=1, setup=1).any()
+    one = xr.open_dataset(views, engine="n5", level=1, chunks={})["views"]
+    assert one.encoding["preferred_chunks"] == {"t": 1, "setup": 1, "z": 1, "y": 2, "x": 3}
+    np.testing.assert_array_equal(one, image)
+    with pytest.raises(ValueError, match="levels s0, s1"):
+        xr.open_dataset(views, engine="n5")
+
+
+def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
+    values = image.load().values
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
+    for key in (
+        {"t": 0},
+        {"t": [2, 0], "x": [5, 0]},
+        {"t": slice(None, None, -1), "setup": 1, "y": slice(1, 3)},
+        {"t": [], "z": 1},
+        {"setup": np.array([1, 0]), "t": np.array([0]), "z": 0, "y": 0},
+        {"t": xr.DataArray([0, 2], dims="p"), "x": xr.DataArray([1, 5], dims="p")},
+    ):
+        expected = xr.DataArray(values, dims=image.dims).isel(key)
+        np.testing.assert_array_equal(image.isel(key), expected)
+
+
+async def test_stacks_load_asynchronously(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["views"].isel(t=0)
+    loaded = await image.load_async()
+    assert loaded.shape == (2, 2, 4, 6)
+
+
+def test_a_view_that_is_not_stored_is_a_missing_chunk(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0, missing="error")["views"]
+    assert image.isel(t=0).load().shape == (2, 2, 4, 6)
+    with pytest.raises(MissingChunkError, match="t=1, setup=1"):
+        image.isel(t=1).load()
+
+
+def test_views_at_different_places_are_an_image_a_setup(views: Path) -> None:
+    apart = {(t, s): [MOVED, CALIBRATED] if s else [CALIBRATED] for t in (0, 1, 2) for s in (0, 1)}
+    views.with_suffix(".xml").write_bytes(project(apart))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert list(tree.groups) == [
+        *("/", "/setup0", "/setup1", "/setup0/s0", "/setup0/s1", "/setup1/s0", "/setup1/s1")
+    ]
+    assert tree["setup0/s0/setup0"].sizes == {"t": 3, "z": 2, "y": 4, "x": 6}
+    assert tree["setup1/s0"].t.values.tolist() == [0, 2]
+    assert float(tree["setup1/s0"].x[0]) == 100
+    one = xr.open_dataset(views, engine="n5", group="setup1", level=-1)["setup1"]
+    np.testing.assert_array_equal(one, tree["setup1/s1/setup1"])
+
+
+def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
+    drifting = {(t, s): [f"1 0 0 {t} 0 1 0 {s} 0 0 1 0"] for t in (0, 1, 2) for s in (0, 1)}
+    views.with_suffix(".xml").write_bytes(project(drifting))
+    tree: Any = xr.open_datatree(views, engine="n5")
+    assert "/setup0/timepoint1/s0" in tree.groups
+    # No transform scales to physical units: a unit of the world is a voxel of 0.5 um.
+    assert tree["setup1/timepoint2/s0"]["y"].values.tolist() == [0.5, 1, 1.5, 2]
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
+        xr.open_dataset(views, engine="n5", level=0)
+
+
+def test_levels_with_other_views_are_not_joined(views: Path) -> None:
+    create_array(views, "setup0/timepoint0/s2", shape=(2, 1, 1), dtype="u2")
+    groups = xr.open_datatree(views, engine="n5").groups
+    assert "/setup0/timepoint0/s2" in groups
+    assert "/setup1/s0" in groups
+
+
+def test_fortran_order_turns_stacks_round(views: Path) -> None:
+    views.with_suffix(".xml").write_bytes(project(ALIKE))
+    straight = xr.open_dataset(views, engine="n5", level=0)["views"]
+    turned = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"]
+    assert turned.dims == ("x", "y", "z", "setup", "t")
+    assert turned.encoding["chunks"] == (3, 2, 1, 1, 1)
+    xr.testing.assert_identical(turned.transpose(*straight.dims).load(), straight.load())
+    for key in ({"t": 2}, {"t": [2, 0], "x": [5, 0]}, {"setup": 1, "y": slice(1, 3), "z": 0}):
+        again = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"].isel(key)
+        np.testing.assert_array_equal(
+            again.transpose(..., "x"), straight.isel(key).T.transpose(..., "x")
+        )
+
+
+def test_channels_are_one_image(tmp_path: Path) -> None:
+    place = tmp_path / "channels.n5"
+    for channel in (0, 2, 10):
+        for level, factor in enumerate((1, 2)):
+            create_array(
+                place,
+                f"sample/c{channel}/s{level}",
+                shape=(4, 8 // factor, 8 // factor),
+                dtype="u1",
+                attributes={
+                    "pixelResolution": {"unit": "um", "dimensions": [0.1, 0.1, 1]},
+                    "downsamplingFactors": [factor, factor, 1],
+                },
+            )[...] = channel
+    tree: Any = xr.open_datatree(place, engine="n5")
+    assert tree["sample/s1/sample"].sizes == {"c": 3, "z": 4, "y": 4, "x": 4}
+    assert tree["sample/s1"].c.values.tolist() == [0, 2, 10]
+    assert (tree["sample/s0/sample"].sel(c=10) == 10).all()
+    assert float(tree["sample/s1"].x[0]) == 0.05
+    create_group(place, "sample/other")
+    assert "/sample/c2/s1" in xr.open_datatree(place, engine="n5").groups
+
+
+def test_an_image_of_many_views_is_read_in_one_batch() -> None:
+    store = CountingStore()
+    for timepoint in range(20):
+        create_array(store, f"setup0/timepoint{timepoint}/s0", shape=(2, 3, 4), dtype="u1")
+    store.requests()
+    (image,) = xr.open_dataset(store, engine="n5").data_vars.values()  # type: ignore[arg-type]
+    assert image.sizes["t"] == 20
+    asked = store.requests()
+    assert asked["get_many"] <= 6
+    assert asked["list"] <= 6
+
+
+# Levels chosen
+
+
+@pytest.fixture
+def pyramid(tmp_path: Path) -> Path:
+    """Three levels of 4 x 4 x 40 nm, by factors 1 and 2, then 1 and 4."""
+    place = tmp_path / "p.n5"
+    group = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    create_group(place, "em", attributes=group)
+    for level, factor in enumerate((1, 2, 4)):
+        create_array(
+            place,
+            f"em/s{level}",
+            shape=(8, 16 // factor, 16 // factor),
+            dtype="u1",
+            attributes={"downsamplingFactors": [factor, factor, 1]},
+        )
+    return place
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        *((0, "s0"), (2, "s2"), (-1, "s2"), (-3, "s0"), ("s1", "s1"), (np.int64(1), "s1")),
+        *(({"x": 8}, "s1"), ({"x": 7.9}, "s0"), ({"x": 100.0}, "s2"), ({"x": 0.1}, "s0")),
+        *(({"x": 8, "z": 40}, "s1"), ({"z": 1}, "s0"), ({"z": 40}, "s2")),
+    ],
+)
+def test_a_level_is_chosen_by_number_or_by_distance(pyramid: Path, level: Any, name: str) -> None:
+    opened = xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+    assert list(opened) == ["em"]
+    assert opened["em"].encoding["source"] == f"{pyramid}/em/{name}"
+
+
+@pytest.mark.parametrize(
+    ("level", "error", "message"),
+    [
+        (3, NodeNotFoundError, "s0, s1, s2"),
+        (-4, NodeNotFoundError, "s0, s1, s2"),
+        ("s9", NodeNotFoundError, "s0, s1, s2"),
+        ({"q": 3.0}, ValueError, "'q'"),
+    ],
+)
+def test_a_level_that_is_not_there_is_an_error(
+    pyramid: Path, level: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+
+
+@pytest.mark.parametrize("level", [0, 1, "s1", {"x": 8.0}])
+def test_a_level_has_no_attributes_of_other_levels(tmp_path: Path, level: Any) -> None:
+    axes = {dim: (dim, 4.0 * np.arange(16), {"units": "nm"}) for dim in "zyx"}
+    values = xr.DataArray(np.ones((16, 16, 16), "u1"), axes, ("z", "y", "x"))
+    make_pyramid(values, tmp_path / "a.n5", levels=2)
+    group = open_group(tmp_path / "a.n5", mode="r+")
+    assert group.attrs.keys() > {"multiscales", "downsamplingFactors", "resolution"}
+    group.attrs["made by"] = "me"
+    opened = xr.open_dataset(tmp_path / "a.n5", engine="n5", level=level)
+    assert opened.attrs == {"made by": "me"}
+    # What is stored of one level speaks of one level; a tree has all of them as nodes.
+    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
+    assert tree.attrs == opened.attrs
+
+
+def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
+    listed = {"multiscales": [{"datasets": [{"path": "whole"}, {"path": "half"}]}]}
+    create_group(tmp_path, "a", attributes=listed)
+    for name, size in (("half", 4), ("other", 9), ("whole", 8)):
+        create_array(tmp_path, f"a/{name}", shape=(size,), dtype="u1")
+    half = xr.open_dataset(tmp_path, engine="n5", group="a", level=1)["a"]
+    assert half.encoding["source"].endswith("a/half")
+    outside = {"multiscales": [{"datasets": ["../a/whole", "", None, {"path": 3}, "/s0"]}]}
+    create_group(tmp_path, "e", attributes=outside)
+    create_array(tmp_path, "e/s0", shape=(3,), dtype="u1")
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="e", level=0)) == ["e"]
+    nested = {"ome": {"multiscales": [{"datasets": [{"path": "f/image"}, {"path": "h/image"}]}]}}
+    create_group(tmp_path, "d", attributes=nested)
+    for name, size in (("f", 4), ("h", 2)):
+        create_array(tmp_path, f"d/{name}/image", shape=(size,), dtype="u1")
+    assert xr.open_dataset(tmp_path, engine="n5", group="d", level=1).sizes == {"x": 2}
+    for name, size in (("0", 8), ("1", 4), ("10", 2)):
+        create_array(tmp_path, f"b/{name}", shape=(size,), dtype="u1")
+    coarsest = xr.open_dataset(tmp_path, engine="n5", group="b", level=2)["b"]
+    assert coarsest.encoding["source"].endswith("b/10")
+    create_array(tmp_path, "c/one", shape=(size,), dtype="u1")
+    with pytest.raises(NodeNotFoundError, match="no pyramid"):
+        xr.open_dataset(tmp_path, engine="n5", group="c", level=0)
+
+
+def test_all_levels_move_by_half_a_base_voxel(pyramid: Path) -> None:
+    for level in (0, 1, 2):
+        options: Any = {"engine": "n5", "group": "em", "level": level}
+        centre = xr.open_dataset(pyramid, **options)
+        corner = xr.open_dataset(pyramid, origin="corner", **options)
+        moved = [float(corner[axis].values[0] - centre[axis].values[0]) for axis in "zyx"]
+        assert moved == [20, 2, 2]
+
+
+def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
+    tree: Any = xr.open_datatree(pyramid, group="em", engine="n5")
+    fine, coarse = tree["s0/em"], tree["s1/em"]
+    ramp = (fine.x + 0 * fine).astype(float)
+    small = ramp.coarsen(y=2, x=2).mean()
+    np.testing.assert_array_equal(small.x, coarse.x)
+    np.testing.assert_allclose(ramp.interp(x=coarse.x, y=coarse.y), small)
+    np.testing.assert_array_equal(fine.sel(x=coarse.x[2], method="nearest").x, [20])
+
+
+# Names and inheritance
+
+
+def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
+    opened = xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=("plane", "row", "column"))
+    assert opened["em"].dims == ("plane", "row", "column")
+    assert float(opened.column[1]) == 10
+    assert opened["em"].encoding["dialect"]["names"] == "dims"
+    turned: Any = {"dims": ("column", "row", "plane"), "axis_order": "F"}
+    assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["em"].shape == (8, 8, 8)
+    for dims, message in (
+        (("a", "b"), "2 names; expected one for each of the axes z, y, x"),
+        (("a", "a", "b"), "unique names"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=dims)
+
+
+def test_attributes_come_down_from_all_groups_where_that_is_asked_for(tmp_path: Path) -> None:
+    far = {"axes": ["x"], "units": ["nm"], "resolution": [4], "coordinateArrays": {}}
+    create_group(tmp_path, "a", attributes=far)
+    create_group(tmp_path, "a/b/c/d", attributes={"resolution": [8]})
+    create_array(tmp_path, "a/b/c/d/e", shape=(3,), dtype="u1")
+    opened = xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e", inherit=True)
+    assert opened.x.values.tolist() == [0, 8, 16]
+    assert opened.x.attrs == {"units": "nm"}
+    assert "units" not in xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e").x.attrs
+
+
+def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
+    whole = xr.open_dataset(pyramid, engine="n5", group="em/s1")
+    for url, group in (
+        (pyramid / "em", "s1"),
+        (pyramid / "em/s1", None),
+        (f"{pyramid}/em/s1/", ""),
+    ):
+        again = xr.open_dataset(url, engine="n5", group=group)
+        xr.testing.assert_identical(again, whole)
+        assert again["em"].encoding == whole["em"].encoding
+
+
+# What must not vanish, and what must not be invented
+
+
+def names_in(place: Path, **options: Any) -> set[str]:
+    """The names of all arrays in a tree."""
+    tree = xr.open_datatree(place, engine="n5", **options)
+    return {str(name) for node in tree.subtree for name in node.data_vars}
+
+
+def put(place: Path, path: str, shape: tuple[int, ...] = (2, 3, 4), **attributes: Any) -> None:
+    """An array of ones."""
+    create_array(place, path, shape=shape, dtype="u1", attributes=attributes)[...] = 1
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (
+            [
+                *("setup0/timepoint0/s0", "setup0/timepoint0/mask"),
+                *("setup0/labels", "setup0/other/deep"),
+            ],
+            {"a", "mask", "labels", "deep"},
+        ),
+        (["setup0/timepoint0/s0", "setup0/timepoint1/s0", "setup0/timepoint1/s1"], {"setup0"}),
+        (["setup0/timepoint0/s0", "c0/t", "timepoint7/x"], {"a", "t", "x"}),
+        (["c0/s0", "c0/mask", "c1/s0", "c1/deep/er"], {"a", "mask", "er"}),
+        (["setup0/timepoint0/s0", "s0"], {"setup0", "s0"}),
+        (["setup0/timepoint0/s0", "setup1/x"], {"a", "x"}),
+    ],
+)
+def test_no_array_vanishes_from_a_tree(tmp_path: Path, paths: list[str], names: set[str]) -> None:
+    for path in paths:
+        put(tmp_path / "a.n5", path)
+    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5")
+    sizes = [node.ds[name].size for node in tree.subtree for name in node.data_vars]
+    assert sum(sizes) == 24 * len(paths)
+    assert names_in(tmp_path / "a.n5") == names
+
+
+@pytest.mark.parametrize("more", ["setup0", "setup1"])
+def test_views_with_more_levels_do_not_hide_them(tmp_path: Path, more: str) -> None:
+    for path in ("setup0/timepoint0/s0", "setup1/timepoint0/s0"):
+        put(tmp_path, path)
+    put(tmp_path, f"{more}/timepoint0/s1")
+    with pytest.raises(ValueError, match="differ in shape, type, position or levels"):
+        xr.open_dataset(tmp_path, engine="n5", level=1)
+    tree = xr.open_datatree(tmp_path, engine="n5")
+    assert f"/{more}/s1" in tree.groups
+    assert "/s0" not in tree.groups
+
+
+def test_a_level_that_is_dropped_is_no_node(views: Path) -> None:
+    tree = xr.open_datatree(views, engine="n5", drop_variables="s0")
+    assert list(tree.groups) == ["/", "/s1"]
+
+
+def test_a_view_that_cannot_be_read_does_not_pass_for_zeros(views: Path) -> None:
+    (views / "setup1/timepoint2/s0/attributes.json").write_text("{bad")
+    with pytest.warns(UserWarning, match="'s0' is left out"):
+        tree = xr.open_datatree(views, engine="n5")
+    assert "/setup1/timepoint2/s1" in tree.groups
+    assert "/setup1/timepoint2/s0" not in tree.groups
+    with pytest.raises(ValueError, match="differ"):
+        xr.open_dataset(views, engine="n5", level=0)
+
+
+def test_each_timepoint_has_its_own_group(tmp_path: Path) -> None:
+    for timepoint, step in enumerate((1, 5)):
+        path = f"setup0/timepoint{timepoint}"
+        create_group(tmp_path, path, attributes={"multiScale": True, "resolution": [step] * 3})
+        put(tmp_path, f"{path}/s0")
+    tree: Any = xr.open_datatree(tmp_path, engine="n5")
+    assert tree["setup0/timepoint1/s0"].x.values.tolist() == [0, 5, 10, 15]
+
+
+def test_only_attributes_that_all_views_share_are_the_images(tmp_path: Path) -> None:
+    for channel, name in enumerate(("DAPI", "GFP")):
+        put(tmp_path, f"c{channel}/s0", stain=name, gain=2)
+    (image,) = xr.open_dataset(tmp_path, engine="n5").data_vars.values()
+    assert image.attrs == {"gain": 2}
+
+
+def test_setups_are_dropped_by_name(views: Path) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
+    tree: Any = xr.open_datatree(views, engine="n5", drop_variables="setup1")
+    assert tree["s0/views"].sizes["setup"] == 1
+    xr.testing.assert_equal(tree["s0/views"].load(), image.isel(setup=slice(0, 1)).load())
+
+
+@pytest.mark.parametrize("key", [slice(4, 4, -2), slice(0, 3, -1), slice(3, 0, -2), slice(9, 2)])
+def test_stacks_take_every_slice(views: Path, key: slice) -> None:
+    image = xr.open_dataset(views, engine="n5", level=0)["views"]
+    expected = image.load().values[:, :, :, key]
+    again = xr.open_dataset(views, engine="n5", level=0)["views"].isel(y=key)
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_axes_that_nobody_named_are_turned_round_with_the_array(tmp_path: Path) -> None:
+    resolution = {"pixelResolution": {"dimensions": [4, 5, 40], "unit": "nm"}}
+    put(tmp_path, "a", (2, 4, 8), **resolution)
+    for order in ("C", "F"):
+        opened = xr.open_dataset(tmp_path, engine="n5", group="a", axis_order=order)
+        assert dict(opened["a"].sizes) == {"x": 8, "y": 4, "z": 2}
+        assert [float(opened[axis][1]) for axis in "zyx"] == [40, 5, 4]
+
+
+def test_two_spellings_of_a_unit_are_one(tmp_path: Path) -> None:
+    for name, unit in (("a", "nm"), ("b", "nanometer")):
+        put(tmp_path, name, pixelResolution={"dimensions": [4, 4, 40], "unit": unit})
+    assert xr.open_dataset(tmp_path, engine="n5").z.attrs == {"units": "nm"}
+    put(tmp_path, "c", pixelResolution={"dimensions": [4, 4, 40], "unit": "um"})
+    with pytest.raises(ValueError, match="coordinates 'z' differ"):
+        xr.open_dataset(tmp_path, engine="n5")
+
+
+def test_the_unit_of_the_values_stays_an_attribute(tmp_path: Path) -> None:
+    put(tmp_path, "a", axes=["x", "y", "z"], resolution=[4, 4, 40], units="counts")
+    opened = xr.open_dataset(tmp_path, engine="n5", group="a")
+    assert opened["a"].attrs == {"units": "counts"}
+    assert opened.z.attrs == {}
+
+
+@pytest.mark.parametrize(
+    "level", [True, 1.0, None, {}, {"x": float("nan")}, {"x": -1.0}, {"x": "2"}, {"x": [1]}]
+)
+def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"level|Dataset"):
+        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
+
+
+def test_a_level_is_chosen_by_the_callers_own_dimensions(pyramid: Path) -> None:
+    options: Any = {"group": "em", "dims": ("plane", "row", "column")}
+    assert list(xr.open_dataset(pyramid, engine="n5", level={"row": 8}, **options)) == ["em"]
+
+
+def test_a_tree_has_all_levels(pyramid: Path) -> None:
+    with pytest.raises(ValueError, match="a tree has all levels"):
+        xr.open_datatree(pyramid, engine="n5", level=0)
+
+
+def test_a_level_reads_no_other_levels_surroundings() -> None:
+    store = CountingStore()
+    for level in range(10):
+        create_array(store, f"s{level}", shape=(4,), dtype="u1")
+    store.requests()
+    xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
+    assert sum(store.requests().values()) <= 6
+
+
+def test_many_setups_are_read_in_few_batches() -> None:
+    store = CountingStore()
+    for setup in range(30):
+        for level in (0, 1):
+            create_array(store, f"setup{setup}/timepoint0/s{level}", shape=(2, 3, 4), dtype="u1")
+    store.requests()
+    opened = xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
+    (image,) = opened.data_vars.values()
+    assert image.sizes["setup"] == 30
+    asked = store.requests()
+    assert asked["get_many"] <= 8
+    assert asked["list"] <= 36
+
+
+def test_neuroglancers_inheritance_leaves_pyramids_alone(tmp_path: Path) -> None:
+    image = {"datasets": [{"path": "s1", "transform": {"scale": [7], "translate": [0]}}]}
+    create_group(tmp_path, "g", attributes={"multiscales": [image], "resolution": [2]})
+    create_group(tmp_path, "g/h", attributes={"axes": ["q"]})
+    put(tmp_path, "g/h/s0", (3,))
+    opened = xr.open_dataset(tmp_path, engine="n5", group="g/h/s0", inherit=True)
+    assert opened.q.values.tolist() == [0, 2, 4]
+
+
+def test_replacing_an_array_that_is_read_is_refused_by_whatever_names(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_array(place, "n.n5/y", shape=(4,), dtype="u1", chunks=2)[...] = [1, 2, 3, 4]
+    lazy = from_n5(place, "n.n5/y")
+    assert lazy.name == from_n5(place / "n.n5", "y").name
+    with pytest.raises(NodeExistsError, match="computed from"):
+        to_n5(lazy + 0, place / "n.n5", "y", mode="w")
+    assert open_array(place, "n.n5/y")[...].tolist() == [1, 2, 3, 4]
+
+
+def test_a_member_of_an_archive_is_the_same_whichever_way_it_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_group(place, "g", attributes={"axes": ["q"], "units": ["nm"], "resolution": [4]})
+    put(place, "g/s0", (3,))
+    shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "o.n5")
+    for url, group in (
+        (f"zip://o.n5/g/s0::{tmp_path}/a.zip", None),
+        (f"zip://o.n5::{tmp_path}/a.zip", "g/s0"),
+    ):
+        opened = xr.open_dataset(url, engine="n5", group=group)
+        assert opened.q.values.tolist() == [0, 4, 8]
+
+
+def test_what_a_user_may_not_see_around_an_array_does_not_close_it(tmp_path: Path) -> None:
+    place = tmp_path / "o.n5"
+    create_group(place, "g", attributes={"axes": ["q"]})
+    put(place, "g/s0", (3,))
+
+    class Guarded(LocalFileSystem):  # type: ignore[misc]
+        """A file system that shows only what is in the array's own directory."""
+
+        protocol = "guarded"
+
+        def cat_file(self, path: str, *args: Any, **kwargs: Any) -> Any:
+            if "/s0/" not in path:
+                raise PermissionError(path)
+            return super().cat_file(path, *args, **kwargs)
+
+    with pytest.warns(UserWarning, match="cannot be read"):
+        opened = xr.open_dataset((Guarded(), f"{place}/g/s0"), engine="n5")  # type: ignore[arg-type]
+    assert opened["s0"].dims == ("x",)
+
+
+# One name at every level
+
+
+def names_at(place: Path, path: str) -> tuple[list[str], list[str], list[str]]:
+    """The names of variables in a tree, by level=, and of each level by its own path."""
+    tree: Any = xr.open_datatree(place, engine="n5", group=path)
+    by_level = [xr.open_dataset(place, engine="n5", group=path, level=n) for n in (0, 1)]
+    alone = [xr.open_dataset(place, engine="n5", group=f"{path}/s{n}") for n in (0, 1)]
+    in_tree = [tree[f"s{n}"].to_dataset() for n in (0, 1)]
+    first, second, third = ([str(*each) for each in every] for every in (in_tree, by_level, alone))
+    return first, second, third
+
+
+COSEM = {"datasets": [{"path": "s0"}, {"path": "s1"}]}
+
+
+@pytest.mark.parametrize(
+    ("group", "level", "alone"),
+    [
+        ({"multiscales": [COSEM]}, {}, True),
+        ({"ome": {"multiscales": [{**COSEM, "name": "/another"}]}}, {}, True),
+        ({"downsamplingFactors": [[1, 1], [2, 2]]}, {}, True),
+        ({"scales": [[1, 1], [2, 2]]}, {}, True),
+        ({"multiScale": True}, {}, True),
+        ({}, {"downsamplingFactors": [2, 2]}, True),
+        ({}, {}, False),
+        ({"multiscales": [{"datasets": [{"path": "other"}]}], "scales": "coarse"}, {}, False),
+    ],
+)
+def test_the_variable_has_the_images_name_at_every_level(
+    tmp_path: Path, group: dict[str, Any], level: dict[str, Any], alone: bool
+) -> None:
+    for path in ("em/fibsem-uint16", ""):
+        place = tmp_path / f"jrc.{len(path)}.n5"
+        create_group(place, path, attributes=group)
+        for number, size in enumerate((8, 4)):
+            put(place, f"{path}/s{number}", (size, size), **level)
+        name = path.rpartition("/")[2] or f"jrc.{len(path)}"
+        by_path = [name] * 2 if alone else ["s0", "s1"]
+        assert names_at(place, path) == ([name] * 2, [name] * 2, by_path)
+
+
+def test_a_tree_of_levels_is_computed_with_as_a_whole(pyramid: Path) -> None:
+    tree = xr.open_datatree(pyramid, engine="n5", chunks={})
+    masks = tree["em"].map_over_datasets(lambda level: level == 0)
+    assert all(bool(masks[f"s{n}/em"].all()) for n in (0, 1, 2))
+
+
+def test_an_image_may_be_called_like_a_dimension(tmp_path: Path) -> None:
+    for number, size in enumerate((8, 4)):
+        put(tmp_path, f"x/s{number}", (size, size), downsamplingFactors=[2**number] * 2)
+    for number, size in enumerate((8, 4)):
+        opened = xr.open_dataset(tmp_path, engine="n5", group="x", level=number)
+        assert {str(name): each.dims for name, each in opened.items()} == {"x_data": ("y", "x")}
+        assert opened.sizes["x"] == size
+
+
+def test_a_variable_that_is_called_like_a_level_keeps_its_name(tmp_path: Path) -> None:
+    stored = xr.Dataset({"s0": ("x", [1.0, 2.0])}, attrs={"multiscales": [COSEM]})
+    for place in (tmp_path / "a.n5", tmp_path / "a.zarr"):
+        stored.n5.to_n5(place)
+        xr.testing.assert_identical(xr.open_dataset(place, engine="n5"), stored)
+        assert list(xr.open_dataset(place, engine="n5", group="s0")) == ["s0"]
+
+
+def test_arrays_that_would_have_one_name_keep_their_own(tmp_path: Path) -> None:
+    create_group(tmp_path, "em", attributes={"multiScale": True})
+    for name in ("s0", "s1"):
+        put(tmp_path, f"em/{name}", (4,))
+    assert list(xr.open_dataset(tmp_path, engine="n5", group="em")) == ["s0", "s1"]

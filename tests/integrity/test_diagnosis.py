@@ -1,0 +1,488 @@
+"""Damaged and half-written containers are diagnosed; healthy ones have no findings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+from tests.support.containers import NAMES, write_document
+from tests.support.counting import CountingFileSystem
+from tests.support.killing import begin
+from tests.support.projects import Setup, project_xml, write_n5, write_project
+from xarray_n5 import (
+    NodeNotFoundError,
+    create_array,
+    create_group,
+    open_array,
+    pyramid,
+    repair,
+    to_n5,
+)
+from xarray_n5.integrity.diagnosis import Finding, diagnose
+from xarray_n5_cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Break = Callable[[Path], object]
+
+STEPS = {"z": 4.0, "y": 0.5, "x": 0.5}
+
+
+def image(shape: tuple[int, ...] = (12, 20, 24)) -> xr.DataArray:
+    coords = {
+        dim: (dim, np.arange(size) * step, {"units": "nm"})
+        for (dim, step), size in zip(STEPS.items(), shape, strict=True)
+    }
+    numbers = 1 + da.arange(np.prod(shape), chunks=-1, dtype="u2").reshape(shape)
+    return xr.DataArray(numbers, coords, tuple(STEPS), name="cells")
+
+
+def write_pyramid(folder: Path, form: str = "n5") -> Path:
+    """A healthy pyramid of three levels, in the group "em"."""
+    place = folder / NAMES[form]
+    pyramid(image(), place, "em", levels=2, chunks=(4, 8, 8), format=form)
+    return place
+
+
+def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(each.kind, each.path) for each in findings]
+
+
+def edit(path: Path, **members: Any) -> None:
+    """Change members of a JSON document; None removes one."""
+    found = {**json.loads(path.read_text()), **members}
+    path.write_text(json.dumps({key: each for key, each in found.items() if each is not None}))
+
+
+# Healthy containers
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_a_healthy_pyramid_has_no_findings(tmp_path: Path, form: str) -> None:
+    place = write_pyramid(tmp_path, form)
+    assert diagnose(place) == diagnose(place, "em") == diagnose(place, "em/s1") == []
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_a_healthy_dataset_has_no_findings(tmp_path: Path, form: str) -> None:
+    image().to_dataset().n5.to_n5(tmp_path / NAMES[form], consolidated=form.startswith("zarr"))
+    assert diagnose(tmp_path / NAMES[form]) == []
+
+
+def test_a_healthy_project_has_no_findings(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    missing = [(1, 1)]
+    text = project_xml(setups, missing=missing)
+    write_project(tmp_path, setups, text, without=missing, look_like_arrays=False)
+    assert diagnose(tmp_path / "x.n5") == []
+
+
+def test_shards_that_are_healthy_have_no_findings(tmp_path: Path) -> None:
+    place = tmp_path / "a.zarr"
+    pyramid(image(), place, levels=1, chunks=4, shards=8, format="zarr3")
+    assert diagnose(place) == []
+
+
+def test_an_array_that_was_never_written_has_no_findings(tmp_path: Path) -> None:
+    create_array(tmp_path / "a.n5", "a", shape=(9, 9), dtype="u1", chunks=4)
+    assert diagnose(tmp_path / "a.n5") == []
+
+
+@pytest.mark.parametrize("size", [20, 21, 23])
+@pytest.mark.parametrize("rule", [np.floor, np.ceil, np.round])
+def test_sizes_may_be_rounded_by_any_rule(tmp_path: Path, size: int, rule: Any) -> None:
+    place = tmp_path / "a.n5"
+    create_group(place, "", attributes={"downsamplingFactors": [[1, 1], [2, 2], [4, 4], [64, 1]]})
+    for level, factor in enumerate((1, 2, 4)):
+        create_array(
+            place, f"s{level}", shape=(int(rule(size / factor)),) * 2, dtype="u1", chunks=8
+        )
+    create_array(place, "s3", shape=(size, 1), dtype="u1", chunks=8)
+    for level in range(4):
+        open_array(place, f"s{level}", mode="r+")[...] = 1
+    assert diagnose(place) == []
+
+
+# Broken containers
+
+
+def an_unreadable_array(place: Path) -> None:
+    (place / "em/s1/attributes.json").write_text('{"dimensions": [12')
+
+
+def an_array_without_its_document(place: Path) -> None:
+    (place / "em/s2/attributes.json").unlink()
+
+
+def an_unfinished_write(place: Path) -> None:
+    to_n5(da.ones(9, chunks=3), place, "em/new", compute=False)
+    begin(place, "em/new")
+
+
+def a_repair_without_a_second_write(place: Path) -> None:
+    (place / "em/s0/0/0/0").write_bytes(b"")
+    repair(place, "em/s0")
+
+
+def a_lost_level(place: Path) -> None:
+    shutil.rmtree(place / "em/s2")
+
+
+def a_gap(place: Path) -> None:
+    edit(place / "em/attributes.json", multiscales=None, scales=None, downsamplingFactors=None)
+    shutil.rmtree(place / "em/s1")
+
+
+def no_base_level(place: Path) -> None:
+    shutil.rmtree(place / "em/s0")
+
+
+def a_level_of_another_size(place: Path) -> None:
+    edit(place / "em/s1/attributes.json", dimensions=[12, 10, 9])
+
+
+def a_level_of_another_type(place: Path) -> None:
+    edit(place / "em/s2/attributes.json", dataType="int16")
+
+
+def a_level_without_chunks(place: Path) -> None:
+    shutil.rmtree(place / "em/s1/0")
+    shutil.rmtree(place / "em/s1/1")
+
+
+def a_pyramid_without_chunks(place: Path) -> None:
+    for chunk in place.rglob("*"):
+        if chunk.is_dir() and chunk.name.isdigit():
+            shutil.rmtree(chunk, ignore_errors=True)
+
+
+def a_truncated_chunk(place: Path) -> None:
+    chunk = place / "em/s0/0/0/0"
+    chunk.write_bytes(chunk.read_bytes()[:40])
+
+
+def an_empty_chunk(place: Path) -> None:
+    (place / "em/s0/0/0/0").write_bytes(b"")
+
+
+def another_compression(place: Path) -> None:
+    edit(place / "em/s0/attributes.json", compression={"type": "zstd", "level": 3})
+
+
+def smaller_chunks(place: Path) -> None:
+    edit(place / "em/s0/attributes.json", blockSize=[8, 8, 8], dimensions=[24, 20, 24])
+    edit(place / "em/attributes.json", multiscales=None, scales=None, downsamplingFactors=None)
+    for level in (1, 2):
+        shutil.rmtree(place / f"em/s{level}")
+
+
+def chunks_beyond_the_end(place: Path) -> None:
+    (place / "em/s0/7/0").mkdir(parents=True)
+    shutil.copy(place / "em/s0/0/0/0", place / "em/s0/7/0/0")
+
+
+def an_array_that_holds_nodes(place: Path) -> None:
+    write_document(place / "em/s0/masks", note="here")
+
+
+BROKEN: dict[str, tuple[Break, str, str, str]] = {
+    "JSON that is cut off": (
+        *(an_unreadable_array, "unreadable", "em/s1"),
+        "not valid JSON",
+    ),
+    "chunks without a document": (
+        *(an_array_without_its_document, "unreadable", "em/s2"),
+        "look like chunks, but no attributes.json",
+    ),
+    "unfinished": (an_unfinished_write, "unfinished", "em/new", "has an unfinished write"),
+    "repaired": (a_repair_without_a_second_write, "unfinished", "em/s0", "were removed"),
+    "lost level": (a_lost_level, "missing-level", "em", "3 levels by .*, of which s2 is not"),
+    "gap": (a_gap, "missing-level", "em", "3 levels by the names of levels, of which s1 is not"),
+    "no base": (no_base_level, "missing-level", "em", "of which s0 is not stored"),
+    "size": (
+        a_level_of_another_size,
+        "level-size",
+        "em/s1",
+        r"\(9, 10, 12\); expected .*factors 1, 2, 2",
+    ),
+    "type": (a_level_of_another_type, "level-type", "em/s2", "int16; its base level"),
+    "empty level": (a_level_without_chunks, "empty-level", "em", "no chunk of s1 is stored"),
+    "empty": (a_pyramid_without_chunks, "empty-level", "em", "no chunk of s0, s1, s2 is"),
+    "truncated": (a_truncated_chunk, "chunk-damaged", "em/s0", "'em/s0/0/0/0' cannot be decoded"),
+    "empty file": (an_empty_chunk, "chunk-damaged", "em/s0", "the file is empty"),
+    "compression": (
+        *(another_compression, "chunk-damaged", "em/s0"),
+        "begins like gzip, but the metadata have Zstd",
+    ),
+    "shape": (
+        *(smaller_chunks, "chunk-shape", "em/s0"),
+        r"\(4, 8, 8\), expected \(8, 8, 8\)",
+    ),
+    "stray": (chunks_beyond_the_end, "stray-chunk", "em/s0", "7/0/0"),
+    "nodes": (an_array_that_holds_nodes, "array-with-nodes", "em/s0", r"\(masks\)"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_container_has_its_finding(tmp_path: Path, case: str) -> None:
+    place = write_pyramid(tmp_path)
+    damage, kind, path, message = BROKEN[case]
+    damage(place)
+    found = diagnose(place)
+    assert {each.kind for each in found} == {kind}
+    assert {each.path for each in found} == {path}
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(str(found[0]))
+    assert found[0].remedy
+
+
+def a_changed_attribute(place: Path) -> None:
+    edit(place / "a/.zattrs", more=1)
+
+
+def a_removed_array(place: Path) -> None:
+    shutil.rmtree(place / "b")
+
+
+def a_new_array(place: Path) -> None:
+    shutil.copytree(place / "a", place / "c")
+
+
+def a_damaged_summary(place: Path) -> None:
+    (place / ".zmetadata").write_text("{")
+
+
+def a_damaged_member(place: Path) -> None:
+    edit(place / "zarr.json", consolidated_metadata=[])
+
+
+def a_changed_shape(place: Path) -> None:
+    edit(place / "a/zarr.json", shape=[3, 6])
+
+
+CONTRADICTED: dict[str, tuple[str, Break, str]] = {
+    "attribute": ("zarr2", a_changed_attribute, "a/.zattrs"),
+    "removed": ("zarr2", a_removed_array, "b/.zarray, b/.zattrs"),
+    "added": ("zarr2", a_new_array, "c/.zarray, c/.zattrs"),
+    "corrupt": ("zarr2", a_damaged_summary, ".zmetadata is corrupt"),
+    "removed in v3": ("zarr3", a_removed_array, ": b"),
+    "added in v3": ("zarr3", a_new_array, ": c"),
+    "corrupt in v3": ("zarr3", a_damaged_member, "consolidated_metadata is corrupt"),
+    "shape in v3": ("zarr3", a_changed_shape, ": a"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTED)
+def test_consolidated_metadata_that_contradict_documents_are_found(
+    tmp_path: Path, case: str
+) -> None:
+    form, damage, names = CONTRADICTED[case]
+    place = tmp_path / "a.zarr"
+    several = xr.Dataset({name: (("y", "x"), np.ones((4, 6), "u1")) for name in "ab"})
+    several.n5.to_n5(place, format=form, consolidated=True)
+    assert diagnose(place) == []
+    damage(place)
+    (found,) = diagnose(place)
+    assert (found.kind, found.path) == ("consolidated", "")
+    assert names in found.message
+
+
+# Projects of BigDataViewer
+
+
+def test_setups_that_look_like_arrays_are_found(tmp_path: Path) -> None:
+    write_n5(tmp_path / "x.n5", [Setup(id=0)])
+    (found,) = diagnose(tmp_path / "x.n5")
+    assert (found.kind, found.path) == ("group-like-array", "setup0")
+    assert "as BigStitcher writes it" in found.message
+
+
+def test_levels_that_a_setup_lists_are_looked_for_at_all_time_points(tmp_path: Path) -> None:
+    write_n5(tmp_path / "x.n5", [Setup(id=0)], look_like_arrays=False)
+    shutil.rmtree(tmp_path / "x.n5/setup0/timepoint1/s2")
+    (found,) = diagnose(tmp_path / "x.n5")
+    assert (found.kind, found.path) == ("missing-level", "setup0/timepoint1")
+    assert "3 levels by 'downsamplingFactors', of which s2" in found.message
+
+
+def test_levels_that_a_fusion_lists_are_looked_for(tmp_path: Path) -> None:
+    place = tmp_path / "fused.n5"
+    levels = [{"dataset": f"ch0tp0/s{level}"} for level in range(2)]
+    create_group(place, "", attributes={"Bigstitcher-Spark": {"MultiResolutionInfos": [levels]}})
+    create_array(place, "ch0tp0/s0", shape=(4, 4, 4), dtype="u1", chunks=4)[...] = 1
+    (found,) = diagnose(place)
+    assert (found.kind, found.path) == ("missing-level", "ch0tp0")
+
+
+def test_levels_that_a_table_in_hdf5_lists_are_looked_for(tmp_path: Path) -> None:
+    place = tmp_path / "a.h5"
+    table = create_array(place, "s00/resolutions", shape=(2, 3), dtype="f8", chunks=3)
+    table[...] = [[1, 1, 1], [2, 2, 1]]
+    create_array(place, "t00000/s00/0/cells", shape=(4, 8, 8), dtype="u2", chunks=4)[...] = 1
+    (found,) = diagnose(place)
+    assert (found.kind, found.path) == ("missing-level", "t00000/s00")
+    level = create_array(place, "t00000/s00/1/cells", shape=(4, 4, 3), dtype="u2", chunks=4)
+    level[...] = 1
+    (found,) = diagnose(place)
+    assert (found.kind, found.path) == ("level-size", "t00000/s00/1/cells")
+
+
+def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
+    setups = [Setup(id=0), Setup(id=1)]
+    without = [(1, 1)]
+    options: dict[str, Any] = {"without": without, "look_like_arrays": False}
+    write_project(tmp_path, setups, project_xml(setups), **options)
+    (found,) = diagnose(tmp_path / "x.n5")
+    assert (found.kind, found.path) == ("missing-view", "")
+    assert "4 views, of which 1 are not stored: setup 1 timepoint 1" in found.message
+    assert diagnose(tmp_path / "x.n5", "setup1") == []
+    other = project_xml(setups, missing=without).encode()
+    assert diagnose(tmp_path / "x.n5", xml=other) == []
+
+
+def test_the_project_of_another_container_is_not_asked(tmp_path: Path) -> None:
+    setups = [Setup(id=0)]
+    loader = '<ImageLoader format="bdv.hdf5"><hdf5 type="relative">x.h5</hdf5></ImageLoader>'
+    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=4)[...] = 1
+    (tmp_path / "x.xml").write_text(project_xml(setups, loader=loader))
+    assert diagnose(tmp_path / "x.n5") == []
+
+
+def test_a_project_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=4)[...] = 1
+    (tmp_path / "x.xml").write_text(project_xml([Setup(id=0)])[:-20])
+    (found,) = diagnose(tmp_path / "x.n5")
+    assert found.kind == "unreadable-project"
+
+
+# Zarr and HDF5
+
+
+def test_levels_of_ome_zarr_are_looked_for(tmp_path: Path) -> None:
+    for form in ("zarr2", "zarr3"):
+        place = write_pyramid(tmp_path, form)
+        shutil.rmtree(place / "em/s1")
+        found = [each for each in diagnose(place) if each.kind != "consolidated"]
+        assert kinds(found) == [("missing-level", "em")]
+        assert "3 levels by 'multiscales', of which s1" in found[0].message
+
+
+def test_chunks_of_zarr_are_decoded(tmp_path: Path) -> None:
+    place = write_pyramid(tmp_path, "zarr3")
+    chunk = next(path for path in (place / "em/s0/c").rglob("*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-9])
+    found = [each for each in diagnose(place) if each.path == "em/s0"]
+    assert found == [] or [each.kind for each in found] == ["chunk-damaged"]
+    for path in (place / "em/s0/c").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"nonsense")
+    assert ("chunk-damaged", "em/s0") in kinds(diagnose(place))
+
+
+def test_shards_are_not_read_whole(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"chunks": 2, "shards": 4, "format": "zarr3"}
+    array = create_array(tmp_path / "a.zarr", "a", shape=(8, 8), dtype="u1", **options)
+    array[...] = 1
+    shard = tmp_path / "a.zarr/a/c/0/0"
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    (found,) = diagnose(tmp_path / "a.zarr")
+    assert (found.kind, found.path) == ("chunk-damaged", "a")
+
+
+# What a diagnosis costs, and what it never does
+
+
+def test_nothing_at_a_location_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NodeNotFoundError):
+        diagnose(tmp_path / "none.n5")
+
+
+def test_requests_do_not_grow_with_the_chunks() -> None:
+    requests = []
+    for size in (64, 256):
+        fs = CountingFileSystem()
+        create_array((fs, "a.n5"), "a", shape=(size, size), dtype="u1", chunks=8)[...] = 1
+        fs.requests = 0
+        assert diagnose((fs, "a.n5")) == []
+        requests.append(fs.requests)
+    assert requests[0] == requests[1] < 64
+
+
+def test_a_remedy_makes_the_missing_level_again(tmp_path: Path) -> None:
+    for damage in (a_lost_level, a_level_without_chunks):
+        place = write_pyramid(tmp_path)
+        damage(place)
+        (found,) = diagnose(place)
+        command = found.remedy.partition("xarray-n5 ")[2].partition(", or")[0]
+        result = CliRunner().invoke(main, command.split())
+        assert result.exit_code == 0, result.output
+        assert diagnose(place) == []
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, "text", [], [[]], [None], [[1], "a"], {"a": 1}, [{"datasets": [{}]}]]
+)
+@pytest.mark.parametrize(
+    "key", ["multiscales", "scales", "downsamplingFactors", "Bigstitcher-Spark", "ome"]
+)
+def test_odd_attributes_never_raise(tmp_path: Path, key: str, value: Any) -> None:
+    place = tmp_path / "a.n5"
+    create_array(place, "g/s0", shape=(4,), dtype="u1", chunks=4)[...] = 1
+    write_document(place / "g", **{key: value})
+    assert "not-checked" not in {each.kind for each in diagnose(place)}
+
+
+# The corpus
+
+KNOWN = {
+    # Metadata alone, without the arrays or the chunks that they are about.
+    ("n5_viewer_multiscale_deprecated", "empty-level", ""),
+    ("n5_viewer_multiscale_modern", "empty-level", ""),
+    ("root_dataset.n5", "empty-level", ""),
+    ("test.n5", "empty-level", "c0"),
+    ("test.n5", "empty-level", "cosem_ms"),
+    ("canonical.n5", "missing-level", "multiscaleAffine"),
+    ("ngff.n5", "missing-level", "ngff_grpAttributes"),
+    # 260 slices halved to 129.
+    ("root_dataset.n5", "level-size", "s1"),
+    ("test.n5", "level-size", "cosem_ms/s1"),
+    # Damaged on purpose.
+    ("tensorstore_bad_mode1_without_count", "chunk-damaged", ""),
+    ("tensorstore_bad_rank2", "chunk-damaged", ""),
+    ("tensorstore_bad_truncated_header", "chunk-damaged", ""),
+    ("tensorstore_partial_chunk", "chunk-shape", ""),
+}
+"""What is to be found in the corpus, and nothing else."""
+
+DOCUMENTS = ("attributes.json", ".zgroup", ".zarray", "zarr.json")
+
+
+def containers_in(folder: Path) -> Iterator[Path]:
+    """The containers in a folder; arrays and groups in one are not containers of their own."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix == ".h5":
+            yield path
+        if path.is_dir() and not path.name.startswith("."):
+            named = path.suffix in {".n5", ".zarr"}
+            if named or any((path / name).exists() for name in DOCUMENTS):
+                yield path
+            else:
+                yield from containers_in(path)
+
+
+@pytest.mark.parametrize("name", ["fetched", "java", "peers", "vectors"])
+def test_containers_of_others_have_no_findings_but_known_ones(corpus: Path, name: str) -> None:
+    places = list(containers_in(corpus / name))
+    found = {(place.name, each.kind, each.path) for place in places for each in diagnose(place)}
+    assert found <= KNOWN
+    assert len(places) > 8

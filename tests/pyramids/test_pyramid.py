@@ -1,0 +1,750 @@
+"""Pyramids: what is in each level, where it lies by everybody's rules, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from dask.delayed import delayed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.containers import NAMES
+from tests.support.exhaustive import some
+from tests.support.stores import CountingStore
+from tests.writing.test_killed_writes import files
+from xarray_n5 import (
+    Axis,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    ResumeError,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    pyramid,
+    to_n5,
+    verify,
+)
+from xarray_n5.model.axes import Geometry
+from xarray_n5.model.units import same_unit
+from xarray_n5.pyramids.factors import steps_of
+from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks, reduce_windows
+from xarray_n5.stores import LocalStore, MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from distributed import Client
+
+    from xarray_n5.pyramids.reduce import Method
+
+ROOT = Path(__file__).parents[2]
+
+SHAPE = (9, 50, 37)
+
+# Scales that no binary fraction is, and an offset along each axis.
+SCALES = {"z": 40.3, "y": 4.1, "x": 4.03}
+STARTS = {"z": 100.1, "y": -7.7, "x": 0.0}
+
+
+def volume(shape: tuple[int, ...] = SHAPE, dtype: str = "u2") -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 250, shape).astype(dtype)
+
+
+def image(values: Any = None) -> xr.DataArray:
+    """A volume with places."""
+    values = volume() if values is None else values
+    coords = {
+        dim: (dim, STARTS[dim] + SCALES[dim] * np.arange(size), {"units": "nm"})
+        for dim, size in zip("zyx", values.shape, strict=True)
+    }
+    return xr.DataArray(values, coords, ("z", "y", "x"))
+
+
+def levels_of(
+    values: np.ndarray, steps: Sequence[tuple[int, ...]], method: Method, *, partial: bool = False
+) -> list[np.ndarray]:
+    """What is to be stored: each level of the one before."""
+
+    def coarser(finer: np.ndarray, step: tuple[int, ...]) -> np.ndarray:
+        kept = coarse_shape(finer.shape, step, partial=partial)
+        return reduce_windows(finer, step, method)[tuple(map(slice, kept))]
+
+    return list(accumulate(steps, coarser, initial=values))
+
+
+def factors_of(steps: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    ones = (1,) * len(steps[0])
+    return list(accumulate(steps, lambda a, b: tuple(np.multiply(a, b).tolist()), initial=ones))
+
+
+def stored(place: Path, path: str = "p") -> dict[str, np.ndarray]:
+    return {name: array[...] for name, array in open_group(place, path).arrays().items()}
+
+
+def nm(**scales: float) -> tuple[Axis, ...]:
+    return tuple(Axis(name=dim, scale=scale, unit="nm") for dim, scale in scales.items())
+
+
+# What is in the levels, and where
+
+
+@pytest.mark.parametrize("unit", ["nm", "\N{MICRO SIGN}m", "Millimeters", "m", "wish"])
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
+    tmp_path: Path, form: str, unit: str
+) -> None:
+    small = image(volume((4, 8, 8)))
+    for dim in small.dims:
+        small[dim].attrs["units"] = unit
+    pyramid(small, tmp_path / "p", "p", levels=1, chunks=4, dialect="ngff", format=form)
+    tree = xr.open_datatree(tmp_path / "p", engine="n5", group="p")
+    for level in ("s0", "s1"):
+        units = [tree[level][dim].attrs["units"] for dim in "zyx"]
+        assert same_unit(*units, unit), units
+    tree.n5.to_n5(tmp_path / "q", format=form, dialect="ngff")
+    again = xr.open_datatree(tmp_path / "q", engine="n5")
+    np.testing.assert_allclose(again["s1"]["x"], tree["s1"]["x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        *((kind, method) for kind in NAMES for method in ("mean", "nearest")),
+        *(("n5", method) for method in ("mode", "max", "min")),
+    ],
+)
+def test_levels_are_made_of_each_other_and_lie_where_they_belong(
+    tmp_path: Path, kind: str, method: Method
+) -> None:
+    place, steps = tmp_path / NAMES[kind], [(1, 2, 2), (1, 3, 2), (2, 2, 2)]
+    pyramid(image(), place, "p", factors=steps, method=method, chunks=8, format=kind)
+    expected = levels_of(volume(), steps, method)
+    tree = xr.open_datatree(place, engine="n5", group="p")
+    assert list(tree.children) == ["s0", "s1", "s2", "s3"]
+    for level, (values, factors) in enumerate(zip(expected, factors_of(steps), strict=True)):
+        name = f"s{level}"
+        whole = xr.open_dataset(place, engine="n5", group="p", level=level)["p"]
+        np.testing.assert_array_equal(whole, values)
+        np.testing.assert_array_equal(tree[name]["p"], values)
+        assert open_array(place, f"p/{name}").chunks == (8, 8, 8)
+        for found in (whole, tree[name]["p"]):
+            for dim, factor in zip("zyx", factors, strict=True):
+                scale, count = SCALES[dim], np.arange(found.sizes[dim])
+                shift = 0.0 if method == "nearest" else scale * (factor - 1) / 2
+                where = (STARTS[dim] + shift) + scale * factor * count
+                np.testing.assert_array_equal(found[dim], where)
+                assert found[dim].attrs == {"units": "nm"}
+
+
+def attributes(place: Path, *names: str) -> list[dict[str, Any]]:
+    return [json.loads((place / name).read_bytes()) for name in names]
+
+
+def test_each_reader_of_n5_finds_the_same_places_by_its_own_rule(tmp_path: Path) -> None:
+    pyramid(image(), tmp_path, "p", factors=[(1, 2, 2), (2, 2, 3)], chunks=16)
+    names = [f"p/s{level}/attributes.json" for level in range(3)]
+    group, *own = attributes(tmp_path, "p/attributes.json", *names)
+    base = [4.03, 4.1, 40.3]
+    factors = [[1, 1, 1], [2, 2, 1], [6, 4, 2]]
+    # Neuroglancer: the base level's axes on the group, and all factors, x first.
+    assert group["axes"] == ["x", "y", "z"]
+    assert (group["units"], group["resolution"]) == (["nm"] * 3, base)
+    assert group["downsamplingFactors"] == factors
+    for level, said in enumerate(own):
+        # n5-viewer: the base level's resolution, times absolute factors.
+        assert said["pixelResolution"] == {"dimensions": base, "unit": "nm"}
+        assert said.get("downsamplingFactors", [1, 1, 1]) == factors[level]
+        # TensorStore: each array's own resolution.
+        assert said["resolution"] == [r * f for r, f in zip(base, factors[level], strict=True)]
+        # COSEM: final numbers, z first, on the array and on the group.
+        listed = group["multiscales"][0]["datasets"][level]
+        assert listed == {"path": f"s{level}", "transform": said["transform"]}
+        starts = [
+            STARTS[dim] + SCALES[dim] * (factor - 1) / 2
+            for dim, factor in zip("zyx", factors[level][::-1], strict=True)
+        ]
+        assert said["transform"]["translate"] == starts
+
+
+@pytest.mark.parametrize("dialect", ["n5_viewer", "neuroglancer", "cosem", "ngff"])
+def test_a_dialect_alone_tells_the_levels(tmp_path: Path, dialect: str) -> None:
+    unit = "nanometer" if dialect == "ngff" else "nm"
+    axes = [Axis(name=dim, scale=2.0, unit=unit) for dim in "zyx"]
+    pyramid(volume(), tmp_path, "p", axes=axes, factors=[2, 2], dialect=dialect, chunks=16)
+    found = open_array(tmp_path, "p/s2").geometry(dialect)
+    assert [(axis.scale, axis.offset) for axis in found.axes] == [(8.0, 3.0)] * 3
+
+
+def test_what_a_dialect_cannot_tell_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="cannot describe the offset of axis 'z'"):
+        pyramid(image(), tmp_path / "a.n5", "p", dialect="n5_viewer")
+    options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "dialect": "n5_viewer"}
+    with pytest.raises(MetadataError, match="cannot describe the offset"):
+        pyramid(volume(), tmp_path / "a.n5", factors=[2], method="nearest", **options)
+    assert not (tmp_path / "a.n5").exists()
+
+
+def test_others_read_each_level_of_zarr(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    pyramid(image(), tmp_path / "a.zarr", factors=[2, (1, 2, 2)], chunks=16, format="zarr2")
+    expected = levels_of(volume(), [(2, 2, 2), (1, 2, 2)], "mean")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="r", zarr_format=2)
+    (shown,) = group.attrs["multiscales"]
+    assert [axis["unit"] for axis in shown["axes"]] == ["nanometer"] * 3
+    for values, factors, told in zip(
+        expected, [(1, 1, 1), (2, 2, 2), (2, 4, 4)], shown["datasets"], strict=True
+    ):
+        np.testing.assert_array_equal(group[told["path"]][...], values)
+        scale, translation = told["coordinateTransformations"]
+        sides = list(zip("zyx", factors, strict=True))
+        assert scale["scale"] == [SCALES[dim] * factor for dim, factor in sides]
+        assert translation["translation"] == [
+            STARTS[dim] + SCALES[dim] * (factor - 1) / 2 for dim, factor in sides
+        ]
+        again = xr.open_dataset(tmp_path / "a.zarr", engine="n5", group=told["path"])
+        assert again["a"].dims == ("z", "y", "x")
+
+
+@pytest.mark.parametrize(("kind", "driver"), [("n5", "n5"), ("zarr2", "zarr")])
+def test_tensorstore_reads_each_level(tmp_path: Path, kind: str, driver: str) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    pyramid(image(), tmp_path / NAMES[kind], factors=[2, 2], chunks=(4, 16, 16), format=kind)
+    for name, values in zip(
+        ("s0", "s1", "s2"), levels_of(volume(), [(2,) * 3] * 2, "mean"), strict=True
+    ):
+        place = {"driver": "file", "path": str(tmp_path / NAMES[kind] / name)}
+        opened = tensorstore.open({"driver": driver, "kvstore": place}).result()
+        found = np.asarray(opened.read().result())
+        np.testing.assert_array_equal(found if kind == "zarr2" else found.T, values)
+        if kind == "n5":
+            factor = 2 ** int(name[1:])
+            units = [(unit.multiplier, unit.base_unit) for unit in opened.dimension_units]
+            assert units == [(SCALES[dim] * factor, "nm") for dim in "xyz"]
+
+
+def test_a_pyramid_of_nothing_but_numbers_counts_in_samples_of_its_base(tmp_path: Path) -> None:
+    pyramid(volume((40, 60)), tmp_path, "p", chunks=16)
+    tree = xr.open_datatree(tmp_path, engine="n5", group="p")
+    assert [node.sizes["x"] for node in tree.children.values()] == [60, 30, 15]
+    assert tree["s2"].p.x.to_numpy()[:2].tolist() == [1.5, 5.5]
+    assert tree["s0"].p.y.to_numpy()[:2].tolist() == [0.0, 1.0]
+
+
+def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
+    labels = ("DAPI", "GFP")
+    axes = [Axis(name="t", scale=0.5, unit="s"), Axis(name="c", labels=labels)]
+    values = volume((3, 2, 20, 30))
+    for kind, name in NAMES.items():
+        place = tmp_path / name
+        pyramid(values, place, axes=[*axes, *nm(y=5, x=5)], chunks=(1, 1, 8, 8), format=kind)
+        tree = xr.open_datatree(place, engine="n5")
+        for level, node in enumerate(tree.children.values()):
+            assert node.sizes["t"] == 3
+            assert node.sizes["c"] == 2
+            assert node.t.to_numpy().tolist() == [0.0, 0.5, 1.0]
+            assert node.x.to_numpy()[0] == 5 * (2**level - 1) / 2
+        assert list(tree.children) == ["s0", "s1", "s2"]
+    assert tree["s2"].sizes["x"] == 7
+
+
+# By how much
+
+
+@pytest.mark.parametrize(
+    ("scales", "shape", "expected"),
+    [
+        # Nearest to cubes, as n5-spark's powers of two: 4 x 4 x 40, then 32 x 32 x 40 goes whole.
+        (
+            {"z": 40, "y": 4, "x": 4},
+            (300, 3000, 3000),
+            [(1, 2, 2)] * 3 + [(2, 2, 2)] * 3,
+        ),
+        ({"z": 4, "y": 4, "x": 8}, (256, 256, 128), [(2, 2, 1), (2, 2, 2)]),
+        ({"z": 1, "y": 1, "x": 1.5}, (128, 128, 128), [(2, 2, 1), (2, 2, 2)]),
+        # What has one sample is not halved, and does not count.
+        ({"z": 1, "y": 4, "x": 4}, (1, 128, 128), [(1, 2, 2)]),
+        ({"z": 1, "y": 1, "x": 1}, (64, 64, 64), []),
+    ],
+)
+def test_the_shortest_voxels_are_halved_until_one_chunk_holds_a_level(
+    scales: dict[str, float], shape: tuple[int, ...], expected: list[tuple[int, ...]]
+) -> None:
+    assert (
+        steps_of(Geometry(nm(**scales)), shape, (64, 64, 64), None, None, partial=False) == expected
+    )
+
+
+def test_units_are_compared_by_their_size() -> None:
+    axes = (Axis(name="z", scale=1.0, unit="um"), *nm(y=500, x=500))
+    steps = steps_of(Geometry(axes), (64, 64, 64), (16, 16, 16), None, 2, partial=False)
+    assert steps == [(1, 2, 2), (2, 2, 2)]
+
+
+def test_factors_are_given_in_several_ways() -> None:
+    geometry = Geometry((Axis(name="t"), *nm(y=1, x=1)))
+    for factors, levels, expected in (
+        (2, 2, [(1, 2, 2)] * 2),
+        ({"x": 4}, 1, [(1, 1, 4)]),
+        ([2, {"t": 2}, (1, 3, 1)], None, [(1, 2, 2), (2, 1, 1), (1, 3, 1)]),
+        ({"x": 8}, 2, [(1, 1, 8), (1, 1, 5)]),
+        (None, 0, []),
+    ):
+        steps = steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)  # type: ignore[arg-type]
+        assert steps == expected
+
+
+@pytest.mark.parametrize(
+    ("factors", "levels", "problem"),
+    [
+        ([2, 1], None, "would not be coarser"),
+        ([(2, 2)], None, "3 numbers of at least 1"),
+        ([{"q": 2}], None, r"\['q'\]; expected some of"),
+        ([{"y": 0}], None, "at least 1"),
+        ([{"y": 2.5}], None, "whole numbers"),
+        ([{"y": 41}], None, "'y' has 40 samples"),
+        ([2], 1, "omit levels="),
+        (2, -1, "levels is -1"),
+        (2, 9, "only 5 coarser levels"),
+        ({"c": 2}, 1, "labels"),
+    ],
+)
+def test_factors_that_make_no_sense_are_refused(factors: Any, levels: Any, problem: str) -> None:
+    geometry = Geometry((Axis(name="c", labels=("a", "b", "c", "d")), *nm(y=1, x=1)))
+    with pytest.raises(ValueError, match=problem):
+        steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)
+
+
+@pytest.mark.parametrize("levels", [None, 1])
+@pytest.mark.parametrize("factors", [1, {"y": 1}, 2])
+def test_factors_by_which_nothing_is_coarser_are_refused(
+    tmp_path: Path, factors: Any, levels: int | None
+) -> None:
+    axes = ["sample", "band"] if factors == 2 else ["y", "x"]
+    with pytest.raises(ValueError, match="no level would be coarser"):
+        pyramid(volume((4, 5)), tmp_path, "p", axes=axes, factors=factors, levels=levels)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", [{}, {"levels": 1}, {"factors": 2}, {"factors": [2]}])
+def test_a_number_alone_has_no_levels(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(ValueError, match="has no axes"):
+        pyramid(np.zeros((), "u1"), tmp_path, "p", format="zarr2", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="pass factors="):
+        pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
+    pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"], factors=[{"band": 2}])
+    assert stored(tmp_path)["s1"].shape == (4, 2)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    shape=st.tuples(*[st.integers(1, 12)] * 2),
+    chunks=st.tuples(*[st.integers(1, 5)] * 2),
+    steps=st.lists(st.tuples(*[st.integers(1, 4)] * 2), max_size=3),
+    method=st.sampled_from(["mean", "mode", "nearest", "max"]),
+    partial=st.booleans(),
+)
+def test_any_pyramid_is_what_it_is_in_memory(
+    shape: tuple[int, int],
+    chunks: tuple[int, int],
+    steps: list[tuple[int, int]],
+    method: Method,
+    *,
+    partial: bool,
+) -> None:
+    proper, size = [], shape
+    for step in steps:
+        fitting = (min(step[0], size[0]), min(step[1], size[1]))
+        if fitting != (1, 1):
+            proper.append(fitting)
+            size = coarse_shape(size, fitting, partial=partial)  # type: ignore[assignment]
+    values, store = volume(shape), MemoryStore()
+    with dask.config.set({"array.chunk-size": "64B", "scheduler": "synchronous"}):
+        options: dict[str, Any] = {"method": method, "chunks": chunks, "partial": partial}
+        pyramid(values, store, axes=nm(y=1, x=1), factors=proper, **options)
+    for level, expected in enumerate(levels_of(values, proper, method, partial=partial)):
+        np.testing.assert_array_equal(open_array(store, f"s{level}")[...], expected)
+
+
+# Sources and places
+
+
+def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
+    to_n5(image(), tmp_path / "a.n5", "em/s0", chunks=8, compression="zstd")
+    create_array(tmp_path / "a.n5", "em/other", shape=(2,), dtype="u1")
+    before = files(tmp_path / "a.n5/em/s0")
+    receipts = pyramid(tmp_path / "a.n5/em/s0", factors=[2, 2])
+    assert list(receipts.children) == ["s1", "s2"]
+    whole = files(tmp_path / "a.n5/em/s0")
+    after = dict(whole)
+    said, told = (json.loads(each.pop("attributes.json")) for each in (before, after))
+    assert after == before
+    assert told == {**said, "downsamplingFactors": [1, 1, 1]}
+    expected = levels_of(volume(), [(2, 2, 2)] * 2, "mean")
+    for level, values in enumerate(expected):
+        found = xr.open_dataset(tmp_path / "a.n5", engine="n5", group=f"em/s{level}")
+        np.testing.assert_array_equal(found["em"], values)
+        assert found.z.to_numpy()[0] == STARTS["z"] + SCALES["z"] * (2**level - 1) / 2
+    assert open_array(tmp_path / "a.n5", "em/s2").compression.name == "zstd"
+    # An open array, and its place in two parts, say the same.
+    place = tmp_path / "a.n5"
+    for source, path in ((open_array(place, "em/s0"), ""), (place, "em/s0")):
+        with pytest.raises(NodeExistsError, match="mode='w'"):
+            pyramid(source, path=path, factors=[2])
+    pyramid(tmp_path / "a.n5", path="em/s0", factors=[2], method="max", mode="w")
+    assert set(open_group(tmp_path / "a.n5", "em")) == {"s0", "s1", "other"}
+    assert files(tmp_path / "a.n5/em/s0") == whole
+
+
+def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
+    to_n5(image(), tmp_path / "a.n5", "raw", chunks=(4, 8, 8), compression="lz4")
+    source = open_array(tmp_path / "a.n5", "raw")
+    with pytest.raises(ValueError, match="is not called 's0'"):
+        pyramid(source)
+    with pytest.raises(TypeError, match="pass the array in it"):
+        pyramid(str(tmp_path / "a.n5"), tmp_path / "b.zarr")
+    pyramid(source, tmp_path / "b.zarr", "q", factors=[2], format="zarr2")
+    np.testing.assert_array_equal(open_array(tmp_path / "b.zarr", "q/s0")[...], volume())
+    assert open_array(tmp_path / "b.zarr", "q/s1").chunks == (4, 8, 8)
+    assert open_array(tmp_path / "b.zarr", "q/s1").axes[2].offset == 4.03 / 2
+
+
+def test_a_source_that_is_stored_nowhere_needs_a_place(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="pass the url"):
+        pyramid(image())
+    with pytest.raises(NodeNotFoundError):
+        pyramid(tmp_path / "a.n5", path="s0")
+    to_n5(volume((3, 3)), tmp_path, "s0")
+    with pytest.raises(TypeError, match="already open"):
+        pyramid(open_array(tmp_path, "s0"), path="s0")
+
+
+def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
+    source = da.from_array(volume(), chunks=8)
+    to_n5(source, tmp_path, "p/s0", compute=False)
+    with pytest.raises(ValueError, match="resume that first"):
+        pyramid(tmp_path, path="p/s0", factors=[2])
+    to_n5(source, tmp_path, "p/s0", resume=True)
+    pyramid(tmp_path, path="p/s0", factors=[2])
+    expected = levels_of(volume(), [(2, 2, 2)], "mean")[1]
+    np.testing.assert_array_equal(open_array(tmp_path, "p/s1")[...], expected)
+
+
+# Nothing is lost
+
+
+def test_a_dataset_with_coordinates_beside_it_still_opens(tmp_path: Path) -> None:
+    image().to_dataset(name="s0").n5.to_n5(tmp_path / "a.zarr", format="zarr2")
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match=r"'x' in .* named like an axis"):
+        pyramid(tmp_path / "a.zarr", path="s0", factors=[2])
+    assert files(tmp_path) == before
+
+
+def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
+    create_group(tmp_path, "p", attributes={"mine": [1]})
+    pyramid(image(), tmp_path, "p", factors=[2, 2, 2], dialect="cosem", chunks=16)
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="mode='w'"):
+        pyramid(image(), tmp_path, "p", factors=[2], chunks=16)
+    with pytest.raises(ValueError, match="mean of bool"):
+        pyramid(volume() > 3, tmp_path, "p", mode="w")
+    with pytest.raises(NodeExistsError, match="computed from"):
+        pyramid(from_n5(tmp_path, "p/s3"), tmp_path, "p", mode="w", factors=[2])
+    with pytest.raises(MetadataError, match="complex"):
+        pyramid(volume() + 1j, tmp_path, "p", mode="w", method="nearest")
+    assert files(tmp_path) == before
+    pyramid(image(), tmp_path, "p", factors=[2], mode="w", chunks=16)
+    group = open_group(tmp_path, "p")
+    assert set(group) == {"s0", "s1"}
+    assert group.attrs["mine"] == [1]
+    assert "scales" not in group.attrs
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / NAMES[kind]
+    pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
+    create_array(place, "p/s9", shape=(2,), dtype="u1")[...] = 7
+    pyramid(image(), place, "p", factors=[2], mode="w", chunks=16)
+    assert set(open_group(place, "p")) == {"s0", "s1", "s9"}
+    assert stored(place)["s9"].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("kind", ["n5", "zarr2"])
+@pytest.mark.parametrize("level", ["s1", "s3"])
+def test_what_lies_in_levels_does_not_go_with_them(tmp_path: Path, kind: str, level: str) -> None:
+    place = tmp_path / NAMES[kind]
+    pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
+    (place / "p" / level / "README.txt").write_text("keep")
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match=r"README\.txt"):
+        pyramid(image(), place, "p", factors=[2], mode="w", chunks=16)
+    assert files(tmp_path) == before
+
+
+class Broken(Exception):  # noqa: N818
+    """Stands for what stops a task."""
+
+
+def fail() -> np.ndarray:
+    raise Broken
+
+
+def broken() -> da.Array:
+    """Numbers that are never computed, by a name that does not change."""
+    one: Any = delayed(fail)(dask_key_name="failing")
+    found: da.Array = da.from_delayed(one, SHAPE, "u2", name="broken")
+    return found
+
+
+def test_levels_of_a_pyramid_that_was_stopped_go_with_it(tmp_path: Path) -> None:
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", axes=nm(z=1, y=1, x=1), factors=[2, 2], dialect="cosem")
+    # Attributes may not have been written yet.
+    open_group(tmp_path, "p", mode="r+").attrs.clear()
+    pyramid(image(), tmp_path, "p", factors=[2], mode="w", chunks=16)
+    assert set(open_group(tmp_path, "p")) == {"s0", "s1"}
+    assert not list(tmp_path.rglob(".writing*"))
+
+
+@pytest.mark.parametrize(
+    "other", [{"axes": nm(z=1, y=2, x=2)}, {"dialect": "cosem"}], ids=["axes", "dialect"]
+)
+def test_a_pyramid_with_other_places_does_not_go_on(tmp_path: Path, other: Any) -> None:
+    options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "factors": [2]}
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", **options)
+    before = files(tmp_path)
+    with pytest.raises(ResumeError):
+        pyramid(broken(), tmp_path, "p", **{**options, **other}, resume=True)
+    assert files(tmp_path) == before
+    with pytest.raises(Broken):
+        pyramid(broken(), tmp_path, "p", **options, resume=True)
+
+
+def test_attributes_that_tell_no_pyramid_in_zarr_stay(tmp_path: Path) -> None:
+    mine = {"units": "counts", "resolution": "4x4", "scales": [1, 2], "axes": {"a": 1}}
+    create_group(tmp_path / "a.zarr", "p", attributes=mine, format="zarr2")
+    for count in (2, 1):
+        pyramid(image(), tmp_path / "a.zarr", "p", factors=[2] * count, mode="w", chunks=16)
+        kept = dict(open_group(tmp_path / "a.zarr", "p").attrs)
+        assert len(kept.pop("multiscales")[0]["datasets"]) == 1 + count
+        assert kept == mine
+
+
+def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
+    other = {"multiscales": [{"datasets": [{"path": "labels"}]}]}
+    create_group(tmp_path, "p", attributes=other)
+    create_array(tmp_path, "p/labels", shape=(4, 4), dtype="u1")
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="contains labels"):
+        pyramid(image(), tmp_path, "p", factors=[2])
+    with pytest.raises(NodeExistsError, match="labels"):
+        pyramid(image(), tmp_path, "p", factors=[2], mode="w")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("entry", [{"path": "labels/s0"}, {"path": 5}, {}])
+def test_images_of_other_groups_are_not_replaced(tmp_path: Path, entry: dict[str, Any]) -> None:
+    create_group(tmp_path, "p", attributes={"multiscales": [{"datasets": [entry]}]})
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="multiscales"):
+        pyramid(image(), tmp_path, "p", factors=[2], mode="w")
+    assert files(tmp_path) == before
+
+
+def test_levels_are_not_written_beside_other_images(tmp_path: Path) -> None:
+    to_n5(image(), tmp_path / "a.n5", "raw", chunks=16)
+    before = files(tmp_path)
+    with pytest.raises(NodeExistsError, match="a group that contains raw"):
+        pyramid(image(), tmp_path / "a.n5", factors=[2])
+    assert files(tmp_path) == before
+    pyramid(image(), tmp_path / "a.n5", "pyramid", factors=[2])
+
+
+def test_a_group_that_contradicts_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    to_n5(image(), tmp_path, "p/s0", chunks=16, dialect="cosem")
+    create_group(tmp_path, "p", mode="a", attributes={"downsamplingFactors": [[1, 1, 1]]})
+    before = files(tmp_path)
+    with pytest.raises(MetadataError, match=r"other \['downsamplingFactors'\]"):
+        pyramid(tmp_path, path="p/s0", factors=[2])
+    assert files(tmp_path) == before
+    pyramid(tmp_path, path="p/s0", factors=[2], mode="w")
+    assert open_array(tmp_path, "p/s1").axes[0].scale == 80.6
+
+
+def test_levels_are_verified_and_empty_chunks_left_out(tmp_path: Path) -> None:
+    values = np.zeros((32, 32), "u1")
+    values[:8, :8] = 9
+    pyramid(values, tmp_path, "p", chunks=8, checksums=True, write_empty_chunks=False)
+    assert len(list(open_array(tmp_path, "p/s1").node.stored_chunks())) == 1
+    for name in ("s0", "s1", "s2"):
+        assert set(verify(tmp_path, f"p/{name}").state.values.ravel()) <= {"ok", "missing"}
+    chunk = next((tmp_path / "p/s1").glob("0/0"))
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    assert "ok" not in set(verify(tmp_path, "p/s1").state.values.ravel()[:1])
+
+
+# Cost
+
+
+def test_each_chunk_is_read_once_and_written_once() -> None:
+    store = CountingStore()
+    to_n5(volume((64, 64)), store, "p/s0", chunks=16, compression=None)
+    store.written.clear()
+    store.requests()
+    pyramid(store, path="p/s0", factors=[2])
+    chunks = {key: count for key, count in store.written.items() if key.startswith("p/s1/")}
+    del chunks["p/s1/attributes.json"]
+    assert {key: n for key, n in chunks.items() if "/." not in key} == {
+        f"p/s1/{i}/{j}": 1 for i in range(2) for j in range(2)
+    }
+
+
+def test_tasks_read_whole_chunks_of_many_and_are_few() -> None:
+    store = MemoryStore()
+    for chunks, own in ((64, 64), (64, 128), (100, 64)):
+        array = create_array(store, f"{chunks}-{own}", shape=(2000,) * 3, dtype="u2", chunks=chunks)
+        blocks = coarser_blocks(array, (2, 2, 2), (1000,) * 3, (own,) * 3, "mean", "t")
+        assert blocks.shape == (1000,) * 3
+        for sizes in blocks.chunks:
+            assert all(size % own == 0 for size in sizes[:-1])
+        reads = [2 * sizes[0] for sizes in blocks.chunks]
+        assert np.prod(reads) * 2 <= 1 << 25
+        assert blocks.npartitions <= 1000
+        assert len(dict(blocks.dask)) == blocks.npartitions
+        if chunks == 64:
+            assert all(read % chunks == 0 for read in reads)
+
+
+def test_memory_does_not_grow_with_the_volume(tmp_path: Path) -> None:
+    source = da.ones((16, 1024, 576), chunks=(16, 64, 64), dtype="u1")
+    tracemalloc.start()
+    try:
+        with dask.config.set({"array.chunk-size": "512KiB", "scheduler": "synchronous"}):
+            pyramid(source, tmp_path, chunks=(16, 64, 64), compression="zstd")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20 < source.nbytes
+    assert (open_array(tmp_path, "s4")[...] == 1).all()
+
+
+# Interruptions
+
+
+@dataclass(frozen=True)
+class DeadlyStore(LocalStore):
+    """A directory whose process is killed as soon as it has written a certain key."""
+
+    last: str = ""
+
+    def set(self, key: str, data: Any) -> None:
+        super().set(key, data)
+        if key == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(place: str, log: str, moment: str) -> None:
+    """Write a pyramid in small tasks, in a process that is killed at a moment."""
+    with dask.config.set(SMALL):
+        pyramid(numbers(log), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
+
+
+def numbers(log: str | Path) -> da.Array:
+    """Numbers in 16 blocks, each of which notes when it is computed."""
+    from tests.support.killing import source
+
+    return source(log, pause=0.002)
+
+
+OPTIONS: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "chunks": 8, "levels": 2}
+
+SMALL = {"array.chunk-size": "512B", "scheduler": "threads", "num_workers": 2}
+
+
+@pytest.mark.parametrize("moment", some(["s1/1/1/1", "s0/1/3/2", "s2/0/1/0"], 1))
+def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> None:
+    place, other, log = tmp_path / "a.n5", tmp_path / "b.n5", tmp_path / "log"
+    log.mkdir()
+    code = "import sys; from tests.pyramids.test_pyramid import main; main(*sys.argv[1:])"
+    arguments = [sys.executable, "-c", code, str(place), str(log), moment]
+    writer = subprocess.run(arguments, cwd=ROOT, check=False)  # noqa: S603
+    assert writer.returncode == -signal.SIGKILL
+    done = {
+        key: (place / key).stat().st_ino
+        for key in files(place)
+        if "/." not in key and not key.endswith("attributes.json")
+    }
+    counted = {each.name: each.stat().st_size for each in log.iterdir()}
+    with dask.config.set(SMALL):
+        with pytest.raises(NodeExistsError, match="resume=True"):
+            pyramid(numbers(log), place, "p", **OPTIONS)
+        with pytest.raises(ResumeError, match="begun"):
+            pyramid(numbers(log), place, "p", **OPTIONS, method="max", resume=True)
+        pyramid(numbers(log), place, "p", **OPTIONS, resume=True)
+        log2 = tmp_path / "log2"
+        log2.mkdir()
+        pyramid(numbers(log2), other, "p", **OPTIONS)
+    assert files(place) == files(other)
+    assert {key: (place / key).stat().st_ino for key in done} == done
+    if not moment.startswith("s0"):
+        assert {each.name: each.stat().st_size for each in log.iterdir()} == counted
+
+
+def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:
+    from xarray_n5.arrays.marker import WriteMarker
+
+    class Stopped(Exception):  # noqa: N818
+        """Stands for what stops a process between its last two steps."""
+
+    def stop(_: WriteMarker, **options: Any) -> None:  # noqa: ARG001
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WriteMarker, "ending", stop)
+        with pytest.raises(Stopped):
+            pyramid(image(), tmp_path, "p", factors=[2])
+    assert list((tmp_path / "p").glob(".writing*"))
+    pyramid(image(), tmp_path, "p", factors=[2], resume=True)
+    pyramid(image(), tmp_path / "q", "p", factors=[2])
+    assert files(tmp_path / "q/p") == files(tmp_path / "p")
+
+
+def test_a_cluster_writes_a_pyramid(tmp_path: Path, cluster: Client) -> None:
+    source = da.from_array(volume((32, 64, 64)), chunks=(16, 32, 32))
+    options: dict[str, Any] = {"chunks": 8, "axes": nm(z=1, y=1, x=1), "levels": 2}
+    with cluster.as_current():
+        receipts = pyramid(source, tmp_path / "here/a.n5", **options)
+    pyramid(source, tmp_path / "there/a.n5", **options)
+    assert files(tmp_path / "here/a.n5") == files(tmp_path / "there/a.n5")
+    assert receipts["s1"].worker.values.ravel()[0].startswith("tcp://")
+
+
+def test_the_image_of_a_pyramid_has_the_name_of_its_group(tmp_path: Path) -> None:
+    pyramid(image(), tmp_path / "cells.zarr", factors=[2])
+    pyramid(image(), tmp_path / "all.zarr", "em/raw", factors=[2])
+    (root,) = open_group(tmp_path / "cells.zarr").attrs["multiscales"]
+    (inner,) = open_group(tmp_path / "all.zarr", "em/raw").attrs["multiscales"]
+    assert [root["name"], inner["name"]] == ["cells", "raw"]

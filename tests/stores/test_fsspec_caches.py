@@ -1,0 +1,178 @@
+"""Copies that fsspec's caches keep: never an error as zeros, never an old state under a write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.support.containers import objects_of
+from tests.support.faulty import Fault, Plan, serving
+from tests.support.remote import Far
+from xarray_n5 import (
+    NodeExistsError,
+    RefusedError,
+    RequestError,
+    create_array,
+    open_array,
+    open_group,
+    to_n5,
+)
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, Retries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VALUES = np.arange(1, 65, dtype="u2").reshape(16, 4)
+"""No zero among them, in four chunks."""
+
+CACHES = ("simplecache", "filecache")
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, bytes]:
+    """A container of four chunks, by keys."""
+    return objects_of(VALUES, (4, 4))
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """The URL of a container in memory, which others write into."""
+    url = "memory://caches/x.n5"
+    create_array(url, "a", shape=(8,), dtype="i4", chunks=8)[...] = 0
+    yield url
+    MemoryFileSystem.store.clear()
+
+
+def options(cache: str, folder: Path) -> dict[str, Any]:
+    """Return where a cache keeps its copies."""
+    return {cache: {"cache_storage": str(folder)}}
+
+
+def impatient(url: str, **options: Any) -> FsspecStore:
+    """Return a container whose requests are made once."""
+    store = open_store(url, options)
+    assert isinstance(store, FsspecStore)
+    return FsspecStore(store.fs, store.root, store.query, Retries(count=0))
+
+
+@pytest.mark.parametrize("fault", [401, 403, 429, 500, 503, "drop"])
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_failed_request_behind_a_cache_is_no_data(
+    cache: str, fault: Fault, stored: dict[str, bytes], tmp_path: Path
+) -> None:
+    with serving(stored) as server:
+        array = open_array(impatient(f"{cache}::{server.url}", **options(cache, tmp_path)), "a")
+        server.plan = Plan(always={"a/0/2": fault})
+        kind = RefusedError if fault in {401, 403} else RequestError
+        for select in (9, slice(None)):
+            with pytest.raises(kind, match="a/0/2"):
+                array[select]
+        server.plan = Plan(always={"a/0/2": 404})
+        assert not array[8:12].any()
+        server.plan = Plan()
+        np.testing.assert_array_equal(array[...], VALUES)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_server_that_is_gone_is_no_data(
+    cache: str, stored: dict[str, bytes], tmp_path: Path
+) -> None:
+    with serving(stored) as server:
+        array = open_array(impatient(f"{cache}::{server.url}", **options(cache, tmp_path)), "a")
+        np.testing.assert_array_equal(array[:4], VALUES[:4])
+    np.testing.assert_array_equal(array[:4], VALUES[:4])
+    with pytest.raises(RequestError):
+        array[...]
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_writing_through_a_cache_keeps_what_others_wrote(
+    cache: str, place: str, tmp_path: Path
+) -> None:
+    through, how = f"{cache}::{place}", options(cache, tmp_path)
+    assert not open_array(through, "a", storage_options=how)[...].any()
+    other = open_array(place, "a", mode="r+")
+    other[0:4] = 5
+    other.attrs["theirs"] = 1
+    own = open_array(through, "a", mode="r+", storage_options=how)
+    own[4:8] = 9
+    own.attrs["ours"] = 2
+    there = open_array(place, "a")
+    assert there[...].tolist() == [5] * 4 + [9] * 4
+    assert {"theirs", "ours"} <= set(there.attrs)
+    # Own writes are seen through the cache, too.
+    assert open_array(through, "a", storage_options=how)[...].tolist() == [5] * 4 + [9] * 4
+    group: Any = open_group(through, mode="r+", storage_options=how)
+    group["a"][0:2] = 7
+    assert (
+        open_array(through, "a", storage_options=how)[...].tolist() == [7] * 2 + [5] * 2 + [9] * 4
+    )
+
+
+def test_to_n5_through_a_cache_keeps_what_others_wrote(place: str, tmp_path: Path) -> None:
+    through, how = f"simplecache::{place}", options("simplecache", tmp_path)
+    assert not open_array(through, "a", storage_options=how)[...].any()
+    open_array(place, "a", mode="r+")[0:4] = 5
+    region = (slice(4, 8),)
+    new = np.full(4, 9, "i4")
+    to_n5(new, through, "a", region=region, storage_options=how, partial_chunks="merge")
+    assert open_array(place, "a")[...].tolist() == [5] * 4 + [9] * 4
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_what_is_removed_through_a_cache_is_gone_from_it(
+    cache: str, place: str, tmp_path: Path
+) -> None:
+    store = open_store(f"{cache}::{place}", options(cache, tmp_path))
+    for remove in (
+        lambda: store.delete(["a/0"]),
+        lambda: store.delete_tree("a", "attributes.json"),
+    ):
+        store.set("a/0", b"x")
+        assert store.get("a/0") == b"x"
+        remove()
+        assert store.get("a/0") is None
+
+
+def test_what_was_remembered_decides_no_creation() -> None:
+    store = FsspecStore(Far(), "b/x.n5")
+    create_array(store, "a", shape=(4,), dtype="u1")
+    group = open_group(store, cache_metadata=True)
+    assert "zz" not in group
+    create_array(store, "zz", shape=(9,), dtype="u1")
+    remembered = group["a"].container.store
+    with pytest.raises(NodeExistsError):
+        create_array(remembered, "zz", shape=(5,), dtype="i1")
+    assert open_array(remembered, "zz", mode="r+").shape == (9,)
+    assert remembered.fresh() == store.fresh()
+
+
+def test_a_signature_behind_a_cache_stays_behind_the_path(
+    stored: dict[str, bytes], tmp_path: Path
+) -> None:
+    how = options("simplecache", tmp_path)
+    with serving(stored) as server:
+        array = open_array(f"simplecache::{server.url}/?sig=S", "a", storage_options=how)
+        np.testing.assert_array_equal(array[...], VALUES)
+        assert "/a/0/2?sig=S" in server.asked
+        assert all(path.endswith("?sig=S") for path in server.asked)
+
+
+def test_chunks_behind_a_cache_are_fetched_together(
+    stored: dict[str, bytes], tmp_path: Path
+) -> None:
+    with serving(stored, latency=0.2) as server:
+        how = options("simplecache", tmp_path)
+        array = open_array(f"simplecache::{server.url}", "a", storage_options=how)
+        np.testing.assert_array_equal(array[...], VALUES)
+        assert server.most >= 3
+
+
+def test_a_place_is_the_same_with_and_without_copies(place: str, tmp_path: Path) -> None:
+    store = open_store(f"simplecache::{place}", options("simplecache", tmp_path))
+    assert store.fresh().identity("a") == store.identity("a")

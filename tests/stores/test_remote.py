@@ -1,0 +1,680 @@
+"""Containers far away: requests made together, counted, made again; errors that are no data."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from fsspec.asyn import FSTimeoutError
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.support.containers import objects_of
+from tests.support.faulty import FAULTS, PASSING, Fault, Plan, serving
+from tests.support.remote import Far
+from xarray_n5 import (
+    Group,
+    MissingChunkError,
+    NodeNotFoundError,
+    RefusedError,
+    RequestError,
+    create_array,
+    create_group,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+    verify,
+)
+from xarray_n5.errors import N5Error
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import (
+    FsspecStore,
+    MemoryStore,
+    Retries,
+)
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.stores._filesystems import is_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+QUICK = Retries(count=4, first=0.001)
+
+NEVER = Retries(count=0)
+
+VALUES = np.arange(1, 301 * 16 - 15, dtype="u2").reshape(300, 4, 4)
+"""No zero among them, in 300 chunks."""
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, bytes]:
+    """A container of 300 chunks, by keys."""
+    return objects_of(VALUES, (1, 4, 4))
+
+
+def far(objects: dict[str, bytes]) -> tuple[Far, FsspecStore]:
+    """Return a filesystem that has a container, and the container."""
+    fs = Far({f"b/x.n5/{key}": data for key, data in objects.items()})
+    return fs, FsspecStore(fs, "b/x.n5")
+
+
+# Together
+
+READS: dict[str, Callable[[FsspecStore], Any]] = {
+    "array": lambda store: open_array(store, "a")[:200],
+    "dask": lambda store: from_n5(store, "a", chunks=-1)[:200].compute(scheduler="sync"),
+    "engine": lambda store: xr.open_dataset(store, engine="n5", group="a")["a"][:200].values,  # type: ignore[arg-type]
+    "points": lambda store: open_array(store, "a").vindex[np.arange(200)],
+    "cached": lambda store: open_array(store, "a", cache_bytes=1 << 20)[:200],
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_all_chunks_of_one_task_are_fetched_together(name: str, stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    fs.together = 200
+    np.testing.assert_array_equal(READS[name](store), VALUES[:200])
+    assert fs.counts["GET"] <= 200 + 4
+    assert fs.most == 200
+
+
+def test_verifying_fetches_together(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    fs.together = 44  # the second of two tasks has no more chunks
+    found = verify(store, "a").compute(scheduler="sync")
+    assert set(found["state"].values.ravel()) == {"ok"}
+    fs.fails = failing("a/0/0/7")
+    with pytest.raises(RequestError):
+        verify(replace(store, retries=NEVER), "a").compute(scheduler="sync")
+
+
+def failing(end: str) -> Callable[[str, str], None]:
+    """Return what makes requests for one key fail."""
+
+    def fail(verb: str, path: str) -> None:
+        if path.endswith(end):
+            raise ConnectionResetError(verb)
+
+    return fail
+
+
+def test_as_many_are_under_way_as_the_filesystem_was_told(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    fs.batch_size = 5
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+    assert fs.most <= 5
+
+
+@pytest.mark.parametrize(("side", "expected"), [(8, 256), (64, 256), (128, 32), (256, 4), (512, 1)])
+def test_bytes_under_way_are_bounded(side: int, expected: int) -> None:
+    fs, store = far({})
+    made = create_array(store, "a", shape=(40 * side, side, side), chunks=side, dtype="u2")
+    assert made.node.ahead == expected
+    fs.reset()
+    assert not made[::side, 0, 0].any()
+    assert fs.counts["GET"] == 40
+    assert fs.most <= expected
+
+
+def test_obstore_fetches_together(stored: dict[str, bytes], tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("obstore.fsspec")
+
+    class Gated(fsspec.FsspecStore):  # type: ignore[misc, name-defined]
+        under_way = 0
+
+        async def _cat_file(self, path: str, **options: Any) -> bytes:
+            Gated.under_way += 1
+            for _ in range(1000):
+                if Gated.under_way >= 100:
+                    return bytes(await super()._cat_file(path, **options))
+                await asyncio.sleep(0.005)
+            raise AssertionError(f"only {Gated.under_way} at once")
+
+    store = FsspecStore(Gated("memory"), f"{tmp_path.name}/x.n5")
+    assert is_async(store.fs)
+    for key, data in stored.items():
+        store.set(key, data)
+    keys = [f"a/0/0/{number}" for number in range(300)]
+    assert store.get_many(keys) == [stored[key] for key in keys]
+
+
+def test_what_needs_no_network_is_read_by_the_one_who_asks(stored: dict[str, bytes]) -> None:
+    seen = set()
+
+    class Near(MemoryFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
+            seen.add(threading.get_ident())
+            return bytes(super().cat_file(path, *args, **options))
+
+    store = FsspecStore(Near(), "/near/x.n5")
+    for key, data in stored.items():
+        store.set(key, data)
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+    assert seen == {threading.get_ident()}
+    MemoryFileSystem.store.clear()
+
+
+def test_a_share_is_read_by_several_threads(stored: dict[str, bytes]) -> None:
+    gate, calls = threading.Barrier(4), itertools.count()
+
+    class Share(MemoryFileSystem):  # type: ignore[misc]
+        protocol = "smb"
+        cachable = False
+
+        def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
+            if next(calls) < 4:
+                gate.wait(timeout=120)
+            return bytes(super().cat_file(path, *args, **options))
+
+    store = FsspecStore(Share(), "/share/x.n5")
+    for key, data in stored.items():
+        store.set(key, data)
+    keys = [f"a/0/0/{number}" for number in range(300)]
+    assert store.get_many(keys) == [stored[key] for key in keys]
+    MemoryFileSystem.store.clear()
+
+
+def test_who_stops_reading_stops_the_requests(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    answers = store.fetch((f"a/0/0/{number}" for number in range(300)), 4)
+    assert next(answers)[1] == stored["a/0/0/0"]
+    answers.close()  # type: ignore[attr-defined]
+    assert fs.counts["GET"] <= 5
+
+
+# Requests
+
+
+def test_opening_an_array_gets_its_document_and_the_containers(stored: dict[str, bytes]) -> None:
+    with serving(stored) as server:
+        open_array(server.url, "a")
+        hint = "/a/.unfinished"
+        assert sorted(server.asked) == [hint, "/a/attributes.json", "/attributes.json"]
+        server.reset()
+        from_n5(server.url, "a")
+        assert server.counts == {"GET": 3, "HEAD": 1}  # an etag, if there is one
+        server.reset()
+        open_array(f"{server.url}/a")
+        assert server.counts == {"GET": 2}
+
+
+def test_a_hint_that_cannot_be_read_is_not_in_the_way(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    fs.fails = failing(".unfinished")
+    np.testing.assert_array_equal(open_array(replace(store, retries=NEVER), "a")[...], VALUES)
+    assert "a" in open_group(replace(store, retries=NEVER)).arrays()
+
+
+def test_listing_a_group_is_one_request(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    group = open_group(store)
+    for look in (list, len, sorted, Group.children):
+        fs.reset()
+        look(group)  # type: ignore[operator]
+        assert fs.counts["LIST"] == 1
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+def test_a_tree_is_read_a_level_at_a_time(form: str) -> None:
+    memory = MemoryStore()
+    for number in range(300):
+        path = f"g{number // 50}/h{number % 10}/a{number}"
+        create_array(memory, path, shape=(4, 4), dtype="u1", chunks=(2, 2), format=form)
+    fs, store = far(memory.items)
+    fs.latency = 0.02
+    tree = xr.open_datatree(store, engine="n5")  # type: ignore[arg-type]
+    assert sum(1 for node in tree.subtree if node.data_vars) == 300
+    nodes = 300 + 6 + 6 * 10 + 1
+    if form == "n5":
+        assert fs.counts["GET"] == 2 * nodes  # the document, and the hint at a write
+    assert fs.counts["GET"] <= 4 * nodes + 2
+    assert fs.counts["LIST"] == 6 + 6 * 10 + 1
+    assert fs.rounds < nodes / 4  # a handful, unless the machine is very busy
+
+
+def test_metadata_are_read_once_where_that_is_asked_for(stored: dict[str, bytes]) -> None:
+    fs, store = far(stored)
+    group = open_group(store, cache_metadata=True)
+    first = group["a"]
+    assert list(group) == ["a"]
+    fs.reset()
+    assert group["a"].attrs == first.attrs
+    assert list(group) == ["a"]
+    assert "a" in group
+    assert fs.counts == {}
+    array: Any = group["a"]
+    assert not np.array_equal(array[0], array[1])
+    assert fs.counts == {"GET": 2}
+    assert from_n5(array).name == from_n5(store, "a").name
+    create_array(store, "b", shape=(4,), dtype="u1")
+    assert list(group) == ["a"]
+    assert list(open_group(store)) == ["a", "b"]
+    with pytest.raises(ValueError, match="requires mode='r'"):
+        open_group(store, mode="r+", cache_metadata=True)
+
+
+def test_what_is_remembered_does_not_travel(tmp_path: Path) -> None:
+    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1")
+    group = open_group(tmp_path / "x.n5", cache_metadata=True)
+    assert list(group) == ["a"]
+    again = pickle.loads(pickle.dumps(group))  # noqa: S301
+    create_group(tmp_path / "x.n5", "b")
+    assert list(group) == ["a"]
+    assert list(again) == ["a", "b"]
+
+
+def test_a_server_without_listings_serves_what_is_named(stored: dict[str, bytes]) -> None:
+    with serving(stored) as server:
+        np.testing.assert_array_equal(open_array(server.url, "a")[...], VALUES)
+        opened = xr.open_dataset(server.url, engine="n5", group="a", chunks={})
+        np.testing.assert_array_equal(opened["a"][5:7], VALUES[5:7])
+        with pytest.raises(NodeNotFoundError, match="no array at 'nothing'"):
+            open_array(server.url, "nothing")
+
+
+# Stale listings
+
+
+def test_what_another_client_wrote_is_seen() -> None:
+    fs, store = far({"a/b/0": b"x"})
+    other = FsspecStore(Far(fs.objects), "b/x.n5")
+    looks: dict[str, Callable[[], Any]] = {
+        "list": lambda: store.list("a/b"),
+        "list_many": lambda: store.list_many(["a/b", "a"]),
+        "walk": lambda: sorted(store.walk("a")),
+        "exists": lambda: store.exists("a/b/1"),
+        "is_folder": lambda: store.is_folder("a/c"),
+        "peek": lambda: store.head("a/b/1", 1),
+        "stamp": lambda: store.etag("a/b/1"),
+    }
+    before = {name: look() for name, look in looks.items()}
+    for folder in ("b/x.n5", "b/x.n5/a", "b/x.n5/a/b"):
+        fs.ls(folder)
+    other.set("a/b/1", b"new")
+    other.set("a/c/0", b"new")
+    for name, look in looks.items():
+        for folder in ("b/x.n5", "b/x.n5/a"):
+            fs.ls(folder)
+        assert look() != before[name], name
+    assert store.get("a/b/1") == b"new"
+
+
+# Errors
+
+
+def without_retries(url: str, **options: Any) -> FsspecStore:
+    """Return a container whose requests are made once."""
+    store = open_store(url, options)
+    assert isinstance(store, FsspecStore)
+    return replace(store, retries=NEVER)
+
+
+@pytest.mark.parametrize("fault", [401, 403, 429, 500, 503, "drop", "truncate"])
+def test_a_failed_request_names_the_key_and_is_no_data(
+    fault: Fault, stored: dict[str, bytes]
+) -> None:
+    with serving(stored, plan=Plan(always={"/a/0/0/7": fault})) as server:
+        array = open_array(without_retries(server.url), "a")
+        kind = RefusedError if fault in {401, 403} else RequestError
+        for select in (7, slice(3, 9)):
+            with pytest.raises(kind, match="cannot read 'a/0/0/7' in 'http") as raised:
+                array[select]
+            assert isinstance(raised.value, OSError)
+            assert isinstance(raised.value, PermissionError) == (kind is RefusedError)
+            assert raised.value.__cause__ is raised.value.__context__ is None
+        np.testing.assert_array_equal(array[8:], VALUES[8:])
+
+
+def test_only_what_is_not_found_is_missing(stored: dict[str, bytes]) -> None:
+    with serving(stored, plan=Plan(always={"/a/0/0/7": 404})) as server:
+        assert not open_array(server.url, "a")[7].any()
+        with pytest.raises(MissingChunkError):
+            open_array(server.url, "a", missing="error")[7]
+
+
+@pytest.mark.parametrize("fault", [403, 500, "drop", "truncate"])
+def test_metadata_that_cannot_be_read_are_not_missing(
+    fault: Fault, stored: dict[str, bytes]
+) -> None:
+    with serving(stored, plan=Plan(always={"/a/attributes.json": fault})) as server:
+        with pytest.raises(RequestError, match=r"a/attributes\.json"):
+            open_array(without_retries(server.url), "a")
+        if fault != "truncate":  # of which nothing is seen without the body
+            with pytest.raises(RequestError):
+                without_retries(server.url).exists("a/attributes.json")
+
+
+def test_a_stalled_answer_is_a_timeout(stored: dict[str, bytes]) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    with serving(stored, plan=Plan(always={"/a/0/0/7": "stall"})) as server:
+        timeout = aiohttp.ClientTimeout(total=0.5)
+        store = without_retries(server.url, client_kwargs={"timeout": timeout})
+        with pytest.raises(RequestError, match="Timeout"):
+            open_array(store, "a")[7]
+
+
+@pytest.mark.parametrize("edge", [0, 1])
+@pytest.mark.parametrize("form", ["n5", "zarr2"])
+def test_a_chunk_cut_short_where_nobody_tells_its_size_is_refused(form: str, edge: int) -> None:
+    memory = MemoryStore()
+    layout = {"format": form, "compression": None, "chunks": (4, 4)}
+    to_n5(np.ones((4, 6), "u2"), memory, "a", **layout)  # type: ignore[arg-type]
+    key = f"a/{edge}/0" if form == "n5" else f"a/0.{edge}"
+    whole = memory.items[key]
+    for size in range(len(whole)):
+        memory.items[key] = whole[:size]
+        with pytest.raises(ValueError, match="cannot decode"):
+            open_array(memory, "a")[...]
+
+
+def test_a_document_cut_short_is_refused(stored: dict[str, bytes]) -> None:
+    whole = stored["a/attributes.json"].strip()
+    for size in range(1, len(whole)):
+        items = {**stored, "a/attributes.json": whole[:size]}
+        with pytest.raises(N5Error, match=r"a/attributes\.json"):
+            open_array(MemoryStore(items), "a")
+
+
+# Requests made again
+
+
+def answered(status: int) -> Exception:
+    """Return an error as aiohttp raises it."""
+    error = Exception("answered")
+    error.status = status  # type: ignore[attr-defined]
+    return error
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    """Return an error that another one led to."""
+    error.__cause__ = cause
+    return error
+
+
+def from_botocore(status: int) -> Exception:
+    """Return an error as botocore raises it."""
+    error = Exception("told by a response")
+    error.response = {"ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
+    return error
+
+
+class ClientPayloadError(Exception):
+    """Called like aiohttp's."""
+
+
+class PermissionDeniedError(Exception):
+    """Called like obstore's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (answered(429), "transient"),
+        (answered(500), "transient"),
+        (answered(503), "transient"),
+        (answered(403), "refused"),
+        (answered(400), ""),
+        (from_botocore(503), "transient"),
+        (from_botocore(403), "refused"),
+        (caused(OSError(errno.EIO, "s3fs"), from_botocore(500)), "transient"),
+        (OSError(errno.EBUSY, "slow down"), "transient"),
+        (OSError(errno.ENOSPC, "full"), ""),
+        (ConnectionResetError(), "transient"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "nobody there"), ""),
+        (FSTimeoutError(), "transient"),
+        (TimeoutError(), "transient"),
+        (ClientPayloadError(), "transient"),
+        (PermissionDeniedError(), "refused"),
+        (PermissionError(), "refused"),
+        (ValueError(), ""),
+        (FileNotFoundError(), "missing"),
+        (caused(FileNotFoundError(), KeyError()), "missing"),
+        (caused(FileNotFoundError(), from_botocore(404)), "missing"),
+        (caused(FileNotFoundError(), answered(500)), "transient"),
+        (caused(FileNotFoundError(), answered(403)), "refused"),
+        (caused(FileNotFoundError(), ConnectionResetError()), "transient"),
+    ],
+)
+def test_errors_of_all_libraries_are_told_apart(error: Exception, verdict: str) -> None:
+    found = {"missing": is_missing, "refused": is_refused, "transient": is_transient}
+    told = {name for name, test in found.items() if test(error)}
+    assert told == ({verdict} if verdict else set())
+
+
+def test_pauses_double_up_to_a_bound_and_are_drawn_by_lot() -> None:
+    retries = Retries(count=8, first=0.5, longest=5)
+    assert list(retries.delays(lambda: 1.0)) == [0.5, 1, 2, 4, 5, 5, 5, 5]
+    assert list(retries.delays(lambda: 0.0)) == [0.25, 0.5, 1, 2, 2.5, 2.5, 2.5, 2.5]
+    drawn = [list(retries.delays(random.Random(seed).random)) for seed in (1, 2)]  # noqa: S311
+    assert drawn[0] != drawn[1]
+    assert sum(Retries().delays(lambda: 1.0)) < 2
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(answered(503), 5), (answered(403), 1), (FileNotFoundError(), 1)]
+)
+def test_only_what_may_pass_is_asked_for_again(error: Exception, asked: int) -> None:
+    waits: list[float] = []
+    requests: list[int] = []
+
+    def request() -> None:
+        requests.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        Retries(count=4).run(request, waits.append)
+    assert (len(requests), len(waits)) == (asked, asked - 1)
+    requests.clear()
+
+    async def request_async() -> None:
+        request()
+
+    with pytest.raises(type(error)):
+        asyncio.run(replace(QUICK).run_async(request_async))
+    assert len(requests) == asked
+
+
+def test_reads_and_puts_are_made_again() -> None:
+    fs, store = far({"a/0": b"x"})
+    store = replace(store, retries=QUICK)
+    left = SimpleNamespace(faults=0)
+
+    def fail(verb: str, path: str) -> None:
+        del verb, path
+        if left.faults:
+            left.faults -= 1
+            raise ConnectionResetError
+
+    fs.fails = fail
+    for ask in (
+        lambda: store.get("a/0") == b"x",
+        lambda: store.get_many(["a/0", "a/1"]) == [b"x", None],
+        lambda: store.list("a") == ((), ("0",)),
+        lambda: store.head("a/0", 1) == (b"x", 1),
+        lambda: store.exists("a/0"),
+        lambda: store.set("a/0", b"x") is None,  # type: ignore[func-returns-value]
+        lambda: store.delete(["a/2"]) is None,  # type: ignore[func-returns-value]
+    ):
+        left.faults = 3
+        assert ask()
+    left.faults = 100
+    fs.reset()
+    with pytest.raises(RequestError, match="cannot write 'a/0'"):
+        store.set("a/0", b"y")
+    assert fs.counts == {"PUT": 5}
+
+
+# Runs with faults
+
+
+# What the server leaves of connections that were broken off as planned is no fault of ours.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "fault",
+    # A stalled answer takes as long as patience lasts.
+    [
+        *(each for each in FAULTS if each != "stall"),
+        pytest.param("stall", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_of_many_requests_some_fail_and_no_zeros_come_of_it(
+    fault: Fault, stored: dict[str, bytes]
+) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    patience = aiohttp.ClientTimeout(total=3 if fault == "stall" else 60)
+    options = {"client_kwargs": {"timeout": patience}}
+    plan = Plan((fault,), rate=0.01 if fault == "stall" else 0.05, seed=7)
+    with serving(stored, plan=plan) as server:
+        again = replace(open_store(server.url, options), retries=QUICK)  # type: ignore[type-var]
+        try:
+            found = open_array(without_retries(server.url, **options), "a")[...]
+        except RequestError as error:
+            if not re.search(r"cannot read 'a/0/0/\d+'", str(error)):
+                raise
+        else:
+            # aiohttp asks once more by itself on a connection that it had kept.
+            assert fault == "drop"
+            np.testing.assert_array_equal(found, VALUES)
+        assert server.counts[str(fault)] > 0
+        if fault in PASSING:
+            for read in (open_array(again, "a"), from_n5(again, "a", chunks=(100, 4, 4))):
+                np.testing.assert_array_equal(read[...], VALUES)
+        else:
+            with pytest.raises(RefusedError):
+                open_array(again, "a")[...]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_a_write_whose_puts_fail_goes_on_where_it_was_stopped(*, late: bool) -> None:
+    luck = random.Random(3)  # noqa: S311
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=NEVER)
+
+    def fail(verb: str, path: str) -> None:
+        del path
+        # Either nothing is stored, or all is, and who asked does not hear of it.
+        if verb == ("ANSWER" if late else "PUT") and luck.random() < 0.05:
+            raise ConnectionResetError
+
+    fs.fails = fail
+    data = da.from_array(VALUES, chunks=(10, 4, 4), name="values")
+    failures = 0
+    for _ in range(60):
+        try:
+            to_n5(data, store, "a", chunks=(1, 4, 4), mode="a", resume=True)
+            break
+        except RequestError:
+            failures += 1
+    assert failures > 0
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+    # With retries, nobody notices.
+    store = replace(store, root="b/y.n5", retries=QUICK)
+    to_n5(data, store, "a", chunks=(1, 4, 4))
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+
+
+# Secrets
+
+SECRET = "hush-hush"  # noqa: S105
+
+
+def test_no_secret_of_a_url_shows(stored: dict[str, bytes]) -> None:
+    plan = Plan(always={"/a/0/0/7": 403, "/a/0/0/8": 500})
+    with serving(stored, plan=plan) as server:
+        url = server.url.replace("http://", f"http://me:{SECRET}@") + f"?signature={SECRET}"
+        array = open_array(replace(open_store(url), retries=NEVER), "a")  # type: ignore[type-var]
+        assert server.asked[0] == f"/a/attributes.json?signature={SECRET}"
+        lazy = from_n5(url, "a")
+        dataset = xr.open_dataset(url, engine="n5", group="a", chunks={})
+        tree = xr.open_datatree(url, engine="n5", group="a")
+        groups = xr.open_groups(url, engine="n5", group="a")
+        shown = [
+            repr(array),
+            array._repr_html_(),
+            array.url,
+            repr(array.node.container.store),
+            array.node.identity,
+        ]
+        shown += [list(lazy.dask.layers), list(dict(lazy.dask)), list(dict(dataset["a"].data.dask))]
+        shown += [dataset.encoding, dataset["a"].encoding, repr(dataset), dataset._repr_html_()]
+        shown += [node.encoding for node in tree.subtree]
+        shown += [each.encoding for each in groups.values()]
+        for number in (7, 8):
+            with pytest.raises(RequestError) as raised:
+                array[number]
+            error: BaseException | None = raised.value
+            while error is not None:
+                shown += [str(error), repr(error)]
+                error = error.__cause__
+        assert SECRET not in str(shown)
+        assert array.url == f"{server.url}/a"
+
+
+def test_no_secret_of_options_shows() -> None:
+    class Telling(MemoryFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def cat_file(self, path: str, *_: Any, **__: Any) -> bytes:
+            raise ValueError(f"{path}: the key {SECRET} is not known")
+
+    fs = Telling(client_kwargs={"secret_key": SECRET})
+    store = FsspecStore(fs, "/x.n5")
+    with pytest.raises(RequestError, match=r"the key \*\*\* is not known") as raised:
+        store.get("a")
+    shown = [str(raised.value), str(raised.value.__cause__), repr(store), store.identity("a")]
+    assert SECRET not in str(shown)
+
+
+def test_what_is_written_holds_no_secret() -> None:
+    fs = Far(token=SECRET)
+    store = FsspecStore(fs, "b/x.n5")
+    lazy = to_n5(da.ones((8, 8), chunks=4), store, "a", compute=False, checksums=True)
+    assert any(".planned-" in key for key in fs.objects)
+    assert SECRET.encode() not in b"".join([*fs.objects.values(), *map(str.encode, fs.objects)])
+    receipts: Any = lazy.compute(scheduler="sync")  # type: ignore[attr-defined]
+    assert SECRET not in str(receipts.to_dict())
+    assert SECRET.encode() not in b"".join(fs.objects.values())
+
+
+def test_tokens_are_the_same_in_another_process(stored: dict[str, bytes]) -> None:
+    with serving(stored) as server:
+        url = server.url.replace("//", f"//me:{SECRET}@") + f"?signature={SECRET}"
+        script = (
+            "import sys, xarray_n5\n"
+            "options = {'client_kwargs': {'trust_env': True}}\n"
+            "print(xarray_n5.from_n5(sys.argv[1], 'a', options).name)"
+        )
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", script, url],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": "7"},
+        )
+        name = from_n5(url, "a", {"client_kwargs": {"trust_env": True}}).name
+        assert done.stdout.strip() == name
+        assert from_n5(f"{server.url}?signature=other", "a").name != name
+
+
+def test_errors_travel_whole() -> None:
+    error = RefusedError("read", "http://host/x.n5", "a/0", "403")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(again), str(again), again.key) == (RefusedError, str(error), "a/0")

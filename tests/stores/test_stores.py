@@ -1,0 +1,365 @@
+"""The contract of stores, held by each of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.support.servers import SERVED, Bucket, serving
+from tests.support.stores import STORES
+from xarray_n5 import NodeNotFoundError, open_array, to_n5
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import (
+    FsspecStore,
+    LocalStore,
+    MemoryStore,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from xarray_n5.stores.base import Store
+
+
+@pytest.fixture(params=[*STORES, *SERVED])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, served: Callable[[str], Bucket]
+) -> Iterator[Store]:
+    make = STORES.get(request.param)
+    yield make(tmp_path) if make else served(request.param).store(tmp_path.name)
+    MemoryFileSystem.store.clear()
+
+
+def test_a_missing_key_is_none(store: Store) -> None:
+    assert store.get("a/b") is None
+    assert store.get_many(["a", "b/c", "d"]) == [None, None, None]
+    assert not store.exists("a")
+    assert store.etag("a") is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"bytes", bytearray(b"array"), memoryview(b"view"), np.arange(3, dtype=">u2").data]
+)
+def test_what_was_set_is_got(store: Store, data: Any) -> None:
+    store.set("deep/er/key", data)
+    assert store.get("deep/er/key") == bytes(data)
+    assert store.exists("deep/er/key")
+
+
+def test_peeking_reads_the_beginning_alone(store: Store) -> None:
+    store.set("a/key", b"0123456789")
+    store.set("a/empty", b"")
+    assert store.head("a/key", 4) == (b"0123", 10)
+    assert store.head("a/key", 40) == (b"0123456789", 10)
+    assert store.head("a/empty", 4) == (b"", 0)
+    assert store.head("a/none", 4) is None
+    assert store.head("a", 4) is None
+
+
+def test_a_survey_tells_sizes_and_times(store: Store) -> None:
+    before = time.time() - 10
+    store.set("a/b/1", b"xyz")
+    store.set("a/0", b"")
+    found = {each.key: each for each in store.list_info("a")}
+    assert {key: each.size for key, each in found.items()} == {"b/1": 3, "0": 0}
+    assert all(each.time is None or before < each.time < before + 60 for each in found.values())
+    assert list(store.list_info("nothing")) == []
+
+
+def test_a_durable_store_is_the_same_place(store: Store) -> None:
+    store.with_fsync().set("a/b", b"x")
+    assert store.get("a/b") == b"x"
+    assert store.with_fsync().identity("a") == store.identity("a")
+
+
+def test_an_empty_value_is_not_a_missing_one(store: Store) -> None:
+    store.set("empty", b"")
+    assert store.get("empty") == b""
+
+
+def test_a_key_below_a_file_is_missing(store: Store) -> None:
+    store.set("file", b"1")
+    assert store.get("file/inner") is None
+
+
+def test_setting_again_replaces_and_changes_the_stamp(store: Store) -> None:
+    store.set("key", b"first, and longer")
+    before = store.etag("key")
+    store.set("key", b"second")
+    assert store.get("key") == b"second"
+    assert store.etag("key") != before
+
+
+def test_many_keys_come_in_their_order(store: Store) -> None:
+    for number in range(5):
+        store.set(f"d/{number}", b"%d" % number)
+    keys = ["d/3", "d/9", "d/0", "d/3"]
+    assert store.get_many(keys) == [b"3", None, b"0", b"3"]
+
+
+def test_listing_tells_directories_from_files(store: Store) -> None:
+    for key in ("attributes.json", "b/c/0", "b/attributes.json", "a/0"):
+        store.set(key, b"x")
+    assert store.list("") == (("a", "b"), ("attributes.json",))
+    assert store.list("b") == (("c",), ("attributes.json",))
+    assert store.list("nothing") == ((), ())
+
+
+def test_walking_yields_every_key_below_relative_to_the_prefix(store: Store) -> None:
+    for key in ("a/0", "a/b/1", "a/b/2", "ab/3", "c"):
+        store.set(key, b"x")
+    assert sorted(store.walk("a")) == ["0", "b/1", "b/2"]
+    assert sorted(store.walk("")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
+    assert list(store.walk("nothing")) == []
+
+
+def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -> None:
+    store.set("a/0", b"x")
+    store.set("a/1", b"x")
+    store.delete(["a/0", "a/9"])
+    assert (store.get("a/0"), store.get("a/1")) == (None, b"x")
+
+
+def test_deleting_a_tree_leaves_its_neighbours(store: Store) -> None:
+    for key in ("a/0", "a/b/1", "ab/2"):
+        store.set(key, b"x")
+    store.delete_tree("a", "b/1")
+    store.delete_tree("nothing", "x")
+    assert list(store.walk("")) == ["ab/2"]
+
+
+def test_a_listing_shows_what_another_client_wrote(store: Store) -> None:
+    store.set("a/0", b"x")
+    assert store.list("a") == ((), ("0",))
+    other = store if isinstance(store, MemoryStore) else unpickled(store)
+    other.set("a/1", b"x")
+    assert store.list("a") == ((), ("0", "1"))
+
+
+def unpickled(store: Store) -> Store:
+    """The store as another process would have it."""
+    try:
+        content = pickle.dumps(store)
+    except (TypeError, NotImplementedError, ValueError) as error:
+        pytest.skip(f"a store of this process alone: {error}")
+    return pickle.loads(content)  # type: ignore[no-any-return]  # noqa: S301
+
+
+def test_a_directory_is_no_key(store: Store) -> None:
+    store.set("a/b", b"x")
+    assert store.get("a") is None
+    assert store.get_many(["a", "a/b"]) == [None, b"x"]
+    assert not store.exists("a")
+    assert store.is_folder("a")
+    assert not store.is_folder("a/b")
+    assert not store.is_folder("c")
+
+
+def test_deleting_no_more_than_a_key(store: Store, request: pytest.FixtureRequest) -> None:
+    if "rclone" in request.node.name:
+        pytest.skip("rclone refuses to delete a folder as if it were a key")
+    store.set("a/b", b"x")
+    store.delete(["a"])
+    assert store.get("a/b") == b"x"
+
+
+def test_names_are_names_and_no_patterns(store: Store) -> None:
+    for name in ("a*", "ab", "a[1]", "a1", "a?"):
+        store.set(f"{name}/key", name.encode())
+    assert store.get_many(["a*/key", "a[1]/key", "a?/key"]) == [b"a*", b"a[1]", b"a?"]
+    store.delete_tree("a*", "key")
+    store.delete_tree("a[1]", "key")
+    store.delete(["a?/key"])
+    assert sorted(store.walk("")) == ["a1/key", "ab/key"]
+
+
+def test_readers_see_the_old_value_or_the_new_one(
+    store: Store, request: pytest.FixtureRequest
+) -> None:
+    if "rclone" in request.node.name:
+        pytest.skip("rclone removes an object before another takes its place")
+    values = [bytes([number]) * (1 << 16) for number in (1, 2)]
+    store.set("key", values[0])
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for value in values:
+                store.set("key", value)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        end = time.monotonic() + 1
+        assert all(store.get("key") in values for _ in range(300) if time.monotonic() < end)
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+
+
+def test_stores_and_their_tokens_survive_pickling(store: Store) -> None:
+    store.set("key", b"x")
+    if isinstance(store, MemoryStore):
+        with pytest.raises(TypeError, match="one process"):
+            pickle.dumps(store)
+        return
+    again = unpickled(store)
+    assert (again.get("key"), again.identity("k"), again.url) == (
+        b"x",
+        store.identity("k"),
+        store.url,
+    )
+
+
+def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path)).set("key", b"old")
+    script = (
+        "import os; from xarray_n5.stores import LocalStore\n"
+        "os.replace = lambda *a, **k: os._exit(9)\n"
+        f"LocalStore({str(tmp_path)!r}).set('key', b'new')"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9  # noqa: S603
+    assert (tmp_path / "key").read_bytes() == b"old"
+
+
+def test_a_failed_write_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        LocalStore(str(tmp_path)).set("key", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path)).set("precious/attributes.json", b"{}")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/link").symlink_to(tmp_path / "precious")
+    LocalStore(str(tmp_path / "c")).delete_tree("link", "attributes.json")
+    assert [path.name for path in (tmp_path / "c").iterdir()] == []
+    assert (tmp_path / "precious/attributes.json").read_bytes() == b"{}"
+
+
+def test_links_that_turn_back_are_not_followed_for_ever(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path)).set("a/0", b"x")
+    (tmp_path / "a/back").symlink_to(tmp_path / "a")
+    assert list(LocalStore(str(tmp_path)).walk("a")) == ["0"]
+
+
+def test_local_writes_never_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    LocalStore(str(tmp_path)).set("a/key", b"new")
+    assert (tmp_path / "a/key").read_bytes() == b"new"
+
+
+def test_a_server_without_listings_serves_what_is_named(tmp_path: Path) -> None:
+    to_n5(np.arange(20).reshape(4, 5), tmp_path / "x.n5", "my arr/ä#1?", chunks=(2, 2))
+    with serving(tmp_path) as url:
+        array = open_array(f"{url}/x.n5", "my arr/ä#1?")
+        np.testing.assert_array_equal(array[...], np.arange(20).reshape(4, 5))
+        with pytest.raises(NodeNotFoundError, match="no array at 'nothing'"):
+            open_array(f"{url}/x.n5", "nothing")
+
+
+class Refusing(MemoryFileSystem):  # type: ignore[misc]
+    """A server that refuses to say anything."""
+
+    protocol = "refusing"
+
+    def cat_file(self, path: str, *_: Any, **__: Any) -> bytes:
+        raise PermissionError(path)
+
+
+def test_a_refused_request_is_no_missing_key() -> None:
+    store = FsspecStore(Refusing(), "/x")
+    with pytest.raises(PermissionError):
+        store.get("key")
+    with pytest.raises(PermissionError):
+        store.get_many(["key", "other"])
+    with pytest.raises(PermissionError):
+        open_array((Refusing(), "/x"))
+
+
+def test_no_secret_shows() -> None:
+    fs = MemoryFileSystem(token="hush", skip_instance_cache=True)  # noqa: S106
+    store = FsspecStore(fs, "/x")
+    assert "hush" not in f"{store!r}{store.url}{store.identity('k')}"
+
+
+def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path) -> None:
+    import zipfile
+
+    import fsspec
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    for name in ("one.zip", "two.zip"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("a", name)
+    memory = fsspec.filesystem("memory")
+    stores = [
+        open_store((DirFileSystem("/p1", memory), "")),
+        open_store((DirFileSystem("/p2", memory), "")),
+        open_store(f"zip://::{tmp_path}/one.zip"),
+        open_store(f"zip://::{tmp_path}/two.zip"),
+        open_store("memory://p1", {"use_listings_cache": False}),
+    ]
+    assert len({store.identity("k") for store in stores}) == 5
+    assert "p1" in stores[0].url
+    assert "one.zip" in stores[2].url
+    assert stores[3].get("a") == b"two.zip"
+    again = [unpickled(store).identity("k") for store in stores]
+    assert again == [store.identity("k") for store in stores]
+
+
+def test_a_filesystem_alone_is_its_own_root() -> None:
+    store = open_store(MemoryFileSystem())
+    store.set("x.n5/key", b"1")
+    assert open_store("memory://x.n5").get("key") == b"1"
+
+
+def test_all_ways_to_name_a_local_place_are_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fsspec
+
+    monkeypatch.chdir(tmp_path)
+    fs = fsspec.filesystem("file")
+    place = str(tmp_path / "x.n5")
+    ways = [place, tmp_path / "x.n5", "x.n5", "./x.n5/", f"file://{place}"]
+    ways += [(fs, place), fs.get_mapper(place), LocalStore(place)]
+    assert {open_store(way) for way in ways} == {LocalStore(place)}
+
+
+def test_urls_mappers_and_pairs_name_the_same_remote_place() -> None:
+    fs = MemoryFileSystem()
+    stores = [open_store(w) for w in ("memory://b/x.n5", (fs, "/b/x.n5"), fs.get_mapper("b/x.n5"))]
+    assert len({store.identity("k") for store in stores}) == 1
+
+
+@pytest.mark.parametrize("place", [3, None, b"bytes", object()])
+def test_what_names_no_place_is_refused(place: object) -> None:
+    with pytest.raises(TypeError, match="expected a path, a URL"):
+        open_store(place)
+
+
+def test_storage_options_belong_to_urls(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="are for URLs; "):
+        open_store(tmp_path, {"anon": True})

@@ -1,0 +1,378 @@
+"""Web servers are not trusted: bodies, times, redirects, and what is sent to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import pickle
+import threading
+import time
+import tracemalloc
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.support.exhaustive import some
+from tests.support.servers import WebServer
+from xarray_n5 import N5Error, RequestError, from_n5, open_array
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytest.importorskip("aiohttp")
+
+
+META = json.dumps(
+    {"dimensions": [8], "blockSize": [4], "dataType": "uint8", "compression": {"type": "raw"}}
+).encode()
+
+CHUNK = b"\0\0\0\1\0\0\0\4" + b"\7\7\7\7"
+
+PACKED = gzip.compress(bytes(1 << 20)) * 120
+"""More than a hundred megabytes, in little room."""
+
+SECRETS = {
+    "headers": {"Authorization": "Bearer hush", "X-Api-Key": "hush"},
+    "client_kwargs": {"cookies": {"session": "hush"}, "headers": {"Private-Token": "hush"}},
+}
+
+
+@dataclass
+class Site:
+    """A web server whose answers a function makes."""
+
+    answer: Callable[[Handler], None]
+    url: str = ""
+    seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Paths that were asked for, and the headers of each request."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    site: Site
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.site.seen.append((self.path, dict(self.headers)))
+        with contextlib.suppress(OSError):  # clients may leave
+            self.site.answer(self)
+
+    do_HEAD = do_GET  # noqa: N815 - as http.server names them
+
+    def reply(self, code: int, body: bytes = b"", **headers: str) -> None:
+        """Answer with a whole body."""
+        self.send_response(code)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in {"Content-Length": str(len(body)), **given}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def container(self) -> None:
+        """Answer as a container of one array does, all chunks of which are stored."""
+        if self.path.endswith("/a/attributes.json"):
+            self.reply(200, META)
+        elif self.path[-2:] in {"/0", "/1"}:
+            self.reply(200, CHUNK)
+        elif self.path.endswith("attributes.json"):
+            self.reply(200, b"{}")
+        else:
+            self.reply(404)
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether a chunk is asked for."""
+        return self.path[-2:] in {"/0", "/1"}
+
+
+@contextlib.contextmanager
+def serving(answer: Callable[[Handler], None]) -> Iterator[Site]:
+    """Serve on a port that is free."""
+    site = Site(answer)
+    server = WebServer(("127.0.0.1", 0), type("Own", (Handler,), {"site": site}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    site.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+# Listings
+
+
+def listed(page: str, kind: str = "text/html") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names that a server lists by a page; {url} in it is the folder's."""
+
+    def answer(handler: Handler) -> None:
+        url = f"http://{handler.headers['Host']}/c.n5"
+        handler.reply(200, page.replace("{url}", url).encode(), Content_Type=kind)
+
+    with serving(answer) as site:
+        return open_store(f"{site.url}/c.n5", {}).list("")
+
+
+PAGES = {
+    "apache": (
+        '<tr><th><a href="?C=N;O=D">Name</a></th></tr><tr><td><a href="/">Parent</a></td></tr>'
+        '<tr><td><a href="raw/">raw/</a></td><td><a href="a%20b&amp;c.json">a b&amp;c</a></td></tr>'
+    ),
+    "whole URLs": "<a href='{url}/raw/'>x</a><a class=x href='{url}/a%20b&c.json'>y</a>",
+    "capitals, spaces, no quotes": '<A  ID="b"\n HREF = raw/ >raw</A><a\thref="a b&c.json"/>',
+    "text": "{url}/raw/ and\n{url}/a%20b&c.json",
+    "quotes elsewhere": "<a title=\"<a href='no'>\" href=\"raw/\">it's</a> <a href='a b&c.json'>",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_all_kinds_of_pages_are_listed(page: str) -> None:
+    folders, files = listed(PAGES[page])
+    assert [name for name in folders if name != "c.n5"] == ["raw"]
+    assert [name for name in files if not name.startswith("?")] == ["a b&c.json"]
+
+
+HOSTILE = {
+    "spaces": "<a" + " " * 100_000,
+    "links without an end": "<a " * 100_000,
+    "names": "<a" + " href" * 100_000,
+    "quotes": "<a href='" * 50_000 + '<a href="' * 50_000,
+    "equals": "<a" + " href=" * 100_000,
+    "one long link": f"<a href='{'x' * 100_000}'>",
+    "long numbers": f"<a href='&#{'9' * 4000};'>",
+    "URLs": "http://" * 100_000,
+}
+
+
+@pytest.mark.parametrize("page", HOSTILE)
+def test_listings_are_read_in_linear_time(page: str) -> None:
+    began = time.process_time()
+    folders, files = listed(HOSTILE[page])
+    assert len(folders) + len(files) < 3
+    assert time.process_time() - began < 5  # once more than an hour
+
+
+def test_the_character_set_of_a_listing_cannot_cost_quadratic_time() -> None:
+    page = "<a href='raw/'>-" + "a" * 400_000
+    for charset in ("punycode", "idna", "rot13", "no such"):
+        began = time.process_time()
+        assert listed(page, f"text/html; charset={charset}")[0] == ("raw",)
+        assert time.process_time() - began < 5
+
+
+# Bodies
+
+
+def endless(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    piece = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+    for _ in range(4000):
+        handler.wfile.write(piece)
+
+
+def packed(handler: Handler) -> None:
+    handler.reply(200, PACKED, Content_Encoding="gzip")
+
+
+def promised(handler: Handler) -> None:
+    handler.close_connection = True
+    handler.reply(200, CHUNK, Content_Length=str(1 << 40))
+
+
+@pytest.mark.parametrize("body", [endless, packed, promised])
+@pytest.mark.parametrize("select", [0, slice(None)])
+def test_a_chunk_is_fetched_no_further_than_the_metadata_allow(
+    body: Callable[[Handler], None], select: Any
+) -> None:
+    with serving(
+        lambda handler: body(handler) if handler.is_chunk else handler.container()
+    ) as site:
+        array = open_array(f"{site.url}/c.n5", "a")
+        tracemalloc.start()
+        try:
+            with pytest.raises(RequestError, match="the expected maximum of 16777248 bytes"):
+                array[select]
+            assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_document_has_an_end() -> None:
+    with serving(endless) as site:
+        store = open_store(f"{site.url}/c.n5")
+        object.__setattr__(store, "limit", 1 << 22)
+        with pytest.raises(RequestError, match="the expected maximum of 4194304 bytes"):
+            store.get("attributes.json")
+
+
+@pytest.mark.parametrize("status", [206, 300, 304])
+def test_an_answer_that_is_not_the_whole_file_is_an_error(status: int) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(status, CHUNK[:9]) if handler.is_chunk else handler.container()
+
+    with serving(answer) as site, pytest.raises(RequestError, match=f"answers {status}"):
+        open_array(f"{site.url}/c.n5", "a")[...]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "sent", "fits"),
+    [
+        (4, 8, "bytes 4-7/99", True),
+        (4, 8, "bytes 4-7/*", True),
+        (4, 8, "bytes 4-6/7", True),
+        (4, 8, "", True),
+        (4, 8, "bytes 0-3/99", False),
+        (4, 8, "bytes 4-9/99", False),
+        (-4, None, "bytes 95-98/99", True),
+        (-4, None, "bytes 0-2/3", True),
+        (-4, None, "bytes 0-3/99", False),
+        (-4, None, "bytes 90-98/99", False),
+    ],
+)
+def test_another_part_of_a_file_than_the_requested_one_is_an_error(
+    start: int, stop: int | None, sent: str, fits: bool
+) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(206, CHUNK[:4], **({"Content_Range": sent} if sent else {}))
+
+    with serving(answer) as site:
+        store = open_store(f"{site.url}/c.n5")
+        expected = (
+            contextlib.nullcontext()
+            if fits
+            else pytest.raises(RequestError, match="expected 'byte")
+        )
+        with expected:
+            assert store.get_ranges([Range("a", start, stop)]) == [CHUNK[:4]]
+
+
+def test_packed_answers_are_unpacked() -> None:
+    def answer(handler: Handler) -> None:
+        if handler.is_chunk:
+            handler.reply(200, gzip.compress(CHUNK), Content_Encoding="gzip")
+        else:
+            handler.container()
+
+    with serving(answer) as site:
+        assert open_array(f"{site.url}/c.n5", "a")[...].tolist() == [7] * 8
+
+
+# Time
+
+
+@pytest.mark.parametrize("timeout", some([0.5, "aiohttp"], 1))
+def test_a_server_that_drips_is_given_up(timeout: Any) -> None:
+    import aiohttp
+
+    over = threading.Event()
+
+    def answer(handler: Handler) -> None:
+        if not handler.is_chunk:
+            handler.container()
+            return
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        while not over.wait(0.1):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    given = aiohttp.ClientTimeout(total=0.5) if timeout == "aiohttp" else timeout
+    with serving(answer) as site:
+        options = {"client_kwargs": {"timeout": given}}
+        array = open_array(f"{site.url}/c.n5", "a", storage_options=options)
+        begun = time.monotonic()
+        with pytest.raises(RequestError, match="Timeout"):
+            array[0]
+        over.set()
+        assert time.monotonic() - begun < 30
+
+
+# Redirects
+
+
+def to(target: str, status: int = 302) -> Callable[[Handler], None]:
+    """Redirect everything to the same path elsewhere."""
+    return lambda handler: handler.reply(status, Location=target.format(handler.path))
+
+
+def test_secrets_do_not_follow_a_redirect_to_another_host() -> None:
+    with serving(Handler.container) as other, serving(to(other.url + "{}")) as site:
+        array = open_array(f"{site.url.replace('//', '//me:hush@')}/c.n5", "a")
+        assert array[...].tolist() == [7] * 8
+        array = open_array(f"{site.url}/c.n5", "a", storage_options=SECRETS)
+        assert array[...].tolist() == [7] * 8
+        assert "hush" in str(site.seen)
+        assert other.seen
+        assert "hush" not in str(other.seen)
+
+
+def test_secrets_follow_a_redirect_on_their_own_host() -> None:
+    def answer(handler: Handler) -> None:
+        if handler.path.startswith("/moved/"):
+            handler.container()
+        else:
+            handler.reply(307, Location=f"/moved{handler.path}")
+
+    with serving(answer) as site:
+        array = open_array(f"{site.url}/c.n5", "a", storage_options=SECRETS)
+        assert array[...].tolist() == [7] * 8
+        moved = [headers for path, headers in site.seen if path.startswith("/moved/")]
+        assert all(headers["X-Api-Key"] == "hush" for headers in moved)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("file:///etc/passwd", "expected http or https"),
+        ("{}", "more than 10 times"),
+        ("/elsewhere", "so it is unknown whether the file is missing"),
+        ("ftp://127.0.0.1/0", "expected http or https"),
+    ],
+)
+def test_a_redirect_never_makes_a_chunk_missing(target: str, why: str) -> None:
+    def answer(handler: Handler) -> None:
+        to(target)(handler) if handler.is_chunk else handler.container()
+
+    with serving(answer) as site:
+        array = open_array(f"{site.url}/c.n5", "a")
+        for select in (0, slice(None)):
+            with pytest.raises(RequestError, match=why):
+                array[select]
+        with pytest.raises(N5Error):
+            array.chunk_exists((0,))
+
+
+def test_a_chunk_that_the_host_itself_does_not_have_is_missing() -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(404) if handler.is_chunk else handler.container()
+
+    with serving(answer) as site:
+        assert open_array(f"{site.url}/c.n5", "a")[...].tolist() == [0] * 8
+
+
+# The file system
+
+
+def test_stores_on_the_web_travel_to_other_processes() -> None:
+    with serving(Handler.container) as site:
+        lazy = from_n5(f"{site.url}/c.n5", "a")
+        again = pickle.loads(pickle.dumps(lazy))  # noqa: S301
+        np.testing.assert_array_equal(again.compute(scheduler="sync"), [7] * 8)
+        assert from_n5(f"{site.url}/c.n5", "a").name == lazy.name

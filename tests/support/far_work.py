@@ -1,0 +1,225 @@
+"""What users do with a store far away, and the same in xarray's engine for Zarr.
+
+The counting tests run it, and ``python -m tests.benchmarks.rounds`` makes the page's table of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+import xarray as xr
+
+from tests.support.projects import Setup, project_xml, write_n5
+from tests.support.remote import Bucket
+from xarray_n5 import pyramid, to_n5, verify
+from xarray_n5.model.axes import Axis
+from xarray_n5.stores import FsspecStore, MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xarray_n5.stores.base import Store
+
+WORKERS = 8
+"""Dask's threads: each waits for requests, most of the time."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to do with a bucket."""
+
+    title: str
+    rounds: int
+    """How many rounds of requests it makes."""
+    requests: int
+    """How many requests it makes, at most."""
+    why: str
+    """What each round waits for."""
+    ours: Callable[[Bucket], Any]
+    theirs: Callable[[Bucket], Any] | None = None
+    """The same with xarray's engine for Zarr, on the same data as consolidated Zarr v2."""
+
+
+def n5(fs: Bucket, name: str = "x.n5") -> Store:
+    """Return a container."""
+    return FsspecStore(fs, f"b/{name}")
+
+
+def zarr(fs: Bucket, name: str = "x.zarr") -> Any:
+    """Return a store of zarr-python."""
+    from zarr.storage import FsspecStore as ZarrStore
+
+    return ZarrStore(fs, path=f"b/{name}")
+
+
+def series(start: int, stop: int) -> xr.Dataset:
+    """Return three variables over time."""
+    values = np.ones((stop - start, 16, 16), "f4")
+    coordinates = {"t": np.arange(float(start), stop)}
+    dims = ("t", "y", "x")
+    return xr.Dataset(dict.fromkeys("abc", (dims, values)), coords=coordinates)
+
+
+def open_n5(fs: Bucket, group: str | None = None, **options: Any) -> xr.Dataset:
+    """Open a node of the container."""
+    return xr.open_dataset(n5(fs), engine="n5", group=group, **options)  # type: ignore[arg-type]
+
+
+def open_zarr(fs: Bucket, group: str, name: str = "x.zarr") -> xr.Dataset:
+    """Open a group with xarray's engine for Zarr."""
+    return xr.open_dataset(zarr(fs, name), engine="zarr", group=group, consolidated=True)
+
+
+_THREE = {name: {"chunks": (4, 16, 16)} for name in "abc"}
+
+WORKS = (
+    Work(
+        "`open_dataset` of an array",
+        *(1, 4),
+        "its document, those of the groups around it, and the hint at an unfinished write",
+        lambda fs: open_n5(fs, "g/a"),
+        lambda fs: open_zarr(fs, "g"),
+    ),
+    Work(
+        "`open_dataset` of a level, by its path",
+        *(1, 5),
+        "as above, and the document of `s0`, whose path is known",
+        lambda fs: open_n5(fs, "p/s1"),
+        lambda fs: open_zarr(fs, "p/s1"),
+    ),
+    Work(
+        "`open_dataset` of a level, `level=1`",
+        *(2, 10),
+        "the group's document and its listing; the documents of the levels",
+        lambda fs: open_n5(fs, "p", level=1),
+    ),
+    Work(
+        "`open_dataset` of a group of 3 arrays",
+        *(3, 9),
+        "its document; its listing, which would be long if it were an array; the documents of the "
+        "arrays",
+        lambda fs: xr.open_dataset(n5(fs, "t.n5"), engine="n5"),  # type: ignore[arg-type]
+        lambda fs: open_zarr(fs, "", "t.zarr"),
+    ),
+    Work(
+        "`open_dataset` of a project, 100 views",
+        *(2, 222),
+        "the XML; the documents of all views",
+        lambda fs: xr.open_dataset((fs, "b/v/views.xml"), engine="n5", level=0),  # type: ignore[arg-type]
+        lambda fs: open_zarr(fs, "", "v.zarr"),
+    ),
+    Work(
+        "`open_datatree` of 2 pyramids",
+        *(4, 21),
+        "the root's document and listing; the documents of what is in it; the listings of the "
+        "groups among these; the documents of the levels",
+        lambda fs: xr.open_datatree(n5(fs, "p.n5"), engine="n5"),  # type: ignore[arg-type]
+        lambda fs: xr.open_datatree(zarr(fs, "p.zarr"), engine="zarr", consolidated=True),
+    ),
+    Work(
+        "`ds.n5.to_n5` of 3 variables",
+        *(15, 52),
+        "what exists; the group's document; its marker; the arrays' markers; their documents; the "
+        "group's attributes, read again because an object store has no locks; the markers, as "
+        "tasks see them; the chunks; the markers again; the group's marker, which is read; that "
+        "all is done; the markers of other writes; the removal of the arrays' markers; the markers "
+        "of other writes into the group; the removal of the group's marker",
+        lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
+        lambda fs: series(0, 8).to_zarr(
+            zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
+        ),
+    ),
+    Work(
+        "`ds.n5.to_n5(append_dim=)` of 3 variables",
+        *(21, 72),
+        "as above, without documents and attributes; in addition, the documents of existing "
+        "arrays; the listings of their chunks; three to change their shapes; the records of tasks; "
+        "their listing and removal; the markers of other writes once more",
+        lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
+        lambda fs: series(8, 12).to_zarr(
+            zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2
+        ),
+    ),
+    Work(
+        "`verify(deep=False)` of 200 chunks",
+        *(2, 5),
+        "the array's document; one listing, with sizes",
+        lambda fs: verify(n5(fs), "g/a", deep=False).compute(),
+    ),
+)
+
+
+def bucket(*, theirs: bool = False) -> Bucket:
+    """Return a bucket with all containers, of ours or of xarray's engine for Zarr."""
+    return Bucket(dict(_objects(theirs=theirs)), asynchronous=theirs)
+
+
+@functools.cache
+def _objects(*, theirs: bool) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (_write_zarr if theirs else _write_n5)(Bucket(found, asynchronous=theirs))
+    return found
+
+
+def _write_n5(fs: Bucket) -> None:
+    values = np.arange(1, 3201, dtype="u2").reshape(200, 4, 4)
+    to_n5(values, n5(fs), "g/a", chunks=(1, 4, 4))
+    axes = [Axis(name=name, unit="nm", scale=4.0) for name in "zyx"]
+    for name, path in (("x.n5", "p"), ("p.n5", "p"), ("p.n5", "q")):
+        pyramid(_volume(), n5(fs, name), path, chunks=16, axes=axes, levels=2)
+    series(0, 8).n5.to_n5(n5(fs, "t.n5"), encoding=_THREE)
+    setups = [Setup(id=i, attributes={"tile": i}, shape=(4, 8, 8)) for i in range(20)]
+    views = MemoryStore()
+    write_n5(views, setups, range(5), factors=((1, 1, 1), (1, 2, 2)))
+    fs.objects.update({f"b/v/x.n5/{key}": data for key, data in views.items.items()})
+    times = '<Timepoints type="range"><first>0</first><last>4</last></Timepoints>'
+    fs.objects["b/v/views.xml"] = project_xml(setups, timepoints=times).encode()
+
+
+def _write_zarr(fs: Bucket) -> None:
+    from zarr import consolidate_metadata
+
+    how: Any = {"consolidated": False, "zarr_format": 2}
+    values = np.arange(1, 3201, dtype="u2").reshape(200, 4, 4)
+    whole = xr.Dataset({"a": (("z", "y", "x"), values)})
+    whole.to_zarr(zarr(fs), group="g", encoding={"a": {"chunks": (1, 4, 4)}}, **how)
+    series(0, 8).to_zarr(zarr(fs, "t.zarr"), encoding=_THREE, **how)
+    views = {f"view{number}": (("z", "y", "x"), np.ones((4, 8, 8), "u2")) for number in range(100)}
+    xr.Dataset(views).to_zarr(zarr(fs, "v.zarr"), **how)
+    for name, path in (("x.zarr", "p"), ("p.zarr", "p"), ("p.zarr", "q")):
+        for level in range(3):
+            values = _volume()[:: 2**level, :: 2**level, :: 2**level]
+            places = {d: 4.0 * 2**level * np.arange(n) for d, n in zip("zyx", values.shape)}  # noqa: B905
+            stored = xr.Dataset({path: (("z", "y", "x"), values)}, coords=places)
+            stored.to_zarr(zarr(fs, name), group=f"{path}/s{level}", mode="a", **how)
+    for name in ("x.zarr", "t.zarr", "v.zarr", "p.zarr"):
+        # Listings of the other filesystem are kept, and outdated.
+        consolidate_metadata(zarr(Bucket(fs.objects, asynchronous=True), name), zarr_format=2)
+
+
+def _volume() -> np.ndarray:
+    return np.arange(1, 1 + 64**3, dtype="u4").reshape(64, 64, 64)
+
+
+def counted(
+    work: Callable[[Bucket], Any], *, theirs: bool = False, latency: float = 0.02
+) -> Bucket:
+    """Do work on a bucket whose answers come together; return that, for its counts."""
+    fs = bucket(theirs=theirs)
+    fs.be_far(latency)
+    run(work, fs)
+    return fs
+
+
+def run(work: Callable[[Bucket], Any], fs: Bucket) -> None:
+    """Do work with as many threads of Dask as it has tasks."""
+    with warnings.catch_warnings(), dask.config.set(scheduler="threads", num_workers=WORKERS):
+        warnings.simplefilter("ignore")
+        work(fs)

@@ -1,0 +1,113 @@
+"""A write that takes its time, in a process that can be killed: python -m tests.support.killing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import dask
+import dask.array as da
+import numpy as np
+import xarray as xr
+
+import xarray_n5
+from xarray_n5.arrays.marker import find_markers
+from xarray_n5.formats.open import open_container
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
+
+
+def slowly(block: np.ndarray, log: str, pause: float) -> np.ndarray:
+    """Return a block, having noted that it was computed."""
+    with (Path(log) / f"{int(block.flat[0]):06d}").open("a") as file:
+        file.write("x")
+    time.sleep(pause)
+    return block
+
+
+def source(log: str | Path, pause: float = 0.0) -> da.Array:
+    """Numbers from 1 on, in 16 blocks; their name does not depend on `pause`."""
+    numbers = da.arange(1, 40 * 36 * 20 + 1, chunks=-1, dtype="u4").reshape(SHAPE)
+    blocks = numbers.rechunk(BLOCKS)
+    name = f"slow-{log}"
+    slow: Any = blocks.map_blocks(slowly, str(log), pause, dtype="u4", name=name, meta=numbers)
+    return cast("da.Array", slow)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"chunks": (5, 9, 10)},
+    "misaligned": {"chunks": (7, 5, 6), "compression": "zstd"},
+    "checksums": {"chunks": (5, 9, 10), "checksums": True},
+    "sparse": {"chunks": (5, 9, 10), "write_empty_chunks": False},
+    "shards": {"format": "zarr3", "chunks": (5, 3, 5), "shards": (10, 9, 10)},
+    "region": {"region": (slice(3, 43), slice(0, 36), slice(5, 25)), "partial_chunks": "merge"},
+}
+"""Ways to write it."""
+
+
+def prepare(place: Path, how: str) -> None:
+    """Make the array that a region goes into."""
+    if how == "region":
+        values = np.full((50, 40, 30), 7, "u4")
+        xarray_n5.to_n5(values, place, "a", chunks=(8, 8, 8))
+
+
+def begin(url: object, path: str = "") -> None:
+    """Begin the planned writes into an array as their first task does, and stop there."""
+    container, path = open_container(url, path)
+    for each in find_markers(container.store, path)[1]:
+        each.begin_planned()
+
+
+def when(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+    """Wait until a condition holds or a process has ended, and leave it the processor."""
+    while process.poll() is None and not condition():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+
+
+def refuse(*_: object) -> None:
+    """Stand in for os.link, as some network mounts do."""
+    raise PermissionError("links are refused here")
+
+
+def store_project(place: str | Path, log: str | Path, pause: float = 0.0, **options: Any) -> None:
+    """Add a time point to the project whose XML lies beside the container."""
+    stack: Any = xr.DataArray(source(log, pause), dims=("z", "y", "x"), name="a")
+    xml = Path(place).with_suffix(".xml")
+    stack.assign_coords(t=1).n5.to_bdv(xml, place, mode="a", **options)
+
+
+def main(place: str, log: str, how: str, scheduler: str) -> None:
+    """Write; with a cluster, tell the workers' process ids first."""
+    vars(os)["link"] = refuse
+    if how == "project":
+        with dask.config.set(scheduler="threads", num_workers=2):
+            store_project(place, log, pause=0.01)
+        return
+    data = source(log, pause=0.02)
+    if scheduler == "threads":
+        with dask.config.set(scheduler="threads", num_workers=2):
+            xarray_n5.to_n5(data, place, "a", **OPTIONS[how])
+        return
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+    ):
+        print(json.dumps(list(client.run(os.getpid).values())), flush=True)  # noqa: T201
+        xarray_n5.to_n5(data, place, "a", **OPTIONS[how])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,307 @@
+"""Servers for tests: object stores and a web server on this machine, on ports that are free.
+
+Each starts once in each process of tests that asks for it; what cannot start is skipped.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from fsspec.core import url_to_fs
+
+from xarray_n5.formats.containers import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from fsspec import AbstractFileSystem
+
+    from xarray_n5.stores.base import Store
+
+ROOT = Path(__file__).parents[2]
+
+KEY, SECRET = "tests-access-key-1", "tests-secret-key-of-no-worth"
+
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+"""Read when gcsfs is imported, in workers too: an emulator has no answer to what it would ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A place that a server keeps, and how to come to it."""
+
+    url: str
+    """The bucket's URL, without a slash at its end."""
+    options: dict[str, Any]
+    """What its filesystem takes: users call it ``storage_options``."""
+    endpoint: str
+    """Where the server listens."""
+    requests: Callable[[], str] | None = None
+    """What the server has logged, a line for each request."""
+    files: Path | None = None
+    """The bucket as a folder, where the server has one."""
+    client: Callable[[str], AbstractFileSystem] | None = None
+    """Makes a bucket's filesystem where URLs lead to another client."""
+
+    @property
+    def name(self) -> str:
+        """The bucket's name."""
+        return self.url.rpartition("/")[2]
+
+    def fs(self) -> AbstractFileSystem:
+        """Return another client's filesystem: it shares no cache with what is tested."""
+        return url_to_fs(self.url, skip_instance_cache=True, **self.options)[0]
+
+    def place(self, folder: str = "") -> tuple[Any, dict[str, Any]]:
+        """Return a folder of the bucket as users name it, and its storage options."""
+        if self.client is not None:
+            return (self.client(self.name), f"{self.name}/{folder}".rstrip("/")), {}
+        return f"{self.url}/{folder}".rstrip("/"), self.options
+
+    def store(self, folder: str) -> Store:
+        """Return the store of a folder in the bucket."""
+        return open_store(*self.place(folder))
+
+    def keys(self, folder: str = "") -> dict[str, int]:
+        """Return the sizes of all objects under a folder, as another client sees them."""
+        root = f"{self.name}/{folder}".rstrip("/")
+        found = self.fs().find(root, detail=True)
+        return {key[len(root) + 1 :]: facts["size"] for key, facts in found.items()}
+
+    def puts(self, folder: str) -> Counter[str] | None:
+        """Return how often each key under a folder was put, where the server tells."""
+        if self.requests is None:
+            return None
+        lines = re.findall(rf"PUT /(?:tests/)?{self.name}/([^\s?]+)", self.requests())
+        keys = [unquote(line).partition(f"{folder}/") for line in lines]
+        return Counter(key for before, folder, key in keys if folder and not before)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def running(command: list[str], port: int, log: Path, **environ: str) -> Iterator[None]:
+    """Run a program until it listens; end it, and all that it started, at last."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **environ},
+            cwd=log.parent,
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while not listens(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.skip(f"{command[0]} did not start: {log.read_text()[-500:]}")
+        yield
+    finally:
+        end(process)
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    time.sleep(0.05)
+    return False
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a program politely, or else at once."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+            return
+
+
+def program(name: str) -> str:
+    """Return the path of a program that a Python package brought, or another one."""
+    here = Path(sysconfig.get_path("scripts")) / name
+    found = str(here) if here.exists() else shutil.which(name)
+    return found or pytest.skip(f"no {name} here: bash ci/servers installs it")
+
+
+def s3_options(endpoint: str) -> dict[str, Any]:
+    return {"key": KEY, "secret": SECRET, "endpoint_url": endpoint}
+
+
+@contextmanager
+def rclone(folder: Path) -> Iterator[Bucket]:
+    """S3 by rclone: an object is a file."""
+    command, port = program("rclone"), free_port()
+    pytest.importorskip("s3fs")
+    endpoint = f"http://127.0.0.1:{port}"
+    bucket = folder / "files" / "bucket"
+    bucket.mkdir(parents=True)
+    words = f"serve s3 --addr 127.0.0.1:{port} --auth-key {KEY},{SECRET} --config /dev/null"
+    with running([command, *words.split(), str(bucket.parent)], port, folder / "log"):
+        yield Bucket(
+            url="s3://bucket", options=s3_options(endpoint), endpoint=endpoint, files=bucket
+        )
+
+
+@contextmanager
+def rclone_by_obstore(folder: Path) -> Iterator[Bucket]:
+    """The same behind obstore, another client than s3fs."""
+    fsspec = pytest.importorskip("obstore.fsspec")
+    with rclone(folder) as bucket:
+
+        def client(_: str) -> AbstractFileSystem:
+            return fsspec.FsspecStore(
+                "s3",
+                access_key_id=KEY,
+                secret_access_key=SECRET,
+                endpoint=bucket.endpoint,
+                region="us-east-1",
+                client_options={"allow_http": True},
+            )
+
+        yield replace(bucket, client=client)
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[Bucket]:
+    """S3 by moto, in this process: its answers are the most like those of S3."""
+    del folder
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    lines: list[str] = []
+    log, handler = logging.getLogger("werkzeug"), logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        bucket = Bucket(
+            url="s3://bucket",
+            options=s3_options(endpoint),
+            endpoint=endpoint,
+            requests=lambda: "\n".join(lines),
+        )
+        bucket.fs().mkdir("bucket")
+        yield bucket
+    finally:
+        server.stop()
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+@contextmanager
+def azurite(folder: Path) -> Iterator[Bucket]:
+    """Azure's blobs by Azurite."""
+    pytest.importorskip("adlfs")
+    logging.getLogger("azure").setLevel(logging.WARNING)  # it tells each header of each request
+    script = ROOT / ".servers" / "node_modules" / ".bin" / "azurite-blob"
+    command = str(script) if script.exists() else program("azurite-blob")
+    port, key = free_port(), base64.b64encode(SECRET.encode()).decode()
+    words = f"--blobHost 127.0.0.1 --blobPort {port} --skipApiVersionCheck --disableTelemetry"
+    log, account = folder / "log", "tests"
+    endpoint = f"http://127.0.0.1:{port}/{account}"
+    connection = (
+        f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};"
+        f"BlobEndpoint={endpoint};"
+    )
+    with running([command, *words.split()], port, log, AZURITE_ACCOUNTS=f"{account}:{key}"):
+        bucket = Bucket(
+            url="az://bucket",
+            options={"connection_string": connection},
+            endpoint=endpoint,
+            requests=log.read_text,
+        )
+        bucket.fs().mkdir("bucket")
+        yield bucket
+
+
+@contextmanager
+def gcs(folder: Path) -> Iterator[Bucket]:
+    """Google's object store by an emulator."""
+    pytest.importorskip("gcsfs")
+    port = free_port()
+    program("gcp-storage-emulator")
+    # It answers one request after another: let all others wait, instead of turning them away.
+    script = (
+        "from http.server import HTTPServer; HTTPServer.request_queue_size = 1024\n"
+        "from gcp_storage_emulator.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", script, "start", "--in-memory", "--default-bucket=bucket"]
+    command += ["--host=127.0.0.1", f"--port={port}"]
+    endpoint = f"http://127.0.0.1:{port}"
+    with running(command, port, folder / "log"):
+        options = {"endpoint_url": endpoint, "token": "anon", "project": "tests"}
+        yield Bucket(url="gs://bucket", options=options, endpoint=endpoint)
+
+
+SERVERS: dict[str, Callable[[Path], AbstractContextManager[Bucket]]] = {
+    "rclone": rclone,
+    "rclone-obstore": rclone_by_obstore,
+    "moto": moto,
+    "azurite": azurite,
+    "gcs": gcs,
+}
+"""Object stores, each with a client."""
+
+SERVED = [pytest.param(name, marks=pytest.mark.exhaustive) for name in SERVERS]
+"""Their names, as parameters of a test: ``ci/servers`` sets them up."""
+
+
+class WebServer(ThreadingHTTPServer):
+    """Lets many connections wait: of more than five, others would try again after seconds."""
+
+    request_queue_size = 1024
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder by HTTP, and list none of them."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def list_directory(self, path: Any) -> None:  # type: ignore[override]
+            del path
+            self.send_error(403)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            del format, args
+
+    with WebServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

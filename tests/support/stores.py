@@ -1,0 +1,245 @@
+"""Stores for tests: one of each kind, and one that counts its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, unquote
+
+import pytest
+
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.stores.base import Listing, ObjectInfo
+
+
+def _in_fsspec_memory(folder: Path) -> Store:
+    return open_store(f"memory://{folder.name}/store")
+
+
+def _in_fsspec_directory(folder: Path) -> FsspecStore:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return FsspecStore(LocalFileSystem(), str(folder / "store"))
+
+
+def _in_obstore(folder: Path) -> Store:
+    fsspec = pytest.importorskip("obstore.fsspec")
+    return FsspecStore(fsspec.FsspecStore("memory"), f"{folder.name}/store")
+
+
+@dataclass(frozen=True)
+class MinimalStore(Store):
+    """The seven members of a store and nothing else; keys are names in one directory."""
+
+    root: str
+
+    @property
+    def url(self) -> str:
+        return f"minimal:{self.root}"
+
+    @property
+    def _inner(self) -> LocalStore:
+        return LocalStore(self.root)
+
+    def identity(self, path: str) -> object:
+        return "minimal", self.root, path
+
+    def parent(self) -> None:
+        return None
+
+    def get(self, key: str) -> bytes | None:
+        return self._inner.get(quote(key, safe=""))
+
+    def set(self, key: str, data: Buffer) -> None:
+        self._inner.set(quote(key, safe=""), data)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self._inner.delete(quote(key, safe="") for key in keys)
+
+    def list(self, prefix: str) -> Listing:
+        start = f"{prefix}/" if prefix else ""
+        keys = [unquote(name) for name in self._inner.list("")[1]]
+        names = [key.removeprefix(start) for key in keys if key.startswith(start)]
+        folders = {name.partition("/")[0] for name in names if "/" in name}
+        return tuple(sorted(folders)), tuple(sorted(name for name in names if "/" not in name))
+
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "local": lambda folder: LocalStore(str(folder / "store")),
+    "memory": lambda _: MemoryStore(),
+    "fsspec-memory": _in_fsspec_memory,
+    "fsspec-directory": _in_fsspec_directory,
+    "obstore": _in_obstore,
+    "minimal": lambda folder: MinimalStore(str(folder / "store")),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CountingStore(Store):
+    """A store in memory that counts what is asked of it."""
+
+    concurrency: ClassVar[int] = 64
+    inner: MemoryStore = field(default_factory=MemoryStore)
+    counts: Counter[str] = field(default_factory=Counter)
+    written: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def identity(self, path: str) -> object:
+        return self.inner.identity(path)
+
+    def requests(self) -> dict[str, int]:
+        """What was asked since the last time."""
+        seen = dict(self.counts)
+        self.counts.clear()
+        return seen
+
+    def get(self, key: str) -> bytes | None:
+        self.counts["get"] += 1
+        self._note([key])
+        return self.inner.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        self.counts["get_many"] += 1
+        self._note(keys)
+        return self.inner.get_many(keys)
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        assert ahead > 0
+        self.counts["get_many"] += 1
+        keys = list(keys)
+        self._note(keys)
+        return self.inner.fetch(keys, ahead)
+
+    def _note(self, keys: Iterable[str]) -> None:
+        with self.lock:
+            self.read.update(keys)
+
+    def chunks_read(self) -> set[tuple[int, ...]]:
+        """The indices, in the order of N5, of the chunks that were read since the last time."""
+        names = [key.split("/") for key in self.read]
+        self.read.clear()
+        return {tuple(int(n) for n in name if n.isdigit()) for name in names if name[-1].isdigit()}
+
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
+        self.counts["peek"] += 1
+        return self.inner.head(key, count)
+
+    def set(self, key: str, data: Buffer) -> None:
+        with self.lock:
+            self.counts["set"] += 1
+            self.written[key] += 1
+        self.inner.set(key, data)
+
+    def exists(self, key: str) -> bool:
+        with self.lock:
+            self.counts["exists"] += 1
+        return self.inner.exists(key)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        self.counts["delete"] += 1
+        self.inner.delete(keys)
+
+    def is_folder(self, prefix: str) -> bool:
+        self.counts["is_folder"] += 1
+        return self.inner.is_folder(prefix)
+
+    def delete_tree(self, prefix: str, first: str) -> None:
+        self.counts["delete_tree"] += 1
+        self.inner.delete_tree(prefix, first)
+
+    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        self.counts["list"] += 1
+        return self.inner.list(prefix)
+
+    def list_many(
+        self, prefixes: Sequence[str]
+    ) -> Sequence[tuple[tuple[str, ...], tuple[str, ...]]]:
+        self.counts["list_many"] += 1
+        return self.inner.list_many(prefixes)
+
+    def walk(self, prefix: str) -> Iterator[str]:
+        self.counts["walk"] += 1
+        return self.inner.walk(prefix)
+
+    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+        self.counts["survey"] += 1
+        return self.inner.list_info(prefix)
+
+    def parent(self) -> None:
+        return None
+
+    def etag(self, key: str) -> object:
+        self.counts["stamp"] += 1
+        return self.inner.etag(key)
+
+
+class LoggingStore(LocalStore):
+    """A directory of which every process notes what it wrote."""
+
+    __slots__ = ("log",)
+    log: str
+
+    def __init__(self, root: str, log: str) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "log", log)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LoggingStore, (self.root, self.log)
+
+    def with_limit(self, nbytes: int) -> LoggingStore:
+        del nbytes
+        return self
+
+    def set(self, key: str, data: Buffer) -> None:
+        # One write of less than a page, at the file's end, is whole.
+        with open(self.log, "a") as file:  # noqa: PTH123
+            file.write(f"{key}\n")
+        super().set(key, data)
+
+    def written(self) -> list[str]:
+        """The keys that were written, as often as they were."""
+        with open(self.log) as file:  # noqa: PTH123
+            return file.read().split()
+
+    def forget(self) -> None:
+        """Begin the log anew."""
+        open(self.log, "w").close()  # noqa: PTH123
+
+
+@dataclass(frozen=True, eq=False)
+class ReadingStore(CountingStore):
+    """A store whose listings are complete, and which notes the keys that are read."""
+
+    complete_listings: ClassVar[bool] = True
+    keys: list[str] = field(default_factory=list)
+
+    def get(self, key: str) -> bytes | None:
+        self.keys.append(key)
+        return super().get(key)
+
+    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        self.keys.extend(keys)
+        return super().get_many(keys)
+
+    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+        several = list(keys)
+        self.keys.extend(several)
+        return super().fetch(several, ahead)

@@ -1,0 +1,143 @@
+"""Large writes are submitted in batches: the memory of clients and schedulers stays flat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from dask.callbacks import Callback
+
+import xarray_n5
+from tests.support.containers import NAMES
+from xarray_n5.writing import transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VALUES = np.arange(12 * 10, dtype="u2").reshape(12, 10)
+"""6 x 5 chunks of 2 x 2."""
+
+
+@pytest.fixture
+def submitted() -> Iterator[list[int]]:
+    """The numbers of blocks that were submitted, and have been written, in each computation."""
+    found: list[int] = []
+
+    def start(graph: Any) -> None:
+        found.append(sum(str(key).startswith("('write_n5-") for key in graph))
+
+    with dask.config.set(scheduler="synchronous"), Callback(start=start):
+        yield found
+
+
+def lazy() -> Any:
+    return da.from_array(VALUES, chunks=2, name="values") + 0
+
+
+def blockwise() -> Any:
+    """Values that tasks make, in a graph without a task for each block."""
+    made = da.ones((12, 10), chunks=2, dtype="u2", name="made")
+    return made.map_blocks(np.multiply, 7, dtype="u2", name="sevens")
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize(("size", "expected"), [(7, [7, 7, 7, 7, 2]), (30, [30]), (28, [28, 2])])
+def test_no_more_blocks_than_a_batch_are_submitted(
+    tmp_path: Path, submitted: list[int], name: str, size: int, expected: list[int]
+) -> None:
+    report: Any = xarray_n5.to_n5(blockwise(), tmp_path / name, "a", batch_size=size)
+    assert submitted == expected
+    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / name, "a")[...], 7)
+    whole: Any = xarray_n5.to_n5(blockwise(), tmp_path / name, "b")
+    assert report.sizes == whole.sizes
+    np.testing.assert_array_equal(report["digest"], whole["digest"])
+    assert report.attrs["chunks"] == 30
+
+
+def test_each_variable_has_batches(tmp_path: Path, submitted: list[int]) -> None:
+    small = da.zeros((4, 2), chunks=2, dtype="u1")
+    dataset = xr.Dataset({"large": (("y", "x"), blockwise()), "small": (("v", "u"), small)})
+    report = dataset.n5.to_n5(tmp_path / "a.n5", batch_size=10)
+    assert sorted(submitted) == [2, 10, 10, 10]
+    assert set(report.children) == {"large", "small"}
+    xr.testing.assert_equal(xr.open_dataset(tmp_path / "a.n5", engine="n5"), dataset)
+
+
+def test_small_variables_are_submitted_together_up_to_a_batch(
+    tmp_path: Path, submitted: list[int]
+) -> None:
+    names = ("a", "b", "c", "d")
+    small = {name: ("x", da.full(6, 3, chunks=2, dtype="u1", name=name)) for name in names}
+    report = xr.Dataset(small).n5.to_n5(tmp_path / "a.n5", batch_size=7)
+    assert submitted == [6, 6]
+    assert list(report.children) == list(names)
+    assert (xr.open_dataset(tmp_path / "a.n5", engine="n5").to_array() == 3).all()
+
+
+def test_large_writes_have_batches_by_themselves(
+    tmp_path: Path, submitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "_LARGE", 20)
+    monkeypatch.setattr(transaction, "_BATCH", 16)
+    xarray_n5.to_n5(blockwise(), tmp_path / "a.n5", "a")
+    assert submitted == [16, 14]
+    stored = xr.open_dataset(tmp_path / "a.n5", engine="n5", group="a", chunks={})
+    stored.n5.to_n5(tmp_path / "b.zarr")
+    assert submitted[2:] == [16, 14]
+
+
+def test_an_interrupted_batch_is_resumed(tmp_path: Path, submitted: list[int]) -> None:
+    count = []
+
+    def fail_late(block: np.ndarray) -> np.ndarray:
+        count.append(1)
+        if len(count) == 25:
+            raise RuntimeError("killed")
+        return block
+
+    source = blockwise().map_blocks(fail_late, dtype="u2", name="fails-late")
+    with pytest.raises(RuntimeError, match="killed"):
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=10, resume=True)
+    assert submitted == [10, 10, 10]
+    xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=4, resume=True)
+    assert submitted[3:] == [4, 3]
+    assert len(count) == 25 + 7
+    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / "a.n5", "a")[...], 7)
+
+
+def test_blocks_that_depend_on_each_other_are_one_graph(
+    tmp_path: Path, submitted: list[int]
+) -> None:
+    source = lazy().rechunk(3).rechunk(2)
+    with pytest.warns(UserWarning, match="the 30 blocks to write .* cannot be divided"):
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=10)
+    assert submitted == [30]
+    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / "a.n5", "a")[...], VALUES)
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 2.5, "auto"])
+def test_invalid_batches_are_refused_before_anything_is_written(tmp_path: Path, size: Any) -> None:
+    with pytest.raises(ValueError, match="expected a number of at least 1"):
+        xarray_n5.to_n5(lazy(), tmp_path / "a.n5", "a", batch_size=size)
+    with pytest.raises(ValueError, match="compute=False returns one computation"):
+        xarray_n5.to_n5(lazy(), tmp_path / "a.n5", "a", batch_size=4, compute=False)
+    assert not (tmp_path / "a.n5").exists()
+
+
+def test_the_graph_of_a_batch_does_not_grow_with_the_job(tmp_path: Path) -> None:
+    sizes = []
+
+    def start(graph: Any) -> None:
+        sizes.append(len(graph))
+        raise RuntimeError("enough")
+
+    for count in (10**3, 10**6):
+        source = da.ones(count, chunks=1, dtype="u1").map_blocks(np.negative, dtype="u1")
+        with Callback(start=start), pytest.raises(RuntimeError, match="enough"):
+            xarray_n5.to_n5(source, tmp_path / f"{count}.n5", "a", batch_size=100)
+    assert sizes[0] == sizes[1] < 250

@@ -1,0 +1,214 @@
+"""Who resumes a write that has ended is told that nothing is left, and not to replace it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.support.containers import (
+    NAMES,
+    NUMBERS,
+    contents,
+    write_array,
+    write_dataset,
+    write_pyramid,
+)
+from tests.support.killing import begin
+from xarray_n5 import NodeExistsError, UnfinishedWriteWarning, copy, create_array, open_array, to_n5
+from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.copying.copy import begin_copy
+from xarray_n5.stores import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Write = Callable[..., object]
+
+
+def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> None:
+    write_pyramid(tmp_path / "b.n5", resume=True)
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished") as caught:
+        write_pyramid(tmp_path / "b.n5", resume=True)
+    assert "mode=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+def test_resuming_a_finished_write_returns_its_report(
+    tmp_path: Path, write: Write, name: str
+) -> None:
+    first: Any = write(tmp_path / name, resume=True)
+    before = contents(tmp_path)
+    for _ in range(2):
+        again: Any = write(tmp_path / name, resume=True)
+        for report in [again["a"] if write is write_dataset else again]:
+            assert set(report["worker"].values.flat) == {"an earlier run"}
+            assert not report["seconds"].notnull().any()
+        assert again.sizes == first.sizes
+    assert list(contents(tmp_path)) == list(before)
+    np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], NUMBERS)
+
+
+REGION = (slice(0, 4), slice(0, 3))
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "an element": lambda place: open_array(place, "a", mode="r+").__setitem__((0, 0), 9),
+    "a chunk": lambda place: open_array(place, "a", mode="r+").delete_chunk((0, 0)),
+    "an attribute": lambda place: open_array(place, "a", mode="r+").attrs.update(b=1),
+    "a region": lambda place: to_n5(
+        np.full((2, 6), 3, "u1"),
+        place,
+        "a",
+        region=(slice(0, 2), slice(0, 6)),
+        partial_chunks="merge",
+    ),
+    "all": lambda place: to_n5(NUMBERS + 1, place, "a", mode="r+"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+def test_what_changed_since_a_write_has_ended_is_not_called_its_result(
+    tmp_path: Path, write: Write, name: str, change: Callable[[Path], object]
+) -> None:
+    write(tmp_path / name, resume=True)
+    change(tmp_path / name)
+    after = open_array(tmp_path / name, "a")[...]
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished"):
+        write(tmp_path / name, resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], after)
+
+
+def test_a_copied_container_does_not_count_as_finished(tmp_path: Path) -> None:
+    write_array(tmp_path / "b.n5", resume=True)
+    shutil.copytree(tmp_path / "b.n5", tmp_path / "c.n5", copy_function=shutil.copyfile)
+    (tmp_path / "c.n5/a/0/0").touch()
+    with pytest.raises(NodeExistsError):
+        write_array(tmp_path / "c.n5", resume=True)
+
+
+def test_a_copy_that_has_ended_is_known_by_its_source(tmp_path: Path) -> None:
+    to_n5(NUMBERS, tmp_path / "b.n5", "a")
+    copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
+    assert begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5", resume=True).ended
+    open_array(tmp_path / "c.n5", "a", mode="r+")[...] = 0
+    with pytest.raises(NodeExistsError, match="no write of it is unfinished"):
+        copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
+
+
+def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None:
+    to_n5(da.ones((2, 2)), tmp_path / "b.n5", "a")
+    with pytest.raises(NodeExistsError, match=r"the new array is \(4, 6\) uint8"):
+        write_array(tmp_path / "b.n5", resume=True)
+    np.testing.assert_array_equal(open_array(tmp_path / "b.n5", "a")[...], np.ones((2, 2)))
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
+    to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)
+    begin(tmp_path / "b.n5", "a")
+    with pytest.raises(NodeExistsError, match="an unfinished write of different data"):
+        xr.Dataset({"b": ("x", [1.0])}).n5.to_n5(tmp_path / "b.n5", resume=True)
+    begin_copy(tmp_path / "b.n5", "", tmp_path / "c.n5")
+    to_n5(NUMBERS, tmp_path / "b.n5", "more")
+    with pytest.raises(NodeExistsError, match="it has an unfinished write of something else"):
+        copy(tmp_path / "b.n5", tmp_path / "c.n5", resume=True)
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+def test_a_write_again_without_resume_is_refused_with_the_unfinished_arrays(tmp_path: Path) -> None:
+    def stop(_: np.ndarray) -> np.ndarray:
+        raise RuntimeError("killed")
+
+    numbers = da.ones((4, 6), chunks=2).map_blocks(stop, dtype="f8")
+    dataset = xr.Dataset({"slow": (("y", "x"), numbers)})
+    with pytest.raises(RuntimeError, match="killed"):
+        dataset.n5.to_n5(tmp_path / "b.n5")
+    hint = "it has an unfinished write of slow; resume it with resume=True"
+    with pytest.raises(NodeExistsError, match=hint):
+        dataset.n5.to_n5(tmp_path / "b.n5")
+
+
+def test_a_write_that_begins_while_another_ends_keeps_its_hint(tmp_path: Path) -> None:
+    create_array(tmp_path, "a", shape=(4,), dtype="u1")
+    store = LocalStore(str(tmp_path))
+    one, other = (WriteMarker(store=store, path="a", token=char * 32) for char in "ab")
+    one.begin({})
+    end = one.ending(records=True)
+    other.begin({})
+    end()
+    with pytest.warns(UnfinishedWriteWarning):
+        open_array(tmp_path, "a")
+    other.end()
+    assert not list((tmp_path / "a").glob(".*"))
+
+
+def frame(number: int, *, placed: bool = True) -> xr.Dataset:
+    """One frame, perhaps with its time."""
+    dataset = xr.Dataset({"a": (("t", "x"), da.full((1, 4), number + 1, chunks=2, dtype="i2"))})
+    return dataset.assign_coords(t=[float(number)]) if placed else dataset
+
+
+def append_frames(place: Path, *, placed: bool, named: bool = False) -> int:
+    """Append three frames as a script does; return how many of them had been appended."""
+    refused = 0
+    for number in (1, 2, 3):
+        name: Any = f"frame {number}" if named else True
+        try:
+            frame(number, placed=placed).n5.to_n5(place, append_dim="t", resume=name)
+        except NodeExistsError as error:
+            assert "it has been appended already" in str(error)  # noqa: PT017
+            refused += 1
+    return refused
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize(("placed", "named"), [(True, False), (False, False), (False, True)])
+def test_a_finished_append_is_recognised_wherever_it_is(
+    tmp_path: Path, name: str, placed: bool, named: bool
+) -> None:
+    place = tmp_path / name
+    frame(0, placed=placed).n5.to_n5(place)
+    for refused in (0, 3, 3):
+        assert append_frames(place, placed=placed, named=named) == refused
+        assert open_array(place, "a")[:, 0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+@pytest.mark.parametrize("how", ["replaced", "trimmed", "not recorded"])
+def test_what_is_gone_is_appended_again(tmp_path: Path, name: str, how: str) -> None:
+    place = tmp_path / name
+    frame(0, placed=False).n5.to_n5(place)
+    append_frames(place, placed=False)
+    if how == "replaced":
+        frame(0, placed=False).n5.to_n5(place, mode="w")
+    elif how == "trimmed":
+        open_array(place, "a", mode="r+").resize((1, 4))
+    else:
+        (record,) = tmp_path.rglob("appended.json")
+        record.write_text('[["x", 1], 7, {"a": []}]')
+        open_array(place, "a", mode="r+").resize((1, 4))
+    assert append_frames(place, placed=False) == 0
+    assert open_array(place, "a")[:, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_the_record_of_appends_is_bounded(tmp_path: Path) -> None:
+    frame(0, placed=False).n5.to_n5(tmp_path)
+    append_frames(tmp_path, placed=False)
+    record = tmp_path / ".digests/appended.json"
+    rows = json.loads(record.read_text())
+    record.write_text(json.dumps([[f"{n:032x}", n, n + 1] for n in range(1000)] + rows))
+    frame(4, placed=False).n5.to_n5(tmp_path, append_dim="t", resume=True)
+    after = json.loads(record.read_text())
+    assert len(after) == 1000
+    assert after[-4:-1] == rows
+    frame(5, placed=False).n5.to_n5(tmp_path, append_dim="t")
+    assert json.loads(record.read_text()) == after  # without `resume` nothing is recorded

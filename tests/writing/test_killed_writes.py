@@ -1,0 +1,215 @@
+"""Writes that are killed leave whole chunks only, and go on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.containers import contents
+from tests.support.exhaustive import seeds
+from tests.support.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source, when
+from xarray_n5 import ResumeError, open_array, to_n5, verify
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::xarray_n5.errors.UnfinishedWriteWarning"  # what was killed is looked at
+)
+
+NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
+
+
+def files(place: Path) -> dict[str, bytes | str]:
+    """All that is stored, but for the record of a finished write, which `resume` alone leaves."""
+    found = contents(place)
+    return {name: found[name] for name in sorted(found) if not name.endswith("finished.json")}
+
+
+def computed(log: Path) -> dict[str, int]:
+    """How often each block was computed."""
+    return {each.name: each.stat().st_size for each in log.iterdir()}
+
+
+def wanted(how: str) -> np.ndarray:
+    if how != "region":
+        return NUMBERS
+    whole = np.full((50, 40, 30), 7, "u4")
+    whole[OPTIONS[how]["region"]] = NUMBERS
+    return whole
+
+
+def start(place: Path, log: Path, how: str, scheduler: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "tests.support.killing", str(place), str(log), how, scheduler],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path, Path]:
+    log = tmp_path / "log"
+    log.mkdir()
+    return tmp_path / "a.n5", tmp_path / "b.n5", log
+
+
+def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
+    """Every chunk is as it was, or exactly as it was meant."""
+    if not (place / "a" / ("zarr.json" if how == "shards" else "attributes.json")).exists():
+        return
+    array, expected = open_array(place, "a"), wanted(how)
+    for index in array.node.stored_chunks():
+        key = array.node.key(index)
+        chunk = array.read_chunk(index)
+        if (place / key).read_bytes() != before.get(key):
+            np.testing.assert_array_equal(chunk, expected[array.grid.slices(index)])
+
+
+@pytest.mark.parametrize("seed", seeds(6, 12))
+def test_a_killed_write_goes_on_where_it_was(
+    places: tuple[Path, Path, Path], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", refuse)
+    place, other, log = places
+    how = list(OPTIONS)[seed % len(OPTIONS)]
+    prepare(place, how)
+    before = files(place) if place.exists() else {}
+    moment = random.Random(seed).randrange(2, 16)  # noqa: S311
+    with start(place, log, how, "threads") as writer:
+        when(lambda: len(list(log.iterdir())) >= moment, writer)
+        os.killpg(writer.pid, signal.SIGKILL)
+    check_whole(place, how, before)
+    finished = {
+        key: (place / key).stat().st_ino
+        for key, content in files(place).items()
+        if before.get(key) != content and "/." not in key
+    }
+    first = computed(log)
+    to_n5(source(log), place, "a", **OPTIONS[how], resume=True)
+    np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))
+    # An uninterrupted write, with a log of its own, ends as the very same bytes.
+    prepare(other, how)
+    (log.parent / "log2").mkdir()
+    to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
+    assert files(place) == files(other)
+    if how in {"plain", "misaligned", "shards"}:
+        # What was there was not written again, and blocks that were done not computed.
+        for key, inode in finished.items():
+            assert (place / key).stat().st_ino == inode
+    if how == "plain":
+        array, again = open_array(place, "a"), computed(log)
+        for name, times in first.items():
+            low = np.unravel_index(int(name) - 1, SHAPE)
+            sides = zip(low, BLOCKS, array.chunks, strict=True)
+            inside = product(*(range(a // c, (a + b) // c) for a, b, c in sides))
+            if {array.node.key(index) for index in inside} <= finished.keys():
+                assert again[name] == times
+    assert set(verify(place, "a").state.values.ravel()) == {"ok"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(6))
+def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], seed: int) -> None:
+    place, other, log = places
+    how = list(OPTIONS)[seed % len(OPTIONS)]
+    prepare(place, how)
+    before = files(place) if place.exists() else {}
+    chance = random.Random(seed)  # noqa: S311
+    moment = chance.randrange(2, 14)
+    with start(place, log, how, "cluster") as writer:
+        assert writer.stdout is not None
+        victim = chance.choice(json.loads(writer.stdout.readline()))
+        when(lambda: len(list(log.iterdir())) >= moment, writer)
+        os.kill(victim, signal.SIGKILL)
+        check_whole(place, how, before)
+        assert writer.wait() == 0
+    np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))
+    prepare(other, how)
+    (log.parent / "log2").mkdir()
+    to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
+    assert files(place) == files(other)
+
+
+def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
+    place, _, log = places
+    data = source(log)
+    to_n5(data, place, "a", chunks=5, compute=False)
+    begin(place, "a")
+    before = files(place)
+    with pytest.raises(FileExistsError, match="resume=True"):
+        to_n5(data, place, "a", chunks=5)
+    for wrong, options in (
+        (data + 1, {"chunks": 5}),
+        (data, {"chunks": 6}),
+        (data, {"chunks": 5, "compression": "zstd"}),
+        (data, {"chunks": 5, "checksums": True}),
+        (data.astype("u8"), {"chunks": 5}),
+    ):
+        with pytest.raises(ResumeError, match="different array"):
+            to_n5(wrong, place, "a", resume=True, **options)  # type: ignore[arg-type]
+    assert files(place) == before
+    to_n5(data, place, "a", chunks=5, resume=True)
+    once = computed(log)
+    to_n5(data, place, "a", chunks=5, resume=True)
+    assert computed(log) == once
+    np.testing.assert_array_equal(open_array(place, "a")[...], NUMBERS)
+
+
+def test_a_name_stands_for_an_array_whose_own_changes(tmp_path: Path) -> None:
+    import dask.array as da
+
+    def data() -> Any:
+        return da.random.random((20, 20), chunks=10)
+
+    to_n5(data(), tmp_path, "a", compute=False)
+    begin(tmp_path, "a")
+    with pytest.raises(ResumeError, match="name"):
+        to_n5(data(), tmp_path, "a", resume=True)
+    to_n5(data(), tmp_path, "b", compute=False, resume="mine")
+    begin(tmp_path, "b")
+    to_n5(data(), tmp_path, "b", resume="mine")
+    assert (open_array(tmp_path, "b")[...] > 0).any()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_write_into_what_it_reads_is_refused(tmp_path: Path, resume: bool) -> None:
+    from xarray_n5 import from_n5
+
+    to_n5(np.arange(10), tmp_path, "a", chunks=5)
+    twice: Any = from_n5(tmp_path, "a") * 2
+    with pytest.raises(FileExistsError, match="computed from"):
+        to_n5(twice, tmp_path, "a", mode="r+", resume=resume)
+    assert open_array(tmp_path, "a")[...].tolist() == list(range(10))
+    to_n5(twice.compute(), tmp_path, "a", mode="r+")
+    assert open_array(tmp_path, "a")[3] == 6
+
+
+def test_two_regions_are_written_by_two_who_do_not_know_each_other(tmp_path: Path) -> None:
+    import dask.array as da
+
+    to_n5(np.zeros(40, "i4"), tmp_path, "a", chunks=5)
+    sources = [da.full(20, value, chunks=5, dtype="i4") for value in (1, 2)]
+    regions = [(slice(0, 20),), (slice(20, 40),)]
+    waiting: Any = [
+        to_n5(each, tmp_path, "a", region=region, compute=False)
+        for each, region in zip(sources, regions, strict=True)
+    ]
+    again: Any = to_n5(sources[0], tmp_path, "a", region=regions[0], resume=True, compute=False)
+    waiting[1].compute()
+    again.compute()
+    assert open_array(tmp_path, "a")[...].tolist() == [1] * 20 + [2] * 20
+    assert not list((tmp_path / "a").glob(".*"))
+    with pytest.raises(FileNotFoundError, match="has ended"):
+        waiting[0].compute()

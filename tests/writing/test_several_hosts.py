@@ -1,0 +1,360 @@
+"""Writes on several hosts, made of network namespaces: one may lack the mount, or the scheduler go.
+
+As a script, it is the client on the first host: python -m tests.writing.test_several_hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from tests.support.killing import slowly
+from tests.writing.test_killed_writes import computed, files
+from xarray_n5 import Array, open_array, to_n5, verify
+from xarray_n5.errors import N5Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).parents[2]
+
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+BLOCKS, ROWS, COLUMNS = 64, 10, 100
+
+NUMBERS = np.arange(1, BLOCKS * ROWS * COLUMNS + 1, dtype="u4").reshape(-1, COLUMNS)
+
+CHUNKS = (5, 50)
+"""Four in a block."""
+
+HIDDEN = 'mount --make-rprivate / && mount -t tmpfs none "$0" && exec "$@"'
+"""Runs a command that sees an empty folder where others see a shared one."""
+
+pytestmark = pytest.mark.exhaustive
+
+
+# On the hosts
+
+
+def source(log: str | Path, pause: float) -> da.Array:
+    """Numbers from 1 on, in blocks that need nothing of each other: every worker gets some."""
+    numbers = da.arange(1, NUMBERS.size + 1, chunks=ROWS * COLUMNS, dtype="u4")
+    blocks = numbers.reshape(NUMBERS.shape)
+    name = f"slow-{log}"
+    slow: Any = blocks.map_blocks(slowly, str(log), pause, dtype="u4", name=name, meta=blocks)
+    return cast("da.Array", slow)
+
+
+def listing(folder: str) -> list[str]:
+    """Return all that this host sees in a folder."""
+    return sorted(str(each.relative_to(folder)) for each in Path(folder).rglob("*"))
+
+
+def main(scheduler: str, shared: str, log: str, resume: str) -> None:
+    """Write; tell who wrote or what failed, and what the workers see afterwards."""
+    from distributed import Client
+
+    told: dict[str, Any] = {"error": "", "writers": []}
+    with Client(scheduler, timeout=120) as client:  # type: ignore[no-untyped-call]
+        client.wait_for_workers(2, timeout=120)
+        try:
+            data = source(log, pause=0.05)
+            done: Any = to_n5(data, f"{shared}/x.n5", "a", chunks=CHUNKS, resume=resume == "resume")
+            told["writers"] = sorted(set(done["worker"].values.ravel().tolist()))
+        except N5Error as error:
+            told["error"] = f"{type(error).__name__}: {error}"
+        workers = client.scheduler_info()["workers"]
+        # A task of each worker's only thread: nothing is written while it looks, nor afterwards.
+        seen = {
+            worker: client.submit(listing, shared, workers=[worker], pure=False)
+            for worker in workers
+        }
+        told["seen"] = {worker: future.result(timeout=240) for worker, future in seen.items()}
+    print(json.dumps(told))  # noqa: T201
+
+
+# The hosts
+
+
+def obstacle() -> str | None:
+    """Return why there can be no hosts here, where that can be told beforehand."""
+    if sys.platform != "linux":
+        return "network namespaces are Linux's"
+    if os.geteuid() != 0:
+        return "only root makes network namespaces"
+    lacking = [name for name in ("ip", "unshare", "mount") if shutil.which(name, path=PATH) is None]
+    return f"no {' and no '.join(lacking)} here" if lacking else None
+
+
+def tool(name: str) -> str:
+    return shutil.which(name, path=PATH) or name
+
+
+def ip(words: str) -> None:
+    command = [tool("ip"), *words.split()]
+    subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Three hosts on one switch, each a network namespace; the machine's own network is not used.
+
+    Names and addresses hold the process id: other processes may run these tests, too.
+    """
+
+    own: int
+
+    @property
+    def switch(self) -> str:
+        return f"n5-{self.own}-switch"
+
+    def name(self, host: int) -> str:
+        return f"n5-{self.own}-{host}"
+
+    def address(self, host: int) -> str:
+        return f"10.77.{self.own % 256}.{host}"
+
+    def build(self) -> None:
+        """Connect them: a bridge, and a pair of interfaces for each."""
+        ip(f"netns add {self.switch}")
+        ip(f"-n {self.switch} link add bridge up type bridge forward_delay 0")
+        for host in (1, 2, 3):
+            name, port = self.name(host), f"port{host}"
+            ip(f"netns add {name}")
+            ip(f"-n {self.switch} link add {port} type veth peer name eth0 netns {name}")
+            ip(f"-n {self.switch} link set {port} master bridge up")
+            ip(f"-n {name} address add {self.address(host)}/24 dev eth0")
+            ip(f"-n {name} link set eth0 up")
+            ip(f"-n {name} link set lo up")
+
+    def remove(self) -> None:
+        """Remove what there is of them; interfaces go with their namespaces."""
+        for name in (*map(self.name, (1, 2, 3)), self.switch):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                ip(f"netns delete {name}")
+
+    def command(self, host: int, *words: str, hidden: Path | None = None) -> list[str]:
+        """Return a command that runs on a host, for which a folder may be `hidden`.
+
+        Each program becomes the next one: whoever ends the process ends the last of them.
+        """
+        mounts = [tool("unshare"), "-m", "sh", "-c", HIDDEN, str(hidden)] if hidden else []
+        return [tool("ip"), "netns", "exec", self.name(host), *mounts, *words]
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    why = obstacle()
+    if why is not None:
+        pytest.skip(why)
+    hosts = Hosts(os.getpid())
+    try:
+        try:
+            hosts.build()
+            probe = hosts.command(1, "true", hidden=tmp_path_factory.mktemp("probe"))
+            subprocess.run(probe, check=True, capture_output=True, text=True)  # noqa: S603
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no namespaces here: {error.cmd} said {error.stderr.strip()!r}")
+        yield hosts
+    finally:
+        hosts.remove()
+
+
+# A cluster on them
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], stdout: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Run a command until the end of the block, at most; what it says is shown if a test fails."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=stdout, text=True)  # noqa: S603
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A scheduler on the first host, workers on the others."""
+
+    hosts: Hosts
+    scheduler: subprocess.Popen[str]
+    workers: tuple[subprocess.Popen[str], ...]
+
+    def client(self, folder: Path, *, resume: bool = False) -> list[str]:
+        """Return the command of a write of which `folder` holds the place and the log."""
+        how = "resume" if resume else "anew"
+        words = (url(self.hosts), str(folder / "shared"), str(folder / "log"), how)
+        return self.hosts.command(
+            1, sys.executable, "-m", "tests.writing.test_several_hosts", *words
+        )
+
+    def write(self, folder: Path, *, resume: bool = False) -> dict[str, Any]:
+        """Write, and return what the client tells."""
+        with running(self.client(folder, resume=resume), subprocess.PIPE) as client:
+            said, _ = client.communicate(timeout=240)
+        assert client.returncode == 0
+        return cast("dict[str, Any]", json.loads(said))
+
+
+def url(hosts: Hosts) -> str:
+    return f"tcp://{hosts.address(1)}:8786"
+
+
+@contextlib.contextmanager
+def cluster(hosts: Hosts, folder: Path, *, blind: int | None = None) -> Iterator[Cluster]:
+    """Start a cluster by its command lines; the `blind` host has something else mounted."""
+    # A scheduler that nobody is left to end, ends.
+    own = ("--port", "8786", "--idle-timeout", "300")
+    options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--death-timeout", "240")
+
+    def command(host: int, role: str, *words: str) -> list[str]:
+        scratch = f"DASK_TEMPORARY_DIRECTORY={folder / f'scratch{host}'}"
+        dask = ("env", scratch, sys.executable, "-m", "dask", role)
+        words = (*dask, "--host", hosts.address(host), "--no-dashboard", *words)
+        return hosts.command(host, *words, hidden=folder / "shared" if host == blind else None)
+
+    with contextlib.ExitStack() as stack:
+        scheduler = stack.enter_context(running(command(1, "scheduler", *own)))
+        commands = [command(host, "worker", *options, url(hosts)) for host in (2, 3)]
+        workers = [stack.enter_context(running(each)) for each in commands]
+        yield Cluster(hosts, scheduler, tuple(workers))
+
+
+# What is stored
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What all hosts see, but for `shared` in it."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "log").mkdir()
+    return tmp_path
+
+
+def is_whole(array: Array, index: tuple[int, ...]) -> bool:
+    return np.array_equal(array.read_chunk(index), NUMBERS[array.grid.slices(index)])
+
+
+def finished(place: Path) -> dict[str, tuple[int, int]]:
+    """Return what changes when a chunk is written again, for all that are stored and right."""
+    array = open_array(place, "a", mode="r+")
+    whole = [
+        array.node.key(index) for index in array.node.stored_chunks() if is_whole(array, index)
+    ]
+    facts = {key: (place / key).stat() for key in whole}
+    return {key: (found.st_ino, found.st_mtime_ns) for key, found in facts.items()}
+
+
+def others(place: Path) -> list[str]:
+    """Return the names of all files that are no whole chunk."""
+    return sorted({key.rpartition("/")[2] for key in files(place).keys() - finished(place).keys()})
+
+
+def check_ended(folder: Path, before: dict[str, tuple[int, int]]) -> None:
+    """Check that all is there, as an uninterrupted write leaves it, and what was stays."""
+    place, other = folder / "shared/x.n5", folder / "other"
+    np.testing.assert_array_equal(open_array(place, "a")[...], NUMBERS)
+    hidden = {path.name for path in place.rglob("*") if path.name.startswith(".")}
+    assert hidden <= {".digests"}  # of the end of a write with resume=True
+    assert not list(place.rglob("*.partial"))
+    other.mkdir()
+    to_n5(source(other, pause=0), other / "x.n5", "a", chunks=CHUNKS)
+    assert files(place) == files(other / "x.n5")
+    after = finished(place)
+    assert {key: after[key] for key in before} == before
+    assert set(verify(place, "a").state.values.ravel()) == {"ok"}
+
+
+def fail(hosts: Hosts, folder: Path) -> dict[str, Any]:
+    """Write on a cluster of which the third host lacks the shared folder."""
+    with cluster(hosts, folder, blind=3) as half:
+        return half.write(folder)
+
+
+def by_host(told: dict[str, Any], hosts: Hosts, host: int) -> list[str]:
+    """Return what the worker on a host sees in the shared folder."""
+    seen = {
+        worker: paths for worker, paths in told["seen"].items() if hosts.address(host) in worker
+    }
+    (paths,) = seen.values()
+    return cast("list[str]", paths)
+
+
+def test_a_host_without_the_mount_fails_the_write_and_creates_nothing(
+    hosts: Hosts, folder: Path
+) -> None:
+    told = fail(hosts, folder)
+    assert told["error"].startswith("ContainerNotVisibleError: cannot find")
+    assert by_host(told, hosts, 3) == []
+    assert by_host(told, hosts, 2) == listing(str(folder / "shared"))
+    # The metadata and the mark are the client's; all else is whole chunks.
+    place = folder / "shared/x.n5"
+    assert others(place) == [".unfinished", "attributes.json", "mark.json"]
+    assert len(finished(place)) < NUMBERS.size / np.prod(CHUNKS)
+    assert [path.name for path in (folder / "shared").iterdir()] == ["x.n5"]
+
+
+def test_a_write_that_failed_goes_on_when_all_hosts_have_the_mount(
+    hosts: Hosts, folder: Path
+) -> None:
+    assert fail(hosts, folder)["error"]
+    before = finished(folder / "shared/x.n5")
+    with cluster(hosts, folder) as whole:
+        told = whole.write(folder, resume=True)
+    assert told["error"] == ""
+    for host in (2, 3):
+        assert any(hosts.address(host) in writer for writer in told["writers"])
+        assert by_host(told, hosts, host) == listing(str(folder / "shared"))
+    check_ended(folder, before)
+
+
+def test_a_write_whose_scheduler_is_killed_goes_on_with_another(hosts: Hosts, folder: Path) -> None:
+    place = folder / "shared/x.n5"
+    with cluster(hosts, folder) as first:
+        with running(first.client(folder), subprocess.DEVNULL) as client:
+            while len(list((folder / "log").iterdir())) < BLOCKS / 4:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    assert client.wait(0.02) is None, "it ended too early"
+            first.scheduler.kill()
+        # Workers end without their scheduler: none of them writes what the next ones write.
+        for worker in first.workers:
+            worker.wait(240)
+    before, times = finished(place), computed(folder / "log")
+    assert 0 < len(before) < NUMBERS.size / np.prod(CHUNKS)
+    left = [name for name in others(place) if not name.endswith(".partial")]
+    assert left == [".unfinished", "attributes.json", "mark.json"]
+    with cluster(hosts, folder) as second:
+        assert second.write(folder, resume=True)["error"] == ""
+    check_ended(folder, before)
+    check_not_computed_again(folder, before, times)
+
+
+def check_not_computed_again(
+    folder: Path, before: dict[str, tuple[int, int]], times: dict[str, int]
+) -> None:
+    """Check that blocks of which all was stored were left out."""
+    array, again = open_array(folder / "shared/x.n5", "a"), computed(folder / "log")
+    assert len(again) == BLOCKS
+    for name, count in times.items():
+        low = (int(name) - 1) // COLUMNS // CHUNKS[0]
+        inside = product(range(low, low + ROWS // CHUNKS[0]), range(COLUMNS // CHUNKS[1]))
+        if {array.node.key(index) for index in inside} <= before.keys():
+            assert again[name] == count
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
