@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, KEYED_FORMATS
+from xarray_n5.formats import KEYED_FORMATS, N5
 from xarray_n5.formats.containers import open_hdf5, open_store
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.model.alerts import warn

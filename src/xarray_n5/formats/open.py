@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, Hdf5, Zarr2, get_format, KEYED_FORMATS
+from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
 from xarray_n5.formats.containers import CONTAINERS, locate
 from xarray_n5.formats.documents import get_documents, warn_unfinished, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
