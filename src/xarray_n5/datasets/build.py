@@ -26,10 +26,9 @@ from xarray_n5.model.units import same_unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.coordinates import Origin
     from xarray_n5.arrays.node import Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
@@ -117,7 +116,7 @@ def build(
         _add_coordinates(source, coords, options, budget)
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
-        decode_attributes(without_variables(attributes), "the group"),
+        decode_attributes(without_variables(attributes), "the group") if attributes else {},
         decoders or {},
         encoded=any("_ARRAY_DIMENSIONS" in each.level.attributes for each in sources.values()),
     )
