@@ -27,7 +27,7 @@ from matplotlib import image as images
 from tests.support.containers import NAMES
 from tests.support.killing import when
 from tests.writing.test_killed_writes import files
-from xarray_n5 import create_array, create_group, open_array, to_n5, verify
+from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-DATA = ROOT / "tests" / "data"
+DATA = tutorial.path("cells").parent
 
 CELLS = str(DATA / "cells.n5")
 
