@@ -11,8 +11,7 @@ import xarray as xr
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.codecs import to_json
-from xarray_n5.datasets.attributes import decode_attributes
-from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, is_native
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.world import AFFINE_SIZES
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
