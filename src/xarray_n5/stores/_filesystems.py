@@ -33,6 +33,9 @@ FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
 """Protocols of stores that list every object; other servers may hide files, or ignore case."""
 
+_RETRYING = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Protocols whose libraries retry transient failures: s3fs, gcsfs, adlfs, obstore."""
+
 _FLAT = frozenset({"s3", "s3a", "memory"})
 """Protocols where a directory never outlives the objects in it; others can have directories."""
 
@@ -147,6 +150,11 @@ def _own(value: Any) -> Any:
 def has_complete_listings(fs: AbstractFileSystem) -> bool:
     """Return whether a listing names every file, with its exact name."""
     return bool(_kinds(fs) & _OBJECT_STORES)
+
+
+def retries_itself(fs: AbstractFileSystem) -> bool:
+    """Return whether the library of a filesystem retries what failed for a transient reason."""
+    return bool(_kinds(fs) & _RETRYING) or type(behind_caches(fs)).__module__.startswith("obstore.")
 
 
 def keeps_directories(fs: AbstractFileSystem) -> bool:
