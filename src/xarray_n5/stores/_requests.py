@@ -69,7 +69,7 @@ class Retries:
         for delay in self.delays():
             try:
                 return request()
-            except Exception as error:
+            except Exception as error:  # each library has errors of its own
                 if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             wait(delay)
@@ -81,7 +81,7 @@ class Retries:
         for delay in self.delays():
             try:
                 return await request()
-            except Exception as error:
+            except Exception as error:  # each library has errors of its own
                 if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             await asyncio.sleep(delay)
