@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.model.codec import Compression
 
 
