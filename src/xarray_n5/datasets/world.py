@@ -19,6 +19,10 @@ coordinate, and the steps, which identify the samples of a crop."""
 AFFINE = "affine"
 """The attribute of variables, and the coordinate of views, for matrices."""
 
+SYSTEM, SYSTEMS = "system", "systems"
+"""Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are
+matrices for. The first is that of `AFFINE`, others are suffixes of its name."""
+
 AFFINE_SIZES = "affine_sizes"
 """The encoding's key for the sizes of the dimensions that the matrix in the attributes is for."""
 
@@ -31,18 +35,18 @@ _FINE = 1024
 _NEAR = 1e-6
 
 
-def to_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+def to_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
     """Return the positions of samples; see :meth:`DatasetAccessor.to_world`."""
-    matrices, positions = _matrices(dataset), _points(points)
+    matrices, positions = _matrices(dataset, system), _points(points)
     flat = positions.reshape(-1, len(AXES))
     linear, offset = matrices[..., :-1], matrices[..., -1]
     found: np.ndarray = flat @ np.swapaxes(linear, -1, -2) + offset[..., None, :]
     return found.reshape(*matrices.shape[:-2], *positions.shape)
 
 
-def from_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+def from_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
     """Return the samples at positions; see :meth:`DatasetAccessor.from_world`."""
-    matrices, places = _matrices(dataset), _points(points)
+    matrices, places = _matrices(dataset, system), _points(points)
     flat = places.reshape(-1, len(AXES))
     linear, offset = matrices[..., :-1], matrices[..., -1]
     try:
@@ -83,10 +87,11 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     return dims, _matrices(dataset)
 
 
-def _matrices(dataset: xr.Dataset) -> np.ndarray:
+def _matrices(dataset: xr.Dataset, system: str | None = None) -> np.ndarray:
     """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
-    if "affine" in dataset.variables:
-        affine = dataset["affine"]
+    name = AFFINE if system is None else _matrices_to(dataset, system)
+    if name in dataset.variables:
+        affine = dataset[name]
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
@@ -101,6 +106,21 @@ def _matrices(dataset: xr.Dataset) -> np.ndarray:
             "the XML that describes them, or keep their coordinates"
         )
     return _by_coordinates(dataset)
+
+
+def _matrices_to(dataset: xr.Dataset, system: str) -> str:
+    """Return the name of the matrices that lead to a coordinate system."""
+    own = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
+    if own.get(SYSTEM) == system:
+        return AFFINE
+    if (name := f"{AFFINE}_{system}") in dataset.variables:
+        return name
+    known = [str(each) for each in own.get(SYSTEMS, [own[SYSTEM]] if SYSTEM in own else [])]
+    raise ValueError(
+        f"system is {system!r}; expected one of {known}"
+        if known
+        else f"system is {system!r}, but the Dataset has no matrices to systems of a scene"
+    )
 
 
 def _stored_matrix(dataset: xr.Dataset) -> np.ndarray | None:
