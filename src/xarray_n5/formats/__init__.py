@@ -17,11 +17,12 @@ from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 __all__ = [
     "FORMATS",
+    "KEYED_FORMATS",
     "N5",
     "TITLES",
     "Documents",
@@ -32,7 +33,6 @@ __all__ = [
     "Zarr3",
     "get_format",
     "is_container_name",
-    "keyed_formats",
 ]
 
 
@@ -60,9 +60,10 @@ def get_format(name: str | None) -> Format:
         ) from None
 
 
-def keyed_formats() -> list[KeyedFormat]:
-    """Return the formats that key-value stores support, the usual one first."""
-    return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
+KEYED_FORMATS: Sequence[KeyedFormat] = [
+    cast("KeyedFormat", form) for form in FORMATS.values() if form.documents
+]
+"""The formats that key-value stores support, the usual one first."""
 
 
 TITLES = {
