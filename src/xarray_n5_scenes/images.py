@@ -10,7 +10,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import geometry_in
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.ngff_attributes import system_of
+from xarray_n5.dialects.ngff_systems import system_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
@@ -86,7 +86,7 @@ def _image(
             f"{node.url}: an image of a scene has no coordinateSystems, which OME-Zarr 0.6 has"
         )
     try:
-        name = system_of(entry, entry["datasets"][0])["name"]
+        name = system_of(entry, entry["datasets"][0]).name
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MetadataError(f"{node.url}: {error}") from error
     edges = [
@@ -129,5 +129,5 @@ def _level(
         if level != level_paths(bare[0])[0]:
             warnings.simplefilter("ignore")  # those of the base level are the same
         geometry = geometry_in(node, context, dialect)
-    geometry = replace(geometry, affine=None)
+    geometry = replace(geometry, affine=None, systems=None)
     return Level({(): Part(array)}, geometry, transposed=node.transposed)

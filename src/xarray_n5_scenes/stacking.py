@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.placed import PlacedImage, matrices
-from xarray_n5.datasets.world import AFFINE, AXES, START, STEP, SYSTEM, SYSTEMS
+from xarray_n5.datasets.world import AFFINE, AXES, START, STEP, WORLD_SYSTEM, WORLD_SYSTEMS
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis
 from xarray_n5.model.image import Image, Level
@@ -108,14 +108,14 @@ def _positions(
                 values[at] = known[path] @ level
         facts: dict[str, Any] = {
             "long_name": "from samples of this level to positions",
-            SYSTEM: name,
+            WORLD_SYSTEM: name,
             START: [axis.offset for axis in lines],
             STEP: [axis.step for axis in lines],
         }
         if unit := _unit(system):
             facts["units"] = unit
         if number == 0 and len(placed) > 1:
-            facts[SYSTEMS] = list(placed)
+            facts[WORLD_SYSTEMS] = list(placed)
         own = f"{AFFINE}_{name}" if number else AFFINE
         found |= matrices(own, dims, values if dims else values[0], facts)
     return found

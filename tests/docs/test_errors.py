@@ -606,8 +606,8 @@ def a_source_has_changed() -> None:
         xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
-def another_system_of_ome_zarr_is_not_applied() -> None:
-    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+def another_system_of_ome_zarr_is_unknown() -> None:
+    edges = [edge("displacements", path="field")]
     store_06(Path("new.zarr"), image_06(*edges), path="em")
     xarray_n5.open_array("new.zarr", "em/s0").geometry()
 
@@ -622,7 +622,7 @@ def a_scene_of_ome_zarr_is_not_applied() -> None:
 
 
 WARNINGS: list[Callable[[], None]] = [
-    another_system_of_ome_zarr_is_not_applied,
+    another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
     a_write_is_unfinished,
     a_function_has_changed,
