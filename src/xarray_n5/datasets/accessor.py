@@ -82,7 +82,7 @@ class DatasetAccessor:
             Positions of samples along z, y, x, which need not be whole numbers: an array of shape
             (..., 3). Crops and strides are taken into account.
         system : str, optional
-            Another coordinate system of an image of OME-Zarr 0.6, by its name in
+            Another coordinate system of a scene, or of an image of OME-Zarr 0.6, by its name in
             ``encoding["coordinate_systems"]`` of the array as it was opened. Two-dimensional images
             have positions along y, x.
 
