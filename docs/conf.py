@@ -26,7 +26,7 @@ extensions = [
 exclude_patterns = ["_build", "generated/.*", "jupyter_execute", "**.ipynb_checkpoints"]
 
 # The notebooks are kept without outputs in the project's folder `notebooks`. They are copied here
-# and executed in place, since they search the folders above for the project's test data.
+# and executed in place.
 shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 if (HERE.parent / "notebooks").is_dir():
     shutil.copytree(

@@ -153,7 +153,7 @@ def copy(
         echo(f"nothing to resume: {redact(dst)} is complete")
         if not verify:
             return
-    with task_progress() if begun.ended else progress():
+    with task_progress() if begun.ended else progress("copied"):
         report = begun.compute()
     if verify:
         echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")

@@ -27,7 +27,7 @@ from matplotlib import image as images
 from tests.support.containers import NAMES
 from tests.support.killing import when
 from tests.writing.test_killed_writes import files
-from xarray_n5 import create_array, create_group, open_array, to_n5, verify
+from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-DATA = ROOT / "tests" / "data"
+DATA = tutorial.path("cells").parent
 
 CELLS = str(DATA / "cells.n5")
 
@@ -310,7 +310,9 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
 @pytest.mark.parametrize("name", NAMES.values())
 def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) -> None:
     place = tmp_path / name
-    assert printed("copy", CELLS, place, "--resume") == ""
+    assert printed("copy", CELLS, place, "--resume").startswith(
+        "copied 2 arrays: 48 chunks written, "
+    )
     for source, target in ((CELLS, place), (f"{CELLS}/raw", place / "raw")):
         told = printed("copy", source, target, "--resume")
         assert told == f"nothing to resume: {target} is complete\n"
@@ -556,6 +558,21 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
         _, err = program.communicate()
     assert program.returncode == 0, err
     assert files(place) == files(whole)
+
+
+def test_exit_codes_are_those_of_the_page(cells: Path, tmp_path: Path) -> None:
+    copying = ("copy", cells, tmp_path / "b.n5")
+    assert run(*copying).exit_code == 0
+    assert run(*copying, "--resume").exit_code == 0  # complete
+    assert run(*copying).exit_code == 1  # it exists
+    assert run(*copying, "--mode", "x").exit_code == 2
+    assert run("copy", cells).exit_code == 2
+    assert run("verify", cells).exit_code == 0
+    assert run("verify", cells, "--strict").exit_code == 1  # chunks are missing
+    create_group(tmp_path / "c.n5")
+    assert run("verify", tmp_path / "c.n5").exit_code == 1  # no arrays
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\d+) +\|", page, re.MULTILINE) == ["0", "1", "2"]
 
 
 # Verifying

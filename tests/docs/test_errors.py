@@ -26,7 +26,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
-from tests.docs.test_pages import DATA, ROOT
+from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support.containers import write_document
 from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
@@ -723,7 +723,7 @@ def is_shown(message: object, folder: Path, texts: list[str]) -> bool:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the cases run: a folder with the containers of the test data."""
-    for container in DATA.glob("*.n5"):
+    for container in SAMPLES.glob("*.n5"):
         shutil.copytree(container, tmp_path / container.name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -760,7 +760,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
     left = [text for name, part in parts().items() if name not in ERRORS for text in shown(part)]
     for case in WARNINGS:
         folder = tmp_path / case.__name__
-        shutil.copytree(DATA / "cells.n5", folder / "cells.n5")
+        shutil.copytree(SAMPLES / "cells.n5", folder / "cells.n5")
         monkeypatch.chdir(folder)
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")

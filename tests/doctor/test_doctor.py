@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.support.other_readers import Axes
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = xarray_n5.tutorial.path("cells").parent
 
 # Containers
 

@@ -42,6 +42,7 @@ RANKS = {
     "copying": 9,
     "pyramids": 9,
     "sampling": 9,
+    "tutorial": 9,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
@@ -73,7 +74,7 @@ PUBLIC = {
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
     "register_scene",
     *("ProgressBar", "chunk_map", "copy", "digest", "doctor", "map_overlap", "pyramid", "repair"),
-    *("verify", "view", "world_grid"),
+    *("verify", "tutorial", "view", "world_grid"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }

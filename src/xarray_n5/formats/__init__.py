@@ -18,11 +18,12 @@ from xarray_n5.model.options import near
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 __all__ = [
     "FORMATS",
+    "KEYED_FORMATS",
     "N5",
     "TITLES",
     "Documents",
@@ -33,7 +34,6 @@ __all__ = [
     "Zarr3",
     "get_format",
     "is_container_name",
-    "keyed_formats",
 ]
 
 
@@ -61,9 +61,10 @@ def get_format(name: str | None) -> Format:
         ) from None
 
 
-def keyed_formats() -> list[KeyedFormat]:
-    """Return the formats that key-value stores support, the usual one first."""
-    return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
+KEYED_FORMATS: Sequence[KeyedFormat] = [
+    cast("KeyedFormat", form) for form in FORMATS.values() if form.documents
+]
+"""The formats that key-value stores support, the usual one first."""
 
 
 TITLES = {

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, Hdf5, Zarr2, get_format, keyed_formats
+from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
 from xarray_n5.formats.containers import CONTAINERS, locate
 from xarray_n5.formats.documents import get_documents, warn_unfinished, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
@@ -127,14 +127,16 @@ def _locate(
 
     The container's format is only looked up for a path that formats read in different ways.
     """
+    asked = None if name is None else get_format(name)
     if is_peculiar(path):
         found, inner = locate(url, "", storage_options)
         form = found.format if isinstance(found, Hdf5Container) else format_of(found, name)
         inner = join(inner, form.normalize_path(path))
     else:
-        found, inner = locate(url, get_format(name).normalize_path(path), storage_options)
-    held = [found.format] if isinstance(found, Hdf5Container) else keyed_formats()
-    if name is not None and get_format(name) not in held:
+        usual = asked or KEYED_FORMATS[0]
+        found, inner = locate(url, usual.normalize_path(path), storage_options)
+    held = [found.format] if isinstance(found, Hdf5Container) else KEYED_FORMATS
+    if asked is not None and asked not in held:
         known = " or ".join(each.name for each in held)
         raise MetadataError(
             f"{found.url} supports {known}, not {name}: HDF5 is one file, named *.h5; the other "
@@ -172,7 +174,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [_keyed(name)] if name else keyed_formats()
+    candidates = [_keyed(name)] if name else KEYED_FORMATS
     for number, form in enumerate(candidates):
         if number == 1:
             _request(store, [path, path.rpartition("/")[0], ""], candidates[1:])
@@ -202,7 +204,7 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
 
 def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name states, among the root and its parents."""
-    forms = keyed_formats()
+    forms = KEYED_FORMATS
     named = {suffix: form for form in forms for suffix in form.suffixes}
     above: Store | None = store
     while above is not None:
@@ -244,7 +246,7 @@ def _look_ahead(
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    forms = keyed_formats() if name is None and _is_called_zarr(store) else [_keyed(name)]
+    forms = KEYED_FORMATS if name is None and _is_called_zarr(store) else [_keyed(name)]
     several = kept is store or len(forms) > 1
     around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
     read = partial(_request, kept, around, forms, [join(path, UNFINISHED)])
@@ -261,7 +263,7 @@ def _is_called_zarr(store: Store) -> bool:
 def _request_root(store: Store, path: str) -> None:
     """Request at once what a write looks for first: documents of any format, a listing, a file."""
     if store.concurrency > 1:
-        read = partial(_request, store, [path, ""], keyed_formats(), [join(path, UNFINISHED)])
+        read = partial(_request, store, [path, ""], KEYED_FORMATS, [join(path, UNFINISHED)])
         looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
         together(store, [read, *(partial(_try, look) for look in looks)])
 
