@@ -39,10 +39,10 @@ RANKS = {
     "images": 7,
     "datasets": 8,
     "integrity": 8,
-    "copying": 9,
     "pyramids": 9,
     "sampling": 9,
     "tutorial": 9,
+    "copying": 10,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
