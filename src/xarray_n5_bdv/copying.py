@@ -50,6 +50,7 @@ def begin_copy(
     if refused := names_of(
         path=path or None,
         region=options.region,
+        bounds=options.bounds or None,
         dtype=options.dtype,
         shards=options.shards,
         dialect=options.dialect,

@@ -24,9 +24,9 @@ _ARGUMENTS = {
 """Python's parameters that commands call otherwise."""
 
 _PARAMETER = re.compile(
-    r"(?<![\w?&/.'\"])(?P<name>chunks|dialect|factors|format|group|label_multisets|level|levels|link"
-    r"|method|mode|path|project|resume|setups?|shards|storage_options|timepoint|url|attribute_order"
-    r"|axis_order|layout|dims)"
+    r"(?<![\w?&/.'\"])(?P<name>bounds|chunks|dialect|factors|format|group|label_multisets|level"
+    r"|levels|link|method|mode|path|project|region|resume|setups?|shards|storage_options|timepoint"
+    r"|url|attribute_order|axis_order|layout|dims)"
     r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
 )
 """A parameter of Python's functions in a message, with or without a value."""

@@ -15,6 +15,7 @@ from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,4 +78,5 @@ TITLES = {
 
 def is_container_name(name: str) -> bool:
     """Return whether a file or directory is named like a container."""
-    return any(name.endswith(form.suffixes) for form in FORMATS.values())
+    archive = name.lower().endswith(ARCHIVES)
+    return archive or any(name.endswith(form.suffixes) for form in FORMATS.values())
