@@ -120,6 +120,7 @@ def _described(
     rows = at_levels([each.axes for each in named], [array.shape for array in levels.values()])
     if rows is None:
         return None
+    rows[0] = replace(rows[0], systems=named[0].systems)
     contexts = [
         ArrayContext(
             path=join(path, at),
