@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import EdgeChunks, Missing
     from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats import FormatName
 
 
 @suggest_keywords
@@ -29,7 +30,7 @@ def open_array(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
     axis_order: AxisOrder = "C",
@@ -130,7 +131,7 @@ def open_group(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:
