@@ -484,7 +484,7 @@ class ResumeError(N5Error, ValueError):
 
 
 class ReadOnlyError(N5Error, PermissionError):
-    """A write through a handle that was opened for reading.
+    """A write through a handle that was opened for reading, or into an archive.
 
     Attributes
     ----------
@@ -502,9 +502,10 @@ class ReadOnlyError(N5Error, PermissionError):
     xarray_n5.errors.ReadOnlyError: 'raw' in '...cells.n5' is open for reading; ...
     """
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, why: str = "") -> None:
         self.url, self.path = url, path
-        super().__init__(f"{path or '/'!r} in {url!r} is open for reading; open it with mode='r+'")
+        why = why or "is open for reading; open it with mode='r+'"
+        super().__init__(f"{path or '/'!r} in {url!r} {why}")
 
 
 class OneWriterError(N5Error, OSError):

@@ -33,6 +33,7 @@ _PHRASES = {
     ),
     r"storage_options=\{'(\w+)': True\}": r"--storage-option \1=true",
     r"\bstorage_options\b": "--storage-option",
+    r"assign some with assign_coords, or use isel": "use --region for indices",
     r"\bresume=True\b": "--resume",
     r"\bwithout resume\b": "without --resume",
     r" \(the Dask names of the data [^()]*\)": "",
@@ -44,8 +45,8 @@ _ARGUMENTS = {"group": "PATH", "path": "PATH", "url": "URL"}
 """Python's parameters for which commands have arguments."""
 
 _PARAMETER = re.compile(
-    r"(?<![\w?&/.'\"])(?P<name>chunks|dialect|factors|format|group|label_multisets|level|levels|link"
-    r"|method|mode|path|project|setups?|shards|timepoint|url|attribute_order|axis_order|layout|dims)"
+    r"(?<![\w?&/.'\"])(?P<name>bounds|chunks|dialect|factors|format|group|label_multisets|level|levels|link"
+    r"|method|mode|path|project|region|setups?|shards|timepoint|url|attribute_order|axis_order|layout|dims)"
     r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
 )
 """A parameter of Python's functions in a message, with or without a value."""

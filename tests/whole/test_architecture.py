@@ -39,10 +39,10 @@ RANKS = {
     "images": 7,
     "datasets": 8,
     "integrity": 8,
-    "copying": 9,
     "pyramids": 9,
     "sampling": 9,
     "tutorial": 9,
+    "copying": 10,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
@@ -55,6 +55,7 @@ LEAVES = {
     "xarray_n5_doctor",
     "xarray_n5_hangar",
     "xarray_n5_napari",
+    "xarray_n5_scenes",
     "xarray_n5_view",
 }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
 from xarray_n5.dialects.protocol import units_of_values

@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes, as_json
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished

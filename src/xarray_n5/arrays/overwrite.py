@@ -174,7 +174,7 @@ def check_not_array(container: Container, node: Node) -> None:
 def check_removable(url: str, arrays: Mapping[str, ArrayNode]) -> None:
     """Raise NodeExistsError if an array to be removed contains anything that is not its own."""
     for name, array in arrays.items():
-        if other := array.foreign_key():
+        if other := array.container.occupant(array.path, [array.metadata]):
             hint = f"it contains {other!r}, which would be deleted with it; move that away first"
             raise NodeExistsError(url, name, "an array with other files", hint)
 

@@ -29,9 +29,8 @@ from xarray_n5.model.options import suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.node import Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName

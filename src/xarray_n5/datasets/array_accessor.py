@@ -75,7 +75,7 @@ class DataArrayAccessor:
         found = geometry_from(self._array)
         return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
 
-    def to_world(self, points: ArrayLike) -> np.ndarray:
+    def to_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the physical coordinates of samples.
 
         A DataArray has no affine matrices, but coordinates, and origins of views. If these are not
@@ -86,6 +86,10 @@ class DataArrayAccessor:
         points : array_like
             Positions of samples along z, y, x, which need not be whole numbers: an array of shape
             (..., 3). Crops and strides are taken into account.
+        system : str, optional
+            Another coordinate system of an image of OME-Zarr 0.6, by its name in
+            ``encoding["coordinate_systems"]`` of the array as it was opened. Two-dimensional images
+            have positions along y, x.
 
         Returns
         -------
@@ -97,7 +101,7 @@ class DataArrayAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates.
+            If there is neither an affine matrix nor coordinates, or not this `system`.
 
         Examples
         --------
@@ -106,15 +110,17 @@ class DataArrayAccessor:
         >>> image.n5.to_world([0, 0, 1.5])
         array([10., 10., 13.])
         """
-        return self._dataset().n5.to_world(points)  # type: ignore[no-any-return]
+        return self._dataset().n5.to_world(points, system)  # type: ignore[no-any-return]
 
-    def from_world(self, points: ArrayLike) -> np.ndarray:
+    def from_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the positions of samples at physical coordinates: the inverse of `to_world`.
 
         Parameters
         ----------
         points : array_like
             Coordinates along z, y, x, in the unit of the coordinates: an array of shape (..., 3).
+        system : str, optional
+            The coordinate system of these coordinates, as in `to_world`.
 
         Returns
         -------
@@ -125,7 +131,8 @@ class DataArrayAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates, or a matrix cannot be inverted.
+            If there is neither an affine matrix nor coordinates, or not this `system`, or a matrix
+            cannot be inverted.
 
         Examples
         --------
@@ -134,7 +141,7 @@ class DataArrayAccessor:
         >>> image.n5.from_world([10.0, 10.0, 13.0])
         array([0. , 0. , 1.5])
         """
-        return self._dataset().n5.from_world(points)  # type: ignore[no-any-return]
+        return self._dataset().n5.from_world(points, system)  # type: ignore[no-any-return]
 
     def _dataset(self) -> Any:
         name = self._array.name

@@ -127,10 +127,10 @@ def resolve_geometry(
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
     ordered = node.attribute_order != "auto"
     around = (node.attributes, *node.parents, *([node.base.attributes] if node.base else ()))
-    present = frozenset().union(*around)
+    present = {key.partition("/")[0] for attributes in around for key in attributes}
     for known in dialects:
         signs = getattr(known, "signs", None)
-        if signs is not None and signs.isdisjoint(present):
+        if signs is not None and signs.isdisjoint(present) and not node.xml:
             continue
         try:
             geometry = known.read(context_for(known, node) if ordered else node)
@@ -191,7 +191,8 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
         result = _renamed(result, named[0])
         against += [_against_names(named[0], other) for other in named[1:]]
     result, hidden = _without_hidden_names(result)
-    result = replace(result, dialects=tuple(name for name, _ in said))
+    systems = next((g.systems for _, g in said if g.systems and _is_placed_as(g, result)), None)
+    result = replace(result, dialects=tuple(name for name, _ in said), systems=systems)
     return result, [*filter(None, against), *hidden]
 
 
@@ -243,6 +244,17 @@ def _completed(geometry: Geometry, other: Said) -> Geometry:
 def _lacks_unit_of(axis: Axis, more: Axis) -> bool:
     """Return whether an axis has no unit, but the scale of one that has."""
     return axis.unit is None and more.unit is not None and _same(axis.step, more.step)
+
+
+def _is_placed_as(one: Geometry, other: Geometry) -> bool:
+    """Return whether the coordinates of two geometries are the same numbers."""
+    return one.affine == other.affine and all(
+        _same(a.step, b.step)
+        and same_unit(a.unit, b.unit)
+        and abs(a.offset - b.offset) <= SAME * max(abs(a.step), abs(a.offset))
+        for a, b in zip(one.axes, other.axes, strict=True)
+        if a.kind == "space"
+    )
 
 
 def _against(first: Said, other: Said) -> str | None:

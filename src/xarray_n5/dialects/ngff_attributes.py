@@ -1,9 +1,6 @@
 """The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5.
 
-Since 0.6, an image has several coordinate systems. Its levels lead to one of them, whose axes they
-have; transformations of the image lead from there to others, and those of a scene from image to
-image. They are not applied. Source: the specification of version 0.6, "Coordinate systems",
-"Multiscales" and "Scenes".
+Transformations of a scene, since version 0.6, lead from image to image. They are not applied.
 """
 
 from __future__ import annotations
@@ -179,46 +176,9 @@ _SHOWN = 3
 """The number of transformations that a warning names."""
 
 
-def system_of(image: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the coordinate system of an image that the transformations of a level lead to.
-
-    Raises
-    ------
-    ValueError
-        If the image does not have it, or the level does not name one of several.
-    """
-    systems: list[dict[str, Any]] = image["coordinateSystems"]
-    edges = entry.get("coordinateTransformations") or [{}]
-    name = _name(edges[-1].get("output"))
-    if name is None and all(each["axes"] == systems[0]["axes"] for each in systems):
-        return systems[0]
-    found = [each for each in systems if each.get("name") == name]
-    if not found:
-        known = ", ".join(repr(each.get("name")) for each in systems)
-        raise ValueError(
-            f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
-            f"expected one of {known}"
-        )
-    return found[0]
-
-
-def of_all_levels(image: dict[str, Any]) -> list[Any]:
-    """Return the transformations of an image that apply to all levels, which 0.6 does not have."""
-    listed = image.get("coordinateTransformations") or []
-    return [] if image.get("coordinateSystems") else listed
-
-
-def warn_unapplied(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> None:
-    """Warn about transformations of an image and of its scene, which are not applied."""
+def warn_unapplied(node: ArrayContext) -> None:
+    """Warn about transformations of an image's scene, which are not applied."""
     parts = node.path.split("/")
-    if image.get("coordinateSystems"):
-        level = str(entry.get("path", "")).strip("/")
-        path = node.path.removesuffix(level).strip("/")
-        if shown := _shown(image.get("coordinateTransformations") or ()):
-            warn(
-                f"{path or '/'}: transformations to other coordinate systems are not applied: "
-                f"{shown}; its coordinates are those of {system_of(image, entry).get('name')!r}"
-            )
     for depth, group in enumerate(node.parents[: len(parts)], start=1):
         ome = group.get("ome")
         scene = ome.get("scene") if isinstance(ome, dict) else None

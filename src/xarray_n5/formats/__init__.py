@@ -15,9 +15,10 @@ from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 FormatName: TypeAlias = Literal["n5", "zarr2", "zarr3", "hdf5"]
@@ -25,6 +26,7 @@ FormatName: TypeAlias = Literal["n5", "zarr2", "zarr3", "hdf5"]
 
 __all__ = [
     "FORMATS",
+    "KEYED_FORMATS",
     "N5",
     "TITLES",
     "Documents",
@@ -36,7 +38,6 @@ __all__ = [
     "Zarr3",
     "get_format",
     "is_container_name",
-    "keyed_formats",
 ]
 
 
@@ -64,9 +65,10 @@ def get_format(name: str | None) -> Format:
         ) from None
 
 
-def keyed_formats() -> list[KeyedFormat]:
-    """Return the formats that key-value stores support, the usual one first."""
-    return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
+KEYED_FORMATS: Sequence[KeyedFormat] = [
+    cast("KeyedFormat", form) for form in FORMATS.values() if form.documents
+]
+"""The formats that key-value stores support, the usual one first."""
 
 
 TITLES = {
@@ -80,4 +82,5 @@ TITLES = {
 
 def is_container_name(name: str) -> bool:
     """Return whether a file or directory is named like a container."""
-    return any(name.endswith(form.suffixes) for form in FORMATS.values())
+    archive = name.lower().endswith(ARCHIVES)
+    return archive or any(name.endswith(form.suffixes) for form in FORMATS.values())
