@@ -131,7 +131,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("format", ["n5", "zarr2"])
 @pytest.mark.parametrize("kind", PLACES)
-def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: str) -> None:  # noqa: A002
+def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: Any) -> None:  # noqa: A002
     place, workers, count = PLACES[kind](tmp_path), 4, cases(4, 20)
     create_group(place, format=format)
     create_array(place, "there", format=format, **SMALL)

@@ -253,6 +253,7 @@ BESIDE = {
     "data": "files that tests read",
     "docs": "tests of what the pages in docs and the README say",
     "support": "what several tests use",
+    "typing": "calls that type checkers accept, and refuse",
     "whole": "tests of what no folder of src does alone",
 }
 """The folders of tests that are no folder of ``src``."""

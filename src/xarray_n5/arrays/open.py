@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array, AxisOrder, LabelMultisets
     from xarray_n5.arrays.node import EdgeChunks, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats import FormatName
 
 
 @suggest_keywords
@@ -30,7 +31,7 @@ def open_array(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
     axis_order: AxisOrder = "C",
@@ -131,7 +132,7 @@ def open_group(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import Missing
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats import FormatName
 
 
 @suggest_keywords
@@ -40,11 +41,11 @@ def from_n5(
     url: object,
     component: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    chunks: Any = None,
+    chunks: int | str | tuple[Any, ...] | Mapping[int, Any] | None = None,
     name: str | None = None,
     inline_array: bool = True,
     *,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @suggest_keywords
 def pyramid(
-    source: Any,
+    source: object,
     url: object | None = None,
     path: str = "",
     *,
@@ -36,7 +37,7 @@ def pyramid(
     compression: str | Mapping[str, Any] | Compression | None = "same",
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
@@ -161,7 +162,7 @@ def pyramid_plan(
     chunks: Sequence[int] | int | None = None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
@@ -66,7 +67,7 @@ def stored_base(
     chunks: Sequence[int] | int | None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     storage_options: Mapping[str, Any] | None,
-    form: str | None,
+    form: FormatName | None,
 ) -> BaseLevel:
     """Return a stored array as a base level.
 
