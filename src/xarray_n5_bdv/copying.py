@@ -8,8 +8,8 @@ import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_node
-from xarray_n5.copying.copy import Copy
 from xarray_n5.copying.scenes import datasets_to_resume, names_of
+from xarray_n5.copying.started import Copy
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.model.options import check_option

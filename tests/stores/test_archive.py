@@ -43,7 +43,8 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive") / "cells.zarr"
     how: dict[str, Any] = {"format": "zarr3", "chunks": 10, "axes": ["y", "x"]}
     xarray_n5.create_group(path, format="zarr3", attributes={"note": "a"})
-    for name, more in {"shards": {"shards": 20}, "plain": {"compression": None}}.items():
+    own: dict[str, dict[str, Any]] = {"shards": {"shards": 20}, "plain": {"compression": None}}
+    for name, more in own.items():
         array = xarray_n5.create_array(
             path, f"em/{name}", shape=VALUES.shape, dtype="u2", **how, **more
         )
@@ -86,7 +87,7 @@ def streamed(container: Path, target: Path) -> None:
         def __init__(self, file: Any) -> None:
             self.write, self.flush = file.write, file.flush
 
-    with target.open("wb") as file, zipfile.ZipFile(Pipe(file), "w") as archive:  # type: ignore[arg-type]
+    with target.open("wb") as file, zipfile.ZipFile(Pipe(file), "w") as archive:  # type: ignore[call-overload]
         for name in files_of(container):
             archive.write(container / name, name)
 
