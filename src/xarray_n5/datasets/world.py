@@ -32,6 +32,10 @@ SYSTEMS = "coordinate_systems"
 """The encoding's key for the image's other systems by name: ``axes``, ``units``, ``dims`` of the
 image, and ``affine``, the rows of a matrix from coordinates along these to the system."""
 
+WORLD_SYSTEM, WORLD_SYSTEMS = "system", "systems"
+"""Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are
+matrices for. The first is that of `AFFINE`, others are suffixes of its name."""
+
 _FINE = 1024
 """Positions of coarsened samples are multiples of one over this, up to rounding."""
 
@@ -70,6 +74,8 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
     ValueError
         If the data do not have it.
     """
+    if (name := _matrices_to(dataset, system)) is not None:
+        return _matrices(dataset, name)
     known: dict[str, Any] = {}
     for variable in dataset.data_vars.values():
         known |= variable.encoding.get(SYSTEMS) or {}
@@ -129,10 +135,29 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     return dims, _matrices(dataset)
 
 
-def _matrices(dataset: xr.Dataset) -> np.ndarray:
+def _matrices_to(dataset: xr.Dataset, system: str) -> str | None:
+    """Return the name of the matrices that lead to a system of a scene, if there are any.
+
+    Raises
+    ------
+    ValueError
+        If the Dataset is of a scene without this system.
+    """
+    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
+    if WORLD_SYSTEM not in facts:
+        return None
+    own = str(facts[WORLD_SYSTEM])
+    name = AFFINE if system == own else f"{AFFINE}_{system}"
+    if name not in dataset.variables:
+        names = ", ".join(map(repr, facts.get(WORLD_SYSTEMS, [own])))
+        raise ValueError(f"there is no coordinate system {system!r}, expected one of: {names}")
+    return name
+
+
+def _matrices(dataset: xr.Dataset, name: str = AFFINE) -> np.ndarray:
     """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
-    if "affine" in dataset.variables:
-        affine = dataset["affine"]
+    if name in dataset.variables:
+        affine = dataset[name]
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
