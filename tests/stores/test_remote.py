@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from fsspec.asyn import FSTimeoutError
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.containers import objects_of
@@ -490,6 +491,39 @@ def test_only_what_may_pass_is_asked_for_again(error: Exception, asked: int) -> 
     with pytest.raises(type(error)):
         asyncio.run(replace(QUICK).run_async(request_async))
     assert len(requests) == asked
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        *(("s3", NEVER), ("gs", NEVER), ("abfs", NEVER)),
+        *(("https", Retries()), ("sftp", Retries()), ("far", Retries())),
+    ],
+)
+def test_requests_are_only_made_again_where_the_library_does_not_do_so(
+    protocol: str, expected: Retries
+) -> None:
+    fs = Far()
+    fs.protocol = protocol
+    assert Retries.of(fs) == Retries.of(DirFileSystem("b", fs)) == expected
+
+
+def test_what_s3fs_has_retried_is_not_asked_for_again() -> None:
+    fs = Far({"b/x.n5/a/0": b"x"})
+    fs.protocol = "s3"
+
+    def fail(verb: str, path: str) -> None:
+        raise ConnectionResetError(f"{verb} {path}")
+
+    fs.fails = fail
+    with pytest.raises(RequestError):
+        FsspecStore(fs, "b/x.n5").get("a/0")
+    assert fs.counts == {"GET": 1}
+
+
+def test_obstore_retries_itself() -> None:
+    obstore = pytest.importorskip("obstore.fsspec")
+    assert Retries.of(obstore.FsspecStore("http")) == NEVER
 
 
 def test_reads_and_puts_are_made_again() -> None:

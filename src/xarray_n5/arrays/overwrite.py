@@ -27,14 +27,14 @@ NOT_UNFINISHED = (
 
 OTHER_UNFINISHED = (
     "it has an unfinished write of something else: pass the same arguments as that one to resume "
-    "it, or start again with mode='w' and without resume"
+    "it, or start again with mode='w' and without resume=True"
 )
 """The hint for a different unfinished copy."""
 
 OTHER_DATA = (
     "it has an unfinished write of different data, or with other options: pass the same as then "
     "(the Dask names of the data must not change between runs; if they do, pass resume='a name' "
-    "each time), or start again with mode='w' and without resume"
+    "each time), or start again with mode='w' and without resume=True"
 )
 """The hint for an unfinished write of different data."""
 

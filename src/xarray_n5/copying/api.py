@@ -59,7 +59,9 @@ def copy(
     source : str, os.PathLike, Array, Group or store
         The container to copy from: a path, an fsspec URL, an open array or group, or a store.
     destination : str, os.PathLike or store
-        The container to write to, which is created if it does not exist.
+        The container to write to, which is created if it does not exist. A local path ``*.ozx`` is
+        one ZIP archive of Zarr v3, which appears when it is complete, and which ``mode="w"``
+        replaces as a whole.
     source_path : str, default: ""
         The path of the node in `source`.
     path : str, default: ""

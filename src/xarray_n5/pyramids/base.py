@@ -91,7 +91,7 @@ def stored_base(
     if array.path.rpartition("/")[2] != BASE or array.node.transposed:
         raise ValueError(
             f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F', "
-            "so levels next to it would not be a pyramid; pass a url (and a path) for a copy"
+            "so levels next to it would not be a pyramid; pass another location for a copy"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(

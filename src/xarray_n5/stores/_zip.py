@@ -60,7 +60,7 @@ _MOST = 1 << 28
 
 _LARGEST = 1 << 62
 
-_FULL = 0xFFFFFFFF
+FULL = 0xFFFFFFFF
 """A size or an offset that the extra field has."""
 
 
@@ -226,7 +226,7 @@ def _parse(url: str, data: bytes, end: _End) -> tuple[list[str], np.ndarray]:
         if mark != ENTRY_MARK or at > len(data):
             raise _invalid(url, "its directory is damaged")
         names.append(_name(url, data[start:name_end], flags))
-        if _FULL in {packed, size, offset}:
+        if FULL in {packed, size, offset}:
             extra = data[name_end : name_end + sizes[1]]
             size, packed, offset = _large(url, names[-1], extra, (size, packed, offset))
         if disk not in {0, 0xFFFF}:
@@ -269,7 +269,7 @@ def _large(url: str, name: str, extra: bytes, sizes: tuple[int, int, int]) -> tu
         field, at = extra[at + 4 : at + 4 + length], at + 4 + length
         if tag == ZIP64:
             values = iter(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
-            size, packed, offset = (next(values, _FULL) if s == _FULL else s for s in sizes)
+            size, packed, offset = (next(values, FULL) if s == FULL else s for s in sizes)
             return size, packed, offset
     raise _invalid(url, f"the entry {name!r} lacks its ZIP64 sizes")
 
