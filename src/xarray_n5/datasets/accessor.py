@@ -204,7 +204,7 @@ class DatasetAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         **coords_kwargs : array_like
             `coords` as keywords, such as ``z=new_z``.
@@ -257,7 +257,7 @@ class DatasetAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
 
         Returns
@@ -628,7 +628,7 @@ class DataTreeAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         level : int or str, optional
             The level, by number or name; by default the coarsest whose samples are no farther apart
@@ -687,7 +687,7 @@ class DataTreeAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         level : int or str, optional
             The level, by number or name; by default the coarsest whose samples are no farther apart
