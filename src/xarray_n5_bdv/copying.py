@@ -19,7 +19,7 @@ from xarray_n5_bdv.write import write_project
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
 
 

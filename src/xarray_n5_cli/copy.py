@@ -147,16 +147,17 @@ def copy(
 ) -> None:
     """Copy the array or group at SRC, with everything in it, to DST.
 
-    The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.h5 HDF5,
-    anything else N5. Axes are preserved, the metadata of pyramids is converted for the readers of
-    the new format, and copying back restores the original attributes. An interrupted copy is
-    resumed with --resume.
+    The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.ozx one
+    ZIP archive of Zarr v3, *.h5 HDF5, anything else N5. Axes are preserved, the metadata of
+    pyramids is converted for the readers of the new format, and copying back restores the original
+    attributes. An interrupted copy is resumed with --resume.
 
     \b
     Examples:
       xarray-n5 copy cells.n5 cells.zarr
       xarray-n5 copy big.n5 big.zarr --format zarr3 --shards 512,512,512
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
+      xarray-n5 copy big.n5 big.ozx --shards 512,512,512
       xarray-n5 copy em.n5 part.n5 --bounds "z=100:220 um, y=:50 um"
       xarray-n5 copy dataset.xml part.n5 --project part.xml --level 1
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
@@ -191,7 +192,7 @@ def copy(
         echo(f"nothing to resume: {redact(dst)} is complete")
         if not verify:
             return
-    with task_progress() if begun.ended else progress():
+    with task_progress() if begun.ended else progress("copied"):
         report = begun.compute()
     if verify:
         echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")

@@ -17,6 +17,7 @@ from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around
+from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.bounds import parts_of, regions_within
@@ -58,11 +59,14 @@ class Copy:
     """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
     comparison: Comparison | None = None
     """The comparison of the finished copy with its source, if requested."""
+    packing: Packing | None = None
+    """The archive that the finished copy becomes, if that is its target."""
 
     @property
     def ended(self) -> bool:
         """Whether the copy to resume had ended."""
-        return self.transaction is None and self.alone is None and not self.repairs
+        pending = (self.transaction, self.alone, self.packing)
+        return all(each is None for each in pending) and not self.repairs
 
     @property
     def chunks(self) -> int:
@@ -80,9 +84,11 @@ class Copy:
         DifferenceError
             If it is compared with its source, and chunks differ.
         """
-        report = self._write()
-        if self.comparison is not None:
-            report.attrs["verified"] = self.comparison.compute()
+        report, comparison = self._write(), self.comparison
+        archive = None if self.packing is None else self.packing.finish()
+        if comparison is not None:
+            comparison = replace(comparison, container=archive or comparison.container)
+            report.attrs["verified"] = comparison.compute()
         return report
 
     def compared(self) -> Copy:
@@ -128,6 +134,30 @@ def begin_copy(
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
+    checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
+    if (packing := Packing.of(url, storage_options, **checks)) is not None:
+        if packing.ended and verify:
+            raise ValueError(
+                f"{packing.target!r} is a finished copy, which cannot be compared again with "
+                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
+            )
+        if packing.ended:
+            return Copy()
+        begun = begin_copy(
+            source,
+            source_path,
+            packing.container,
+            join(packing.path, path),
+            options=options,
+            without=without,
+            resume=resume,
+            source_options=source_options,
+            checksums=checksums,
+            batch_size=batch_size,
+            fsync=fsync,
+            verify=verify,
+        )
+        return replace(begun, packing=packing)
     options = options or CopyOptions()
     multisets = options.label_multisets
     how = WriteOptions.into(

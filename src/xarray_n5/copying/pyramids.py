@@ -124,6 +124,7 @@ def _described(
     rows = at_levels([each.axes for each in named], [part.shape for part in levels.values()])
     if rows is None:
         return None
+    rows[0] = replace(rows[0], systems=named[0].systems)
     contexts = [
         ArrayContext(
             path=join(path, at),

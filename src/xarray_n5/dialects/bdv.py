@@ -38,6 +38,7 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
+    signs: ClassVar[frozenset[str]] = frozenset({"downsamplingFactors", "scales"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -97,6 +98,7 @@ class BigStitcher:
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
+    signs: ClassVar[frozenset[str]] = frozenset({_ROOT})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

@@ -156,7 +156,7 @@ def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray
     """
     if dim not in of.coords:
         raise ValueError(
-            f"the dimension {dim!r} has no coordinates; assign some with assign_coords, or use isel"
+            f"the dimension {dim!r} has no coordinates; assign some, or select by indices instead"
         )
     coordinate = of.coords[dim]
     if coordinate.dtype.kind not in "iuf":
