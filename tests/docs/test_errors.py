@@ -628,8 +628,8 @@ def a_source_has_changed() -> None:
         xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
-def another_system_of_ome_zarr_is_not_applied() -> None:
-    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+def another_system_of_ome_zarr_is_unknown() -> None:
+    edges = [edge("displacements", path="field")]
     store_06(Path("new.zarr"), image_06(*edges), path="em")
     xarray_n5.open_array("new.zarr", "em/s0").geometry()
 
@@ -643,8 +643,16 @@ def a_scene_of_ome_zarr_is_not_applied() -> None:
     xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
 
 
+def an_array_is_outside_of_a_box() -> None:
+    for path, first in (("raw", 0.0), ("coarse/s2", 80.0), ("other", 90.0)):
+        axes = [xarray_n5.Axis(name="x", scale=1.0, offset=first)]
+        xarray_n5.create_array("boxes.n5", path, shape=(9,), dtype="u1", axes=axes)
+    xarray_n5.copy("boxes.n5", "part.n5", bounds={"x": (2, 6)})
+
+
 WARNINGS: list[Callable[[], None]] = [
-    another_system_of_ome_zarr_is_not_applied,
+    an_array_is_outside_of_a_box,
+    another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
     a_write_is_unfinished,
     a_function_has_changed,

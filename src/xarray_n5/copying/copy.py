@@ -20,6 +20,7 @@ from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.scenes import plan_scene
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.copying.array_copy import ArrayCopy
+    from xarray_n5.copying.bounds import Region
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
@@ -134,28 +136,10 @@ def begin_copy(
     check_option("mode", mode, "w-", "a", "w")
     checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
     if (packing := Packing.of(url, storage_options, **checks)) is not None:
-        if packing.ended and verify:
-            raise ValueError(
-                f"{packing.target!r} is a finished copy, which cannot be compared again with "
-                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
         if packing.ended:
+            packing.check_unverified(verify=verify)
             return Copy()
-        begun = begin_copy(
-            source,
-            source_path,
-            packing.container,
-            join(packing.path, path),
-            options=options,
-            without=without,
-            resume=resume,
-            source_options=source_options,
-            checksums=checksums,
-            batch_size=batch_size,
-            fsync=fsync,
-            verify=verify,
-        )
-        return replace(begun, packing=packing)
+        url, path, mode = packing.container, join(packing.path, path), "w-"
     options = options or CopyOptions()
     multisets = options.label_multisets
     how = WriteOptions.into(
@@ -172,7 +156,7 @@ def begin_copy(
     place = new_path(how.path(path), how.container.documents)
     if (scene := find_scene(source, source_options)) is not None:
         given: Any = (source_path, how, place, options, without, source_options)
-        planned = Copy(plan_scene(scene, source, *given))
+        planned = Copy(plan_scene(scene, source, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     target = CopyTarget(how, place, compares=verify)
@@ -180,6 +164,7 @@ def begin_copy(
         begun, copies = _begin_array(node, target, options)
     else:
         begun, copies = _begin_group(node, target, options, without)
+    begun = replace(begun, packing=packing)
     if not verify:
         return begun
     sources = [(join(place, inner), each.data) for inner, each in copies.items()]
@@ -190,7 +175,11 @@ def _begin_array(
     array: Array, target: CopyTarget, options: CopyOptions
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of an array; return it, and the array by its path in the copy."""
-    copies = _copy_arrays({"": array}, _geometries({"": array}), {}, target, options)
+    geometries = _geometries({"": array})
+    regions: dict[str, Region | None] = {"": options.region}
+    if options.bounds:
+        regions = regions_within({"": array}, geometries, options.bounds)
+    copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
         return Copy(), copies
     return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
@@ -204,9 +193,13 @@ def _begin_group(
     lists = lists_of(group.container)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
     geometries, pyramids = _geometries(arrays), {}
+    regions: dict[str, Region | None] = dict.fromkeys(arrays, options.region)
+    if options.bounds:
+        regions = regions_within(arrays, geometries, options.bounds)
     if options.region is None:
+        parts = parts_of(arrays, geometries, regions)
         pyramids = copied_pyramids(
-            groups, arrays, geometries, how.container, target.path, options.dialect
+            groups, arrays, parts, how.container, target.path, options.dialect
         )
     attributes = {
         inner: of_group(
@@ -215,12 +208,13 @@ def _begin_group(
             lists,
             lists_x_first=how.container.lists_x_first,
             described=pyramids[inner].around if inner in pyramids else None,
-            for_good=options.dialect is not None,
+            for_good=options.dialect is not None or bool(options.bounds),
         )
         for inner, each in groups.items()
     }
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
-    copies = _copy_arrays(arrays, geometries, attributes, target, options, own)
+    arrays = {inner: arrays[inner] for inner in regions}
+    copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
     chosen = [] if options.dialect is None else [options.dialect]
     chosen += ["checksums"] if how.checksums else []
@@ -306,6 +300,7 @@ def _copy_arrays(
     groups: Mapping[str, Attributes],
     target: CopyTarget,
     options: CopyOptions,
+    regions: Mapping[str, Region | None],
     described: Mapping[str, Attributes] | None = None,
 ) -> dict[str, ArrayCopy]:
     """Return the arrays of the copy, with the groups that will be around them."""
@@ -326,8 +321,8 @@ def _copy_arrays(
         if base in found and base != inner:
             context = over_base(context, found[base].metadata, join(target.path, base))
         own = (described or {}).get(inner)
-        form = container.format
-        found[inner] = copy_array(array, geometries[inner], context, form, options, own)
+        part = replace(options, region=regions[inner], bounds=None)
+        found[inner] = copy_array(array, geometries[inner], context, container.format, part, own)
     return found
 
 

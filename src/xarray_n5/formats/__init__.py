@@ -6,7 +6,7 @@ writes them, names the keys of chunks, and decodes and encodes chunks. It does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.format import Hdf5
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+FormatName: TypeAlias = Literal["n5", "zarr2", "zarr3", "hdf5"]
+"""The name of a format."""
+
 __all__ = [
     "FORMATS",
     "KEYED_FORMATS",
@@ -28,6 +31,7 @@ __all__ = [
     "TITLES",
     "Documents",
     "Format",
+    "FormatName",
     "Hdf5",
     "KeyedFormat",
     "Zarr2",

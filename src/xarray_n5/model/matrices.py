@@ -34,6 +34,7 @@ def matrix(transformation: Transformation, n_in: int, load: Loader | None = None
 
     Examples
     --------
+    >>> from xarray_n5.model.transformations import parse_transformation
     >>> matrix(parse_transformation({"type": "scale", "scale": [2, 0.5]}), 2)
     array([[2. , 0. , 0. ],
            [0. , 0.5, 0. ]])

@@ -8,6 +8,7 @@ group of the graph, or the path of a dataset without a name::
     SystemGraph.exchanged() -> list of messages about edges that exchange names of axes
     space_axes(system) -> indices of its axes of space, as z, y, x
     on_space(matrix, start_axes, end) -> matrix of these axes only
+    ImageSystems.placements(load=None) -> the systems of an image that its samples have positions in
 
 Errors are :class:`MetadataError`, whose message says why there is no way.
 """
@@ -15,7 +16,7 @@ Errors are :class:`MetadataError`, whose message says why there is no way.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,13 @@ import numpy as np
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.matrices import compose, inverse, matrix
+from xarray_n5.model.systems import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.model.matrices import Loader
-    from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
+    from xarray_n5.model.systems import CoordinateSystem, SystemAxis
     from xarray_n5.model.transformations import Transformation
 
 _TOLERANCE = 1e-6
@@ -136,7 +138,8 @@ class SystemGraph:
                         compose(rows, self._rows(number, back, len(rows))),
                     )
                 except MetadataError as error:
-                    reasons.append(str(error))
+                    edge, text = str(self.edges[number]), str(error)
+                    reasons.append(text if text.startswith(edge) else f"{edge}: {text}")
                     continue
                 queue.append(other)
         found = reached.get(end)
@@ -180,11 +183,14 @@ def _differ(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def space_axes(axes: Sequence[SystemAxis]) -> list[int]:
-    """Return the indices of the axes of space: in the order z, y, x, if these are their names."""
+    """Return the indices of the axes of space, or of an array whose axes are of no other kind.
+
+    They are in the order z, y, x if these are their names, otherwise as listed.
+    """
     found = [
         at
         for at, axis in enumerate(axes)
-        if axis.type == "space" or (axis.type is None and axis.name.lower() in _ZYX)
+        if axis.type in {"space", "array"} or (axis.type is None and axis.name.lower() in _ZYX)
     ]
     names = {axes[at].name.lower(): at for at in found}
     if len(names) == len(found) and names.keys() <= {*_ZYX}:
@@ -210,3 +216,70 @@ def on_space(rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSyste
                 "is not an axis of space"
             )
     return rows[np.ix_(wanted, [*columns, -1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The positions of an image in one of its other coordinate systems."""
+
+    axes: tuple[str, ...]
+    """The names of its axes of space: z, y, x, if these are their names."""
+    units: tuple[str | None, ...]
+    dims: tuple[str, ...]
+    """The names of the axes of space of the intrinsic system, in the same order."""
+    rows: tuple[tuple[float, ...], ...]
+    """The matrix from intrinsic positions, with a column for the offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSystems:
+    """The coordinate systems of an image, and the transformations between them."""
+
+    intrinsic: CoordinateSystem
+    """The system of its coordinates, to which its levels lead."""
+    graph: SystemGraph
+    path: str = ""
+    """The path of its group."""
+    problems: tuple[str, ...] = ()
+    """What is invalid."""
+
+    @property
+    def needs_arrays(self) -> bool:
+        """Whether numbers of a transformation are in an array."""
+        return any(map(_has_path, self.graph.edges))
+
+    def placements(self, load: Loader | None = None) -> tuple[dict[str, Placement], list[str]]:
+        """Return the positions in each other system of the image, and what cannot be computed.
+
+        Systems that no transformation leads to are left out, and those of labels.
+        """
+        graph = replace(self.graph, load=load)
+        found: dict[str, Placement] = {}
+        problems = list(self.problems)
+        start, axes = Reference(self.intrinsic.name), self.intrinsic.axes
+        dims = tuple(axes[at].name for at in space_axes(axes))
+        linked = {end for edge in graph.edges for end in (edge.input, edge.output)}
+        for reference, system in graph.systems.items():
+            if reference == start or reference.path or reference not in linked:
+                continue
+            try:
+                route = graph.route(start, reference)
+                rows = on_space(route.matrix, axes, system)
+            except MetadataError as error:
+                problems.append(str(error))
+                continue
+            problems += [route.conflict] if route.conflict else []
+            shown = [system.axes[at] for at in space_axes(system.axes)]
+            found[system.name] = Placement(
+                tuple(axis.name for axis in shown),
+                tuple(axis.unit for axis in shown),
+                dims,
+                tuple(tuple(row) for row in rows.tolist()),
+            )
+        return found, problems + graph.exchanged()
+
+
+def _has_path(one: Transformation) -> bool:
+    return (one.type in {"affine", "rotation"} and "path" in one.members) or any(
+        map(_has_path, one.parts)
+    )
