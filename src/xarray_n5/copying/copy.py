@@ -73,28 +73,10 @@ def begin_copy(
     check_option("mode", mode, "w-", "a", "w")
     checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
     if (packing := Packing.of(url, storage_options, **checks)) is not None:
-        if packing.ended and verify:
-            raise ValueError(
-                f"{packing.target!r} is a finished copy, which cannot be compared again with "
-                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
         if packing.ended:
+            packing.check_unverified(verify=verify)
             return Copy()
-        begun = begin_copy(
-            source,
-            source_path,
-            packing.container,
-            join(packing.path, path),
-            options=options,
-            without=without,
-            resume=resume,
-            source_options=source_options,
-            checksums=checksums,
-            batch_size=batch_size,
-            fsync=fsync,
-            verify=verify,
-        )
-        return replace(begun, packing=packing)
+        url, path, mode = packing.container, join(packing.path, path), "w-"
     options = options or CopyOptions()
     multisets = options.label_multisets
     how = WriteOptions.into(
@@ -111,7 +93,7 @@ def begin_copy(
     place = new_path(how.path(path), how.container.documents)
     if (scene := find_scene(source, source_options)) is not None:
         given: Any = (source_path, how, place, options, without, source_options)
-        planned = Copy(plan_scene(scene, source, *given))
+        planned = Copy(plan_scene(scene, source, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     target = CopyTarget(how, place, compares=verify)
@@ -119,6 +101,7 @@ def begin_copy(
         begun, copies = _begin_array(node, target, options)
     else:
         begun, copies = _begin_group(node, target, options, without)
+    begun = replace(begun, packing=packing)
     if not verify:
         return begun
     sources = [(join(place, inner), each.data) for inner, each in copies.items()]
