@@ -27,7 +27,7 @@ from xarray_n5_bdv.write import write_project
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.leaves import Scene
 
@@ -59,6 +59,7 @@ def begin_copy(
     if refused := names_of(
         path=path or None,
         region=options.region,
+        bounds=options.bounds or None,
         dtype=options.dtype,
         shards=options.shards,
         dialect=options.dialect,

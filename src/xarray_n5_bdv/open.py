@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.options import OpenOptions
+from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number

@@ -71,7 +71,7 @@ def test_pyramids_in_zarr_3_are_valid_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "form"), [("p.n5", "n5"), ("p.zarr", "zarr2"), ("p.h5", "hdf5")]
 )
-def test_copies_of_pyramids_are_valid_images(tmp_path: Path, source: str, form: str) -> None:
+def test_copies_of_pyramids_are_valid_images(tmp_path: Path, source: str, form: Any) -> None:
     xarray_n5.pyramid(image(), tmp_path / source, "em", format=form, levels=2, chunks=(1, 4, 4))
     before = dict(open_group(tmp_path / source, "em").attrs)
     xarray_n5.copy(tmp_path / source, tmp_path / "q.zarr", format="zarr3", shards=(2, 8, 8))

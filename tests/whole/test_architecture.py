@@ -39,10 +39,10 @@ RANKS = {
     "images": 7,
     "datasets": 8,
     "integrity": 8,
-    "copying": 9,
     "pyramids": 9,
     "sampling": 9,
     "tutorial": 9,
+    "copying": 10,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
@@ -253,6 +253,7 @@ BESIDE = {
     "data": "files that tests read",
     "docs": "tests of what the pages in docs and the README say",
     "support": "what several tests use",
+    "typing": "calls that type checkers accept, and refuse",
     "whole": "tests of what no folder of src does alone",
 }
 """The folders of tests that are no folder of ``src``."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
+    from xarray_n5.formats import FormatName
     from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks
@@ -308,7 +309,7 @@ class DatasetAccessor:
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FormatName | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
         batch_size: int | None = None,
@@ -739,7 +740,7 @@ class DataTreeAccessor:
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FormatName | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
         batch_size: int | None = None,

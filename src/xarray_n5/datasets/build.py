@@ -12,8 +12,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import to_json
-from xarray_n5.datasets.attributes import decode_attributes
-from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, is_native
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES, SYSTEM, SYSTEMS
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
@@ -31,10 +30,9 @@ from xarray_n5.model.units import same_unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.coordinates import Origin
     from xarray_n5.arrays.node import Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
@@ -122,7 +120,7 @@ def build(
         _add_coordinates(source, coords, options, budget)
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
-        decode_attributes(without_variables(attributes), "the group"),
+        decode_attributes(without_variables(attributes), "the group") if attributes else {},
         decoders or {},
         encoded=any("_ARRAY_DIMENSIONS" in each.level.attributes for each in sources.values()),
     )

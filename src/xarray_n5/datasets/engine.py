@@ -12,8 +12,8 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
-from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
+from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError

@@ -21,6 +21,7 @@ from xarray_n5.dialects.list_order import context_for
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.ngff_systems import VERSION, WRITTEN
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
 from xarray_n5.errors import printable
@@ -62,6 +63,10 @@ DIALECTS: dict[str, Dialect] = {
     ArrayDimensions.name: ArrayDimensions(),
     DimensionLabels.name: DimensionLabels(),
 }
+
+
+_VERSIONS: dict[str, Dialect] = {WRITTEN: Ngff(VERSION)}
+"""Dialects by the names that choose the version that they write."""
 
 
 @suggest_keywords
@@ -160,10 +165,10 @@ def _known(item: str | Dialect) -> Dialect:
     if isinstance(item, Dialect) and not isinstance(item, type):
         return item
     try:
-        return DIALECTS[str(item)]
+        return _VERSIONS.get(str(item)) or DIALECTS[str(item)]
     except KeyError:
         raise ValueError(
-            f"unknown dialect {item!r}; expected one of {', '.join(DIALECTS)}"
+            f"unknown dialect {item!r}; expected one of {', '.join([*DIALECTS, *_VERSIONS])}"
         ) from None
 
 

@@ -19,12 +19,16 @@ from xarray_n5.dialects.ngff_attributes import (
     warn_unapplied,
 )
 from xarray_n5.dialects.ngff_systems import (
+    VERSION,
+    WRITTEN,
+    chosen_version,
     described_problems,
     has_systems,
     level_rows,
     path_of_image,
     system_of,
     systems_around,
+    with_systems,
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
@@ -58,6 +62,8 @@ class Ngff:
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
     signs: ClassVar[frozenset[str]] = frozenset({"multiscales", "ome"})
+    version: str | None = None
+    """The version that is written, by default that of the format."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a level from its group's image; names only before 0.4."""
@@ -88,6 +94,8 @@ class Ngff:
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: in N5 order for N5, in ``ome`` since 0.5."""
+        written = WRITTEN if self.version == VERSION else None
+        version = chosen_version(written, levels[0][0].ngff)
         in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
@@ -111,7 +119,14 @@ class Ngff:
         axes = [_described(each) for each in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
         labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
-        return described([image], omero_for(labels, node.dtype), node.ngff)
+        if version == VERSION:
+            if not can_show([_kind(each) for each in base]):
+                raise ValueError(
+                    f"OME-Zarr {VERSION} cannot describe the axes {[each.name for each in base]}; "
+                    f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
+                )
+            image = with_systems(image, levels[0][1].systems)
+        return described([image], omero_for(labels, node.dtype), version)
 
 
 def _kind(one: Axis) -> str | None:

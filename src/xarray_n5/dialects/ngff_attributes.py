@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.ngff_systems import VERSION, listed_axes, with_systems
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import meant_by_users
 
@@ -95,7 +96,7 @@ def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None
 
 def channel_axes(images: Iterable[Any]) -> set[str]:
     """Return the names of images' axes of channels."""
-    listed = (axis for image in images for axis in image.get("axes") or ())
+    listed = (axis for image in images for axis in listed_axes(image))
     return {str(a["name"]) for a in listed if isinstance(a, dict) and a.get("type") == "channel"}
 
 
@@ -109,7 +110,11 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     if version == "0.4":
         return {_IMAGES: list(images), **({_OMERO: omero} if omero else {})}
     return {
-        _OME: {"version": version, _IMAGES: _bare(images), **({_OMERO: omero} if omero else {})}
+        _OME: {
+            "version": version,
+            _IMAGES: _bare(images, version),
+            **({_OMERO: omero} if omero else {}),
+        }
     }
 
 
@@ -118,9 +123,9 @@ def with_images(
 ) -> dict[str, Any]:
     """Return the attributes that change with other images: their values, or None to remove them.
 
-    Images are kept where they are; new ones are where `version` has them. So are channels, which
-    `omero` replaces. They are removed if they are labels only, and `omero` is empty or no image has
-    channels.
+    Images are kept where they are, and in their version unless `version` is 0.6; new ones are where
+    `version` has them. So are channels, which `omero` replaces. They are removed if they are labels
+    only, and `omero` is empty or no image has channels.
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
@@ -136,7 +141,8 @@ def with_images(
     others = {key: value for key, value in known.items() if key not in {_IMAGES, _OMERO}}
     others |= {} if channels is None else {_OMERO: channels}
     if images:
-        return {_OME: {"version": version, **others, _IMAGES: _bare(images)}}
+        kept = version if version == VERSION else str(others.get("version", version))
+        return {_OME: {**others, "version": kept, _IMAGES: _bare(images, kept)}}
     return {_OME: others if others.keys() - {"version"} else None}
 
 
@@ -167,9 +173,10 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
     return {"channels": channels} if channels else {}
 
 
-def _bare(images: Sequence[Any]) -> list[Any]:
-    """Return images without versions, since ``ome`` has one for all."""
-    return [{key: each for key, each in image.items() if key != "version"} for image in images]
+def _bare(images: Sequence[Any], version: str) -> list[Any]:
+    """Return images of a version without it, since ``ome`` has one for all."""
+    bare = [{key: each for key, each in image.items() if key != "version"} for image in images]
+    return [with_systems(image) for image in bare] if version.startswith(VERSION) else bare
 
 
 _SHOWN = 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.values import whole_number
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.matrices import compose, matrix
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from xarray_n5.model.transformations import Transformation
 
 VERSION = "0.6"
+"""The version that is written."""
+
+WRITTEN = f"ngff-{VERSION}"
+"""The name of the dialect that writes it."""
+
+STORED_WITH = "0.5"
+"""The default version of the format that can store it, Zarr v3."""
 
 _INTRINSIC = "intrinsic"
 """The name of the system that is written."""
@@ -149,3 +157,86 @@ def path_of_image(entry: Mapping[str, Any], node: ArrayContext) -> str:
     """Return the path of the group whose images list an array."""
     level = str(entry.get("path", "")).removeprefix("./").strip("/")
     return node.path.removesuffix(level).strip("/")
+
+
+def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) -> dict[str, Any]:
+    """Return an image of version 0.4 or 0.5 as one of 0.6, with the other systems of an image.
+
+    Raises
+    ------
+    MetadataError
+        If an axis is in reverse direction, which version 0.6 does not have.
+    """
+    if "axes" not in image:
+        return dict(image)
+    name = _INTRINSIC if systems is None else systems.intrinsic.name
+    known = [] if systems is None else list(systems.graph.systems.values())
+    before = {a.name: a.to_json() for each in known if each.name == name for a in each.axes}
+    axes = [{**before.get(axis["name"], {}), **axis} for axis in image["axes"]]
+    own = {"name": name, "axes": axes}
+    listed = [own if each.name == name else each.to_json() for each in known]
+    edges = [] if systems is None else [edge.to_json() for edge in systems.graph.edges]
+    rest = {k: v for k, v in image.items() if k not in {"axes", "datasets", "version"}}
+    return {
+        **rest,
+        "coordinateSystems": listed or [own],
+        "datasets": [_dataset(each, name, axes) for each in image["datasets"]],
+        **({"coordinateTransformations": edges} if edges else {}),
+    }
+
+
+def _dataset(entry: Mapping[str, Any], name: str, axes: Sequence[Mapping[str, Any]]) -> Any:
+    scale, translation = entry["coordinateTransformations"]
+    for axis, step in zip(axes, scale["scale"], strict=True):
+        if step <= 0:
+            raise MetadataError(
+                f"OME-Zarr {VERSION} cannot describe the axis {axis['name']!r} in reverse "
+                f"direction, with a scale of {step}; reverse the data along it, or choose another "
+                "dialect"
+            )
+    ends = {"input": {"path": entry["path"]}, "output": {"name": name}}
+    whole = {"type": "sequence", **ends, "transformations": [scale, translation]}
+    if not any(translation["translation"]):
+        whole = {**scale, **ends}
+    return {**entry, "coordinateTransformations": [whole]}
+
+
+def without_systems(image: dict[str, Any]) -> dict[str, Any]:
+    """Return an image that :func:`with_systems` has written as one of version 0.5."""
+    if not has_systems(image):
+        return image
+    (entry,) = image["datasets"]
+    axes = [axis.to_json() for axis in system_of(image, entry).axes]
+    rows = level_rows(entry, len(axes))
+    moves = [
+        {"type": "scale", "scale": [whole_number(n) for n in np.diag(rows).tolist()]},
+        {"type": "translation", "translation": [whole_number(n) for n in rows[:, -1].tolist()]},
+    ]
+    gone = {"coordinateSystems", "coordinateTransformations"}
+    rest = {key: value for key, value in image.items() if key not in gone}
+    return {**rest, "axes": axes, "datasets": [{**entry, "coordinateTransformations": moves}]}
+
+
+def listed_axes(image: Mapping[str, Any]) -> list[Any]:
+    """Return the axes of an image of any version, as it lists them."""
+    if has_systems(image):
+        return [axis.to_json() for axis in system_of(image, image["datasets"][0]).axes]
+    return list(image.get("axes") or ())
+
+
+def chosen_version(dialect: object, version: str) -> str:
+    """Return the version of images that a dialect means, or the default of the format.
+
+    Raises
+    ------
+    ValueError
+        If the format cannot store it.
+    """
+    if dialect not in (WRITTEN, [WRITTEN]):
+        return version
+    if version != STORED_WITH:
+        raise ValueError(
+            f"OME-Zarr {VERSION} is stored in Zarr v3 only; choose format='zarr3', or "
+            f"dialect='ngff' for version {version}"
+        )
+    return VERSION

@@ -14,7 +14,7 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.paths import join
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import ArchiveStore, FsspecStore, LocalStore, MemoryStore
 from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     for kind in STORES.values():
         chosen = {**options, **follow} if kind is LocalStore else options
         if (store := kind.at(url, chosen)) is not None:
-            return store
+            return ArchiveStore.at(store, {}) or store
     if isinstance(url, Store):
-        return url
+        return ArchiveStore.at(url, {}) or url
     swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
     raise TypeError(
         "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
@@ -144,6 +144,8 @@ def locate(
             return store, path
         inner.insert(0, found.name)
         found = up
+        if (archive := ArchiveStore.at(found, {})) is not None:
+            return archive, join(*inner, path)
     return found, join(*inner, path)
 
 

@@ -15,7 +15,8 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
-from xarray_n5.stores import CachedStore, together
+from xarray_n5.stores import ArchiveStore, CachedStore, together
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
 
-_NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
+_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc")
 """Suffixes of files that are not containers; directories of arrays are not named so."""
 
 
@@ -52,6 +53,7 @@ def open_container(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return found, path
+    _check_writable(found, path)
     store = CachedStore(found.fresh()) if cached else found.fresh()
     if cached:
         _request_root(store, path)
@@ -93,6 +95,8 @@ def find_node(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return find_node(found, path, writable=writable)
+    if writable:
+        _check_writable(found, path)
     store = found.fresh() if writable else CachedStore(found) if cached else found
     kept = _look_ahead(store, path, format, ahead, listed=listed and cached)
     form, documents = _find_documents(kept, path, format)
@@ -104,6 +108,11 @@ def find_node(
     if not writable:
         _warn_unfinished(kept, node)
     return KeyedContainer(store, form), node
+
+
+def _check_writable(store: Store, path: str) -> None:
+    if isinstance(store, ArchiveStore):
+        raise store.read_only(path)
 
 
 def _warn_unfinished(store: Store, node: Node) -> None:
@@ -155,9 +164,10 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     if not new:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
+        archive = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
         raise MetadataError(
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
-            "like one; choose a name such as *.n5, *.zarr or *.h5, or pass format="
+            f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={archive}"
         )
     return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 

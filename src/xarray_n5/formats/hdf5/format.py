@@ -47,7 +47,6 @@ class Hdf5:
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True
-    array_at_root: ClassVar[bool] = False
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
