@@ -23,7 +23,7 @@ from xarray_n5.model.axes import centre_shift
 from xarray_n5.model.image import Part
 from xarray_n5.model.system_graph import on_space, space_axes
 from xarray_n5.model.systems import SystemAxis
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, same_unit
 from xarray_n5_bdv.combine import updated
 from xarray_n5_bdv.exchange import KEY, inverse_sizes, ngff_unit
@@ -213,10 +213,11 @@ def _factors(
         factor = axis.step / one.step
         near = round(factor)
         found.append(float(near) if abs(factor - near) <= ROUNDING * factor else factor)
-        if abs(one.offset + centre_shift(one.step, factor) - axis.offset) > 1e-6 * one.step:
+        middle = one.offset + centre_shift(one.step, factor)
+        if abs(middle - axis.offset) > SAME * one.step:
             warn(
                 f"level {number} of {part.path!r} begins at {axis.name} = {axis.offset:g}; a "
-                "project centres samples on those that they cover"
+                f"project centres samples on those that they cover, which begins at {middle:g}"
             )
     return tuple(found)
 
