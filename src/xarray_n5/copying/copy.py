@@ -22,12 +22,13 @@ from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
-from xarray_n5.copying.scenes import plan_scene
+from xarray_n5.copying.scenes import SCENE, plan_scene
 from xarray_n5.copying.started import Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.leaves import scene_in
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
@@ -79,6 +80,8 @@ def begin_copy(
         url, path, mode = packing.container, join(packing.path, path), "w-"
     options = options or CopyOptions()
     multisets = options.label_multisets
+    if format is None and options.dialect == SCENE and str(url).rstrip("/\\").endswith(".zarr"):
+        format = "zarr3"  # noqa: A001 - its only format
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -91,11 +94,15 @@ def begin_copy(
         batch_size=batch_size,
     )
     place = new_path(how.path(path), how.container.documents)
+    given: Any = (how, place, options, without, source_options)
     if (scene := find_scene(source, source_options)) is not None:
-        given: Any = (source_path, how, place, options, without, source_options)
-        planned = Copy(plan_scene(scene, source, *given), packing=packing)
+        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
+    kept = how.format.name == "zarr3" and options.dialect in {None, "same"}
+    if not kept and (scene := scene_in(node)) is not None:
+        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
+        return planned.compared() if verify else planned
     target = CopyTarget(how, place, compares=verify)
     if isinstance(node, Array):
         begun, copies = _begin_array(node, target, options)
