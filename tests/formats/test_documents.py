@@ -266,8 +266,8 @@ def test_consolidated_metadata_never_bring_back_a_cached_document(
 ) -> None:
     place = PLACES[kind](tmp_path)
     dataset().n5.to_n5(place, "g", format=format)
-    container, _ = open_container(place)
-    container = container.cached()
+    opened, _ = open_container(place)
+    container = opened.cached()
     assert isinstance(container, KeyedContainer)
     prefetch(container.store, container.format, "")
     assert all(container.nodes(["g", "g/a", "g/x"]))
