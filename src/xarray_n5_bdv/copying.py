@@ -29,6 +29,7 @@ def begin_copy(
     xml: object,
     data: object | None = None,
     *,
+    format: str | None = None,  # noqa: A002
     mode: str,
     options: CopyOptions,
     path: str = "",
@@ -51,7 +52,6 @@ def begin_copy(
         path=path or None,
         region=options.region,
         dtype=options.dtype,
-        shards=options.shards,
         dialect=options.dialect,
         without=list(without) or None,
     ):
@@ -62,6 +62,7 @@ def begin_copy(
     how = write_options(
         xml,
         data,
+        format=format,
         storage_options=storage_options,
         mode=mode,
         computed=True,
@@ -70,7 +71,7 @@ def begin_copy(
         fsync=fsync,
     )
     tree = _open_tree(source, source_path, source_options, options.label_multisets)
-    chosen = (("chunks", options.chunks), ("compression", options.compression))
+    chosen = tuple((name, getattr(options, name)) for name in ("chunks", "shards", "compression"))
     encoding = {key: value for key, value in chosen if value is not None and value != "same"}
     encodings: dict[str, Any] = {
         node.path: {name: dict(encoding) for name in node.data_vars}
