@@ -145,7 +145,7 @@ class _Drawing:
             return f"{text}, {_stored(array)}"
         except OSError as error:
             self.broken = True
-            return f"{text}, {format_error(str(error))}"
+            return f"{text}, {format_error(error)}"
 
 
 def _images(

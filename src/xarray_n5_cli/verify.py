@@ -83,7 +83,7 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
     try:
         return report | _facts(found.node, deep=deep)
     except (OSError, ValueError) as error:
-        return report | {"error": format_error(str(error))}
+        return report | {"error": format_error(error)}
 
 
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:

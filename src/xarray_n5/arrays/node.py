@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from operator import ge
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from xarray_n5.arrays.elements import holds_only
-from xarray_n5.arrays.shard_indices import Indices
 from xarray_n5.errors import (
     ChunkError,
     MetadataError,
@@ -21,7 +21,6 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.formats.documents import unfinished
-from xarray_n5.model.indexing import outer
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
 from xarray_n5.model.paths import join
 
@@ -32,16 +31,58 @@ if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.model.grid import Index
     from xarray_n5.stores.base import Store
 
-_Prove: TypeAlias = "Callable[[], None] | None"
-_Digest: TypeAlias = "Callable[[np.ndarray], int] | None"
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 
 _IN_FLIGHT = 1 << 27
 """The maximum number of bytes of chunks in flight: 128 MiB."""
+
+
+_MOST_INDICES = 1 << 25
+"""The maximum size of the indices that an array keeps: 32 MiB."""
+
+
+class Indices:
+    """The latest indices of shards that an array has read. It is pickled empty.
+
+    An index is kept with the earlier stamp of its file, and is not used for another file.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Index, tuple[np.ndarray, object]] = OrderedDict()
+        self._nbytes = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Indices, ()
+
+    def get(self, shard: Index, stamp: object) -> np.ndarray | None:
+        """Return the index of a shard, if it is known for the file with this stamp."""
+        with self._lock:
+            index, before = self._kept.get(shard, (None, None))
+        return index if stamp == before else None
+
+    def add(self, shard: Index, index: np.ndarray, stamp: object) -> None:
+        """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
+        with self._lock:
+            self._remove(shard)
+            self._kept[shard] = index, stamp
+            self._nbytes += index.nbytes
+            while self._nbytes > _MOST_INDICES and len(self._kept) > 1:
+                self._remove(next(iter(self._kept)))
+
+    def forget(self, shards: Iterable[Index]) -> None:
+        """Forget the indices of shards that are written."""
+        with self._lock:
+            for shard in shards:
+                self._remove(shard)
+
+    def _remove(self, shard: Index) -> None:
+        found = self._kept.pop(shard, None)
+        self._nbytes -= 0 if found is None else found[0].nbytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,66 +290,6 @@ class ArrayNode:
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block has only the fill value, bit for bit."""
         return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
-
-    # Selections
-
-    def put(
-        self,
-        chosen: Iterable[Sequence[Piece]],
-        values: np.ndarray,
-        prove: _Prove = None,
-        digest: _Digest = None,
-        threads: int = 1,
-    ) -> Iterator[tuple[Index, int, int]]:
-        """Write the parts of `values` that belong to some chunks, several of them at once.
-
-        A chunk that they cover is not read; one that they cut is read, merged and replaced.
-        `prove` raises if writing must stop. The limits on chunks in flight are those of all
-        `threads` that do so at the same time.
-
-        Yields
-        ------
-        tuple
-            A chunk's index, the number of its stored bytes, and the `digest` of its elements,
-            0 without one.
-        """
-        if self.container.batch == 1:
-            for parts in chosen:
-                index, block = self._merged(parts, values)
-                # The digest is first, while the elements are in the processor's cache.
-                digested = 0 if digest is None else digest(block)
-                yield index, self.save(index, block, prove), digested
-            return
-        begun: deque[tuple[Index, int, int]] = deque()
-
-        def changes() -> Iterator[tuple[Index, Buffer | None]]:
-            for parts in chosen:
-                index, block = self._merged(parts, values)
-                digested = 0 if digest is None else digest(block)
-                data = self.encoded(index, block)
-                if prove is not None:
-                    prove()
-                begun.append((index, 0 if data is None else len(data), digested))
-                yield index, data
-
-        ahead = max(1, min(self.ahead, self.store.most_at_once) // threads)
-        for _ in self.container.set_chunks(self.path, self.metadata, changes(), ahead):
-            self.indices.forget([begun[0][0]])
-            yield begun.popleft()
-
-    def _merged(self, parts: Sequence[Piece], values: np.ndarray) -> tuple[Index, np.ndarray]:
-        """Return a chunk's index, and its elements after its part of `values` is set."""
-        index = tuple([part.chunk for part in parts])
-        part_of = np.asarray(values[outer([part.target for part in parts])])
-        if all(part.whole for part in parts):
-            # Contiguous: both the codec and the digest read it. Parts of shards are encoded
-            # separately.
-            order: Any = "C" if self.metadata.inner is None else "K"
-            block = np.asarray(part_of, self.metadata.dtype, order=order)
-        else:
-            block = replace(self, missing="fill").block(index)  # also with missing="error"
-            block[outer([part.inside for part in parts])] = part_of
-        return index, block
 
     @property
     def ahead(self) -> int:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from itertools import chain, islice, product, tee
 from operator import ge, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.arrays.shards import read_shards
 from xarray_n5.arrays.threads import Item, spread, threads_for
+from xarray_n5.model.indexing import outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 
-    import numpy as np
-
     from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
 
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
+    _Prove: TypeAlias = Callable[[], None] | None
+    _Digest: TypeAlias = Callable[[np.ndarray], int] | None
     _Part: TypeAlias = tuple[Index, Any, Any]
     """A chunk's index, where its elements go in the result, and which of its elements they are."""
     _Pieces: TypeAlias = Sequence[Sequence[Piece]]
@@ -90,10 +95,72 @@ def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> i
         threads = min(threads, chunks.store.most_at_once)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
-        deque(chunks.put(chosen, values, threads=threads), maxlen=0)
+        deque(put(chunks, chosen, values, threads=threads), maxlen=0)
 
     _share(work, _products, pieces, threads)
     return math.prod(map(len, pieces))
+
+
+def put(
+    node: ArrayNode,
+    chosen: Iterable[Sequence[Piece]],
+    values: np.ndarray,
+    prove: _Prove = None,
+    digest: _Digest = None,
+    threads: int = 1,
+) -> Iterator[tuple[Index, int, int]]:
+    """Write the parts of `values` that belong to some chunks, several of them at once.
+
+    A chunk that they cover is not read; one that they cut is read, merged and replaced.
+    `prove` raises if writing must stop. The limits on chunks in flight are those of all
+    `threads` that do so at the same time.
+
+    Yields
+    ------
+    tuple
+        A chunk's index, the number of its stored bytes, and the `digest` of its elements,
+        0 without one.
+    """
+    if node.container.batch == 1:
+        for parts in chosen:
+            index, block = _merged(node, parts, values)
+            # The digest is first, while the elements are in the processor's cache.
+            digested = 0 if digest is None else digest(block)
+            yield index, node.save(index, block, prove), digested
+        return
+    begun: deque[tuple[Index, int, int]] = deque()
+
+    def changes() -> Iterator[tuple[Index, Buffer | None]]:
+        for parts in chosen:
+            index, block = _merged(node, parts, values)
+            digested = 0 if digest is None else digest(block)
+            data = node.encoded(index, block)
+            if prove is not None:
+                prove()
+            begun.append((index, 0 if data is None else len(data), digested))
+            yield index, data
+
+    ahead = max(1, min(node.ahead, node.store.most_at_once) // threads)
+    for _ in node.container.set_chunks(node.path, node.metadata, changes(), ahead):
+        node.indices.forget([begun[0][0]])
+        yield begun.popleft()
+
+
+def _merged(
+    node: ArrayNode, parts: Sequence[Piece], values: np.ndarray
+) -> tuple[Index, np.ndarray]:
+    """Return a chunk's index, and its elements after its part of `values` is set."""
+    index = tuple([part.chunk for part in parts])
+    part_of = np.asarray(values[outer([part.target for part in parts])])
+    if all(part.whole for part in parts):
+        # Contiguous: both the codec and the digest read it. Parts of shards are encoded
+        # separately.
+        order: Any = "C" if node.metadata.inner is None else "K"
+        block = np.asarray(part_of, node.metadata.dtype, order=order)
+    else:
+        block = replace(node, missing="fill").block(index)  # also with missing="error"
+        block[outer([part.inside for part in parts])] = part_of
+    return index, block
 
 
 def _threads(chunks: ArrayNode, pieces: _Pieces) -> int:

@@ -35,7 +35,7 @@ class Found:
     """Its path in the container."""
     node: Array | Group | None
     """The node; None if it is not a node, or cannot be read."""
-    problem: str = ""
+    problem: Exception | str = ""
     """Why it could not be opened."""
     broken: bool = False
     """Whether it is damaged; otherwise it is a container to be opened separately."""
@@ -99,7 +99,7 @@ class Walk:
                 try:
                     group.nodes([name], strict=True)
                 except (N5Error, OSError, ValueError) as error:
-                    yield Found(path, None, str(error), broken=True)
+                    yield Found(path, None, error, broken=True)
             else:
                 yield self.seen(node)
 

@@ -100,7 +100,7 @@ def verify(
         elif strict:
             raise MetadataError(f"{join(walk.container.url, found.path)}: {found.problem}")
         else:
-            errors[inner] = found.problem
+            errors[inner] = str(found.problem)
     if not reports and not errors:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)

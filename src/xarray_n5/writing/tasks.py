@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import compute
 
 from xarray_n5.arrays.invalidate import prepare
+from xarray_n5.arrays.transfer import put
 from xarray_n5.errors import BlockError, ContainerNotVisibleError
 from xarray_n5.graph import (
     ArrayBlockwiseDep,
@@ -117,7 +118,7 @@ def write_block(
         clock = time.perf_counter()
         touched = product(*target.metadata.grid.project(box))
         pending = (each for each in touched if tuple([part.chunk for part in each]) not in done)
-        for row in target.put(pending, block, check, digest):
+        for row in put(target, pending, block, check, digest):
             now = time.perf_counter()
             rows.append((*row, now - clock))
             clock = now
@@ -181,7 +182,7 @@ def write_and_return(
     chunks = span(array.grid.project(box))
     prepare(target.store, target.path, lambda: chunks, array.chunks)
     current = _current(target, box)
-    for _ in current.put(product(*current.metadata.grid.project(box)), whole):
+    for _ in put(current, product(*current.metadata.grid.project(box)), whole):
         pass
     return block
 

@@ -51,7 +51,7 @@ class Survey:
             elif isinstance(found.node, Group):
                 groups[found.path] = found.node
             elif found.broken:
-                unreadable[found.path] = found.problem
+                unreadable[found.path] = str(found.problem)
         return cls(walk.container, walk.root.path, arrays, groups, unreadable, xml)
 
     @cached_property
