@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.marker import find_markers, revoke
-from xarray_n5.arrays.marker_json import REPAIRED
+from xarray_n5.arrays.marker import find_markers
+from xarray_n5.arrays.marker_json import REPAIRED, is_part
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
 
@@ -114,3 +115,21 @@ def _holds(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> bool
     return len(one) == len(other) and all(
         a[0] <= b[0] and b[1] <= a[1] for a, b in zip(one, other, strict=True)
     )
+
+
+def revoke(marker: WriteMarker) -> None:
+    """Remove the marker of a planned write, and those of its Dataset or tree.
+
+    Facts come from files: only markers of groups around the node, and of nodes in these, go.
+    """
+    facts = marker.planned() or {}
+    marker.forget_plan()
+    if not is_part(facts.get("whole"), ""):
+        return
+    path, token = facts["whole"]
+    if path and not marker.path.startswith(f"{path}/"):
+        return
+    whole = replace(marker, path=path, token=token)
+    parts = [(path, token), *(whole.planned() or {}).get("parts", [])]
+    for inner, token in reversed(parts):
+        replace(marker, path=inner, token=token).forget_plan()

@@ -22,7 +22,6 @@ from xarray_n5.arrays import attempts
 from xarray_n5.arrays.marker_json import (
     LARGEST,
     REPAIRED,
-    is_part,
     is_record,
     is_token,
     parse_mark,
@@ -41,7 +40,6 @@ __all__ = [
     "WriteMarker",
     "find_markers",
     "other_writers",
-    "revoke",
     "unfinished_writes",
 ]
 
@@ -97,7 +95,7 @@ class WriteMarker:
         # anything else is written: a hint without a marker is ignored.
         self._leave(self.folder, facts, (join(self.path, UNFINISHED), self._hint))
         if planned:
-            self._forget_plan()
+            self.forget_plan()
 
     def update(self, facts: Mapping[str, Any]) -> None:
         """Change the facts in the marker; the hint stays that of the write that began last."""
@@ -297,7 +295,8 @@ class WriteMarker:
         if not find_markers(self.store, self.path, but=self)[0]:
             self.store.delete([join(self.path, UNFINISHED)])
 
-    def _forget_plan(self) -> None:
+    def forget_plan(self) -> None:
+        """Remove the marker of a planned write."""
         self._remove(self._plan)
 
     def _remove(self, folder: str, *before: str) -> None:
@@ -371,21 +370,3 @@ def _tidy(store: Store, folder: str) -> None:
         if records := [join(folder, name) for name in files if is_record(name)]:
             store.delete(records)
     store.clear_folder(folder)
-
-
-def revoke(marker: WriteMarker) -> None:
-    """Remove the marker of a planned write, and those of its Dataset or tree.
-
-    Facts come from files: only markers of groups around the node, and of nodes in these, go.
-    """
-    facts = marker.planned() or {}
-    marker._forget_plan()  # noqa: SLF001 - its own
-    if not is_part(facts.get("whole"), ""):
-        return
-    path, token = facts["whole"]
-    if path and not marker.path.startswith(f"{path}/"):
-        return
-    whole = replace(marker, path=path, token=token)
-    parts = [(path, token), *(whole.planned() or {}).get("parts", [])]
-    for inner, token in reversed(parts):
-        replace(marker, path=inner, token=token)._forget_plan()  # noqa: SLF001

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import find_markers, revoke
+from xarray_n5.arrays.invalidate import revoke
+from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group

@@ -63,9 +63,7 @@ class Store(ABC):
 
     concurrency: ClassVar[int] = 1
     """The number of requests that are worth having in flight; 1 for local files."""
-
-    real_folders: ClassVar[bool] = False
-    """Whether nothing is below a prefix without a directory."""
+    real_folders: ClassVar[bool] = False  # whether nothing is below a prefix without a directory
 
     @property
     @abstractmethod
@@ -275,10 +273,6 @@ class Layer(Store):
     @property
     def concurrency(self) -> int:  # type: ignore[override]
         return self.store.concurrency
-
-    @property
-    def real_folders(self) -> bool:  # type: ignore[override]
-        return self.store.real_folders
 
     @property
     def most_at_once(self) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
@@ -17,9 +19,7 @@ from xarray_n5.writing.resume import forget_finished
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import xarray as xr
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.writing.write import Write
@@ -76,6 +76,28 @@ def end(write: Write) -> None:
         write.marker.end(records=write.journal or write.resumed)
 
 
+def end_all(
+    reports: Mapping[str, xr.Dataset],
+    marker: WriteMarker,
+    markers: Sequence[tuple[WriteMarker, bool]],
+    before: Mapping[str, xr.Dataset] | None,
+    ending: Mapping[str, Any],
+    closing: Callable[[], None] | None,
+    records: Sequence[Callable[[], None]],
+) -> xr.DataTree:
+    """Finish writes: once their marker records that nothing is pending, they have finished."""
+    marker.check()
+    marker.done({**ending, "parts": [[each.path, each.token] for each, _ in markers]})
+    if closing is not None:
+        closing()
+    together(marker.store, records)
+    store, ends = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
+    # The other writes into the group are looked for while the markers of arrays are removed.
+    calls: list[Any] = [*together(store, ends), partial(marker.ending, records=False)]
+    together(store, calls)[-1]()
+    return xr.DataTree.from_dict({**(before or {}), **reports})
+
+
 def _end_repair(marker: WriteMarker, write: Write) -> None:
     """Remove chunks from the list of a repair; with the last of them, remove its marker."""
     facts = marker.facts()
@@ -96,12 +118,12 @@ def _sweep(write: Write, *, alone: bool) -> None:
     """
     store, path, io = write.marker.store, write.marker.path, write.target
     left = []
-    for partial in store.list_partials(path):
-        key = meant_by(partial) or ""
+    for name in store.list_partials(path):
+        key = meant_by(name) or ""
         index = io.chunk_index(key)
         own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
         if (own and alone and write.is_whole()) or (index is not None and index in write):
-            left.append(join(path, partial))
+            left.append(join(path, name))
     if left:
         store.delete(left)
 

@@ -16,7 +16,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
-from xarray_n5.writing.finish import end, report_of
+from xarray_n5.writing.finish import end, end_all, report_of
 from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
 from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily
@@ -159,7 +159,7 @@ class Transaction:
     ) -> Callable[[Any], xr.DataTree]:
         """Return the function that finishes the writes, given their reports."""
         return partial(
-            _end,
+            end_all,
             marker=self.marker,
             markers=self._markers,
             before=before,
@@ -322,25 +322,3 @@ def _named(results: list[Any], names: list[str], last: Callable[[dict[str, Any]]
 
 def _unchanged(reports: dict[str, Report]) -> dict[str, Report]:
     return reports
-
-
-def _end(
-    reports: Mapping[str, Report],
-    marker: WriteMarker,
-    markers: Sequence[tuple[WriteMarker, bool]],
-    before: Mapping[str, Report] | None,
-    ending: Mapping[str, Any],
-    closing: Callable[[], None] | None,
-    records: Sequence[Callable[[], None]],
-) -> xr.DataTree:
-    """Finish writes: once their marker records that nothing is pending, they have finished."""
-    marker.check()
-    marker.done({**ending, "parts": [[each.path, each.token] for each, _ in markers]})
-    if closing is not None:
-        closing()
-    together(marker.store, records)
-    store, ends = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
-    # The other writes into the group are looked for while the markers of arrays are removed.
-    calls: list[Any] = [*together(store, ends), partial(marker.ending, records=False)]
-    together(store, calls)[-1]()
-    return xr.DataTree.from_dict({**(before or {}), **reports})

@@ -63,7 +63,6 @@ class LocalStore(Store):
     """
 
     real_folders: ClassVar[bool] = True
-
     root: str
     """The directory's absolute path."""
     fsync: bool = False
