@@ -37,9 +37,9 @@ def regions_within(
         samples there.
     """
     dims = {inner: dims_of(geometries[inner]) for inner in arrays}
-    sizes: dict[Hashable, int] = {}
-    for inner, array in arrays.items():
-        sizes |= dict(zip(dims[inner], array.shape, strict=True))
+    sizes: dict[Hashable, int] = {
+        d: n for at, each in arrays.items() for d, n in zip(dims[at], each.shape, strict=True)
+    }
     check(sizes, bounds)
     found: dict[str, Region | None] = {}
     empty: dict[str, str] = {}
