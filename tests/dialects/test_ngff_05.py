@@ -353,8 +353,3 @@ def test_a_scene_that_places_an_image_is_told(tmp_path: Path) -> None:
     assert "translation from 'tiles/1/intrinsic' to 'world'" in message
     # An image that no transformation names is not part of the scene.
     assert opened_06(place, group="alone", level=0) == (INTRINSIC, [])
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        tree = xr.open_datatree(place, engine="n5")
-    assert len({str(each.message) for each in seen}) == 1
-    assert tree.attrs["ome"]["scene"] == scene

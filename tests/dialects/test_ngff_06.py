@@ -67,6 +67,7 @@ def test_every_name_of_the_version_is_read(tmp_path: Path, version: str | None) 
     assert found.encoding["coordinate_system"] == "intrinsic"
     assert found.n5.to_world([1, 1, 1]).tolist() == [3, 3, 3]
     assert found.n5.to_world([1, 1, 1], system="world").tolist() == [13, 23, 33]
+    assert found.n5.to_world([1, 1, 1], system="intrinsic").tolist() == [3, 3, 3]
     assert found.n5.from_world([13, 23, 33], system="world").tolist() == [1, 1, 1]
     assert found.to_dataset().n5.to_world([1, 1, 1], system="world").tolist() == [13, 23, 33]
 

@@ -167,7 +167,6 @@ INTERNALS = {
     "xarray_n5.dialects.n5_viewer",
     "xarray_n5.dialects.ngff",
     "xarray_n5.dialects.ngff_attributes",
-    "xarray_n5.dialects.ngff_systems",
     "xarray_n5.dialects.paintera",
     "xarray_n5.dialects.values",
     "xarray_n5.integrity.diagnosis.diagnose",

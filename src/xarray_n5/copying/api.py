@@ -95,7 +95,7 @@ def copy(
     dialect : str or sequence of str, optional
         The dialects that describe axes in the copy. By default, a pyramid gets those that readers
         of another format expect (OME-NGFF 0.4 in Zarr v2, 0.5 in Zarr v3), and all else keeps its
-        attributes; "same" keeps those of pyramids, too.
+        attributes; "same" keeps those of pyramids, too. "ngff-0.6" is OME-Zarr 0.6, in Zarr v3.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to copy Paintera's label multisets: "argmax" as their most frequent labels (uint64),
         "count" as the numbers of votes for these labels (int32); "error" raises.

@@ -365,7 +365,7 @@ class DatasetAccessor:
         dialect : str or iterable of str, optional
             The metadata dialects that describe the axes; by default those that TensorStore,
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
-            images on their group.
+            images on their group, and in Zarr v3 "ngff-0.6" in version 0.6.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
             The format of the container; by default that of an existing one, or that which the name
             of a new one ends in, such as ``.zarr``, or N5.
@@ -783,7 +783,7 @@ class DataTreeAccessor:
         dialect : str or iterable of str, optional
             The metadata dialects that describe the axes; by default those that TensorStore,
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
-            images on their group.
+            images on their group, and in Zarr v3 "ngff-0.6" in version 0.6.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
             The format of the container; by default that of an existing one, or that which the name
             of a new one ends in, such as ``.zarr``, or N5.

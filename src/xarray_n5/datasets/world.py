@@ -79,6 +79,9 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
     known: dict[str, Any] = {}
     for variable in dataset.data_vars.values():
         known |= variable.encoding.get(SYSTEMS) or {}
+        if system == variable.encoding.get(SYSTEM):
+            dims = [axis for axis in AXES if axis in dataset.coords]
+            known[system] = {"dims": dims, AFFINE: np.eye(len(dims), len(dims) + 1)}
     if system not in known:
         names = ", ".join(map(repr, known)) or "none"
         raise ValueError(

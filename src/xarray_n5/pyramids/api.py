@@ -95,7 +95,7 @@ def pyramid(
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
     dialect : str or iterable of str, optional
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
-        in N5, and those of xarray and OME-NGFF in Zarr.
+        in N5, and those of xarray and OME-NGFF in Zarr. "ngff-0.6" is OME-Zarr 0.6, in Zarr v3.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; by default that of an existing one, or that which the name of a
         new one ends in, such as ``.zarr``, or N5.

@@ -198,14 +198,9 @@ def _check_place(image: StoredImage) -> None:
     if any(level.context.path.rpartition("/")[0] != image.path for level in image.levels):
         raise ValueError("its levels are not directly in its group; correct the attributes by hand")
     if len(images_of(image.group)) > 1:
-        raise ValueError(
-            "the group's 'multiscales' describe several images; correct the attributes by hand"
-        )
+        raise ValueError("its group describes several images; correct the attributes by hand")
     if any(isinstance(each, dict) and has_systems(each) for each in images_of(image.group)):
-        raise ValueError(
-            "the group's image is of OME-Zarr 0.6, which is not changed; for programs that read "
-            "0.5, copy it with dialect='ngff'"
-        )
+        raise ValueError("it is of OME-Zarr 0.6; for other programs, copy it with dialect='ngff'")
 
 
 def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
