@@ -77,8 +77,8 @@ def project_of(content: SceneContent[Array], where: str) -> tuple[Project, Store
         raise MetadataError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
         raise MetadataError(
-            f"{where}: the attribute {KEY!r} is invalid ({error}); remove it to number the images "
-            "anew"
+            f"{where}: the attribute {KEY!r} is invalid ({error}); remove it to give the images "
+            "new numbers"
         ) from error
 
 
@@ -184,7 +184,7 @@ def _add(
     if found.sizes.setdefault(view.setup, size) != size:
         raise MetadataError(
             f"the image {part.path!r} has the voxel size {size}, but another one of setup "
-            f"{view.setup} has {found.sizes[view.setup]}; remove {KEY!r} to number images anew"
+            f"{view.setup} has {found.sizes[view.setup]}; remove {KEY!r} to give images new numbers"
         )
     before = found.setups[view.setup]
     named = before.voxel_size == size and same_unit(ngff_unit(before.unit), unit)
