@@ -9,8 +9,8 @@ import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_node
-from xarray_n5.copying.copy import Copy
 from xarray_n5.copying.scenes import datasets_to_resume, names_of
+from xarray_n5.copying.started import Copy
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import NodeExistsError
