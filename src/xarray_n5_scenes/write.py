@@ -82,7 +82,7 @@ def write_scene(
     marker = how.marker(path, "scene", *facts, [each.data.name for each in arrays.values()])
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
-        return resume_end(marker, earlier.facts or {})
+        return resume_end(marker, earlier.facts or {}, remembered=how.remembered)
     if how.mode != "w" and not earlier.exists:
         _check_nothing(how, path)
     plans: dict[str, WritePlan] = {}
@@ -98,8 +98,7 @@ def write_scene(
     marker.begin(done, planned=earlier.facts is not None)
     for at, attributes in {**groups, path: scene}.items():
         create_group(how.container, at, mode="a", attributes=attributes)
-    remembered = bool(how.resume) and how.mode == "w-"
-    return Transaction(plans, marker, remembered=remembered).begin()
+    return Transaction(plans, marker, remembered=how.remembered).begin()
 
 
 def _check_nothing(how: WriteOptions, path: str) -> None:
