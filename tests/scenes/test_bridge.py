@@ -91,7 +91,7 @@ def stitched(folder: Path) -> Path:
     """Two tiles at two time points, one of them rotated, and one view that is missing."""
     setups = [Setup(id=n, attributes={"channel": 0, "tile": n}) for n in (0, 3)]
     turn = [[0.6, -0.8, 0, 1 / 3], [0.8, 0.6, 0, 0.1], [0, 0, 1, -56.5]]
-    steps: dict[Any, Any] = {
+    steps: Any = {
         (0, 0): [
             ("Stitching", diagonal((1, 1, 1), (0, 1, 56.5))),
             ("calibration", diagonal((4, 1, 1))),
@@ -184,7 +184,7 @@ def random_project(folder: Path, seed: int) -> Path:
             matrix = np.eye(3, 4) + 0.3 * rng.normal(size=(3, 4))
             listed.append((["", "Stitching", "a &amp; b", "ICP"][rng.integers(4)], matrix))
         if voxel is not None and rng.random() < 0.8:
-            listed.append(("calibration", diagonal([side / min(voxel) for side in voxel])))
+            listed.append(("calibration", diagonal((np.array(voxel) / min(voxel)).tolist())))
         steps[view] = listed
     pattern = ", ".join(map(str, times))
     points = [
