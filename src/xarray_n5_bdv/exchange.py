@@ -10,10 +10,7 @@ voxel size `S`. The steps are kept apart, so that all numbers come back unchange
 
 from __future__ import annotations
 
-import re
-from itertools import islice
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -28,30 +25,22 @@ from xarray_n5.model.scene import SceneContent, ScenePart
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.model.units import unit_of
+from xarray_n5_bdv.facts import KEY, facts_of
 from xarray_n5_bdv.registrations import NDIM
-from xarray_n5_bdv.spans import Edits, spans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.image import Part
     from xarray_n5.model.transformations import Transformation
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.open import OpenProject
     from xarray_n5_bdv.project import Project, ViewSetup
-    from xarray_n5_bdv.spans import Span
-
-KEY, VERSION = "bigstitcher", "1"
-"""The attribute of a scene with the facts that only a project has, and its version."""
 
 WORLD = "world"
 
 _ZYX = ("z", "y", "x")
 
 _SHOWN = 4
-
-_DECLARATION = re.compile(r"^\s*<\?xml[^>]*?\?>\s*")
 
 
 def content_of(opened: OpenProject) -> SceneContent[Array]:
@@ -147,74 +136,3 @@ def steps_of(project: Project, view: View) -> tuple[Transformation, ...]:
 def inverse_sizes(sizes: tuple[float, ...]) -> list[float]:
     """Return the scale from physical distances to samples."""
     return [1.0 / size for size in sizes]
-
-
-def facts_of(project: Project, views: Collection[View]) -> dict[str, Any]:
-    """Return the facts that a scene does not have, in the terms and order of the XML (x, y, z)."""
-    stored = {*views}
-    listed = {view for view in project.views() if view not in stored} | project.missing
-    found: dict[str, Any] = {
-        "version": VERSION,
-        "views": {view_path(v.setup, v.timepoint): [v.timepoint, v.setup] for v in views},
-        "setups": [_setup(each) for each in project.setups.values()],
-        "entities": {
-            kind: [
-                {"id": each.id, "name": each.name, "facts": dict(each.facts)}
-                for each in entities.values()
-            ]
-            for kind, entities in project.entities.items()
-        },
-        "missing": [[view.timepoint, view.setup] for view in sorted(listed)],
-    }
-    rest, timepoints = _rest(project, stored)
-    return found | ({"timepoints": timepoints} if timepoints else {}) | {"xml": rest}
-
-
-def _setup(setup: ViewSetup) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": setup.id}
-    if setup.name is not None:
-        found["name"] = setup.name
-    if setup.size is not None:
-        found["size"] = list(setup.size[::-1])
-    if setup.voxel_size is not None:
-        found["voxelSize"] = {"size": list(setup.voxel_size[::-1])}
-        found["voxelSize"] |= {"unit": setup.unit} if setup.unit is not None else {}
-    return found | {"attributes": dict(setup.attributes)}
-
-
-def _rest(project: Project, stored: Collection[View]) -> tuple[str, dict[str, str]]:
-    """Return the XML without what the scene has, and the time points as it lists them."""
-    document = project.document
-    try:
-        root = spans_of(document)
-    except ValueError:  # UTF-16
-        text = ET.tostring(ET.fromstring(document), encoding="unicode")  # noqa: S314 - was parsed
-        document = text.encode()
-        root = spans_of(document)
-    edits, timepoints = Edits(document), dict[str, str]()
-    if (sequence := root.first("SequenceDescription")) is not None:
-        for tag in ("ImageLoader", "ViewSetups", "Timepoints", "MissingViews"):
-            for span in sequence.all(tag):
-                edits.remove(span)
-        for span in sequence.all("Timepoints"):
-            inner = _text(document, document[span.inner : span.close])
-            timepoints = {"type": span.attributes.get("type", ""), "text": inner.strip()}
-    registered = list(root.all("ViewRegistrations/ViewRegistration"))
-    placed = [span for span in registered if _ids(span) in {(v.timepoint, v.setup) for v in stored}]
-    if len(placed) == len(registered):
-        placed = list(root.all("ViewRegistrations"))
-    for span in placed:
-        edits.remove(span)
-    return _DECLARATION.sub("", _text(document, edits.apply())), timepoints
-
-
-def _ids(span: Span) -> tuple[int, int]:
-    return int(span.attributes["timepoint"]), int(span.attributes["setup"])
-
-
-def _text(document: bytes, part: bytes) -> str:
-    """Return a part of a document as a string, by the encoding that it declares."""
-    head = bytes(islice(document, 200)).decode("latin-1")
-    found = re.search(r"""encoding=["']([\w.:-]+)["']""", head)
-    text = part.decode(found[1] if found else "utf-8")
-    return text.removeprefix("\ufeff")

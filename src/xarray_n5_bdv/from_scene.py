@@ -8,7 +8,6 @@ checked like those of a file.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -25,15 +24,20 @@ from xarray_n5.model.system_graph import on_space, space_axes
 from xarray_n5.model.systems import SystemAxis
 from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, same_unit
-from xarray_n5_bdv.combine import updated
-from xarray_n5_bdv.exchange import KEY, inverse_sizes, ngff_unit
+from xarray_n5_bdv.exchange import inverse_sizes, ngff_unit
+from xarray_n5_bdv.facts import (
+    KEY,
+    document_of,
+    read_entities,
+    read_id,
+    read_setup,
+    read_times,
+)
 from xarray_n5_bdv.loaders import View
 from xarray_n5_bdv.open import MOST_VIEWS
-from xarray_n5_bdv.project import Entity, Project, ViewSetup, read_project, read_timepoints
+from xarray_n5_bdv.project import Entity, Project, ViewSetup, read_timepoints
 from xarray_n5_bdv.registrations import CALIBRATION, NDIM, Registration, Transform
-from xarray_n5_bdv.spans import Edits, spans_of
 from xarray_n5_bdv.stored import StoredViews
-from xarray_n5_bdv.xml import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,8 +47,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.scene import SceneContent, ScenePart
 
 _ZYX = ("z", "y", "x")
-
-_EMPTY = '<SpimData version="0.2"><BasePath type="relative">.</BasePath></SpimData>'
 
 
 @dataclass
@@ -77,17 +79,17 @@ def project_of(content: SceneContent[Array], where: str) -> tuple[Project, Store
         raise MetadataError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
         raise MetadataError(
-            f"{where}: the attribute {KEY!r} is invalid ({error}); remove it to number the images "
-            "anew"
+            f"{where}: the attribute {KEY!r} is invalid ({error}); remove it to give the images "
+            "new numbers"
         ) from error
 
 
 def _project(
     content: SceneContent[Array], facts: Mapping[str, Any]
 ) -> tuple[Project, StoredViews, bytes]:
-    known = {path: View(_id(t), _id(s)) for path, (t, s) in facts.get("views", {}).items()}
-    setups = {each.id: each for each in map(_setup, facts.get("setups", ()))}
-    found = _Found(entities=_entities(facts.get("entities", {})))
+    known = {path: View(read_id(t), read_id(s)) for path, (t, s) in facts.get("views", {}).items()}
+    setups = {each.id: each for each in map(read_setup, facts.get("setups", ()))}
+    found = _Found(entities=read_entities(facts.get("entities", {})))
     found.setups |= setups
     for part in content.parts:
         view = known.get(part.path)
@@ -99,9 +101,9 @@ def _project(
             setup = _new_setup(found, part, channel)
             _add(found, content, part, View(time, setup), indices)
     views = [*found.matrices]
-    element = _timepoints(facts.get("timepoints"))
+    element = read_times(facts.get("timepoints"))
     times = {view.timepoint for view in views}
-    listed = {_id(n) for n in (() if element is None else read_timepoints(element))}
+    listed = {read_id(n) for n in (() if element is None else read_timepoints(element))}
     if not times <= listed:
         element, listed = None, times
     if (count := len(listed) * len(found.setups)) > MOST_VIEWS:
@@ -117,7 +119,7 @@ def _project(
         ),
     )
     project = _registered(project, found)
-    return project, found.stored, _document(facts.get("xml"), element, project)
+    return project, found.stored, document_of(facts.get("xml"), element, project)
 
 
 def _axes(part: ScenePart[Any]) -> list[str]:
@@ -184,7 +186,7 @@ def _add(
     if found.sizes.setdefault(view.setup, size) != size:
         raise MetadataError(
             f"the image {part.path!r} has the voxel size {size}, but another one of setup "
-            f"{view.setup} has {found.sizes[view.setup]}; remove {KEY!r} to number images anew"
+            f"{view.setup} has {found.sizes[view.setup]}; remove {KEY!r} to give images new numbers"
         )
     before = found.setups[view.setup]
     named = before.voxel_size == size and same_unit(ngff_unit(before.unit), unit)
@@ -295,65 +297,3 @@ def _agrees(project: Project, view: View, rows: np.ndarray) -> bool:
     placed = project.physical(view)
     near = 1e-9 * max(1.0, float(np.abs(rows).max()))
     return placed is not None and bool(np.abs(placed[0] - rows).max() <= near)
-
-
-def _document(text: object, timepoints: ET.Element | None, project: Project) -> bytes:
-    """Return the XML of a project without a loader, in the XML that the scene has kept."""
-    document = (text if isinstance(text, str) else _EMPTY).encode()
-    read_project(document)
-    root = spans_of(document)
-    edits = Edits(document)
-    for span in root.all("BasePath"):
-        edits.replace(span, '<BasePath type="relative">.</BasePath>')
-    sequence = root.first("SequenceDescription")
-    new = [] if timepoints is None else [ET.tostring(timepoints, encoding="unicode")]
-    if sequence is None:
-        inner = f"<SequenceDescription>{''.join(new)}</SequenceDescription>"
-        edits.inside(root, [inner])
-    else:
-        for tag in ("ImageLoader", "ViewSetups", "Timepoints", "MissingViews"):
-            for span in sequence.all(tag):
-                edits.remove(span)
-        edits.inside(sequence, new)
-    return updated(b'<?xml version="1.0" encoding="UTF-8"?>\n' + edits.apply(), project)
-
-
-def _timepoints(value: object) -> ET.Element | None:
-    """Return the element of time points that a scene has kept."""
-    match value:
-        case {"type": "range" | "pattern" | "list" as kind, "text": str(text)}:
-            if re.search("<!", text):
-                raise ValueError("'timepoints' has a declaration")
-            element = ET.fromstring(f"<Timepoints>{text}</Timepoints>")  # noqa: S314 - no types
-            element.set("type", kind)
-            return element
-    return None
-
-
-def _id(value: object) -> int:
-    return whole("an id", str(value))
-
-
-def _setup(value: Mapping[str, Any]) -> ViewSetup:
-    size, voxel = value.get("size"), value.get("voxelSize") or {}
-    sides = voxel.get("size")
-    return ViewSetup(
-        _id(value["id"]),
-        name=None if value.get("name") is None else str(value["name"]),
-        size=None if size is None else tuple(_id(n) for n in size)[::-1],
-        voxel_size=None if sides is None else tuple(float(n) for n in sides)[::-1],
-        unit=None if voxel.get("unit") is None else str(voxel["unit"]),
-        attributes={str(kind): _id(n) for kind, n in value.get("attributes", {}).items()},
-    )
-
-
-def _entities(value: Mapping[str, Any]) -> dict[str, dict[int, Entity]]:
-    found: dict[str, dict[int, Entity]] = {}
-    for kind, listed in value.items():
-        for each in listed:
-            name = None if each.get("name") is None else str(each["name"])
-            facts = {str(key): str(text) for key, text in each.get("facts", {}).items()}
-            entity = Entity(_id(each["id"]), name, facts)
-            found.setdefault(str(kind), {})[entity.id] = entity
-        found.setdefault(str(kind), {})
-    return found

@@ -81,7 +81,7 @@ class World:
     def matrix(self, image: SceneImage, to: Reference) -> np.ndarray:
         """Return the matrix from an image's intrinsic coordinates z, y, x to a system's.
 
-        A flat image lies at z = 0.
+        A flat image is at z = 0.
 
         Raises
         ------

@@ -82,7 +82,7 @@ def write_scene(
     marker = how.marker(path, "scene", *facts, [each.data.name for each in arrays.values()])
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
-        return resume_end(marker, earlier.facts or {})
+        return resume_end(marker, earlier.facts or {}, remembered=how.remembered)
     if how.mode != "w" and not earlier.exists:
         _check_nothing(how, path)
     plans: dict[str, WritePlan] = {}

@@ -876,7 +876,7 @@ def test_copies_of_projects_refuse_options_of_arrays(tiled: Path) -> None:
             main, ["copy", str(tiled), str(tiled.with_name("o.n5")), *option]
         )
         assert found.exit_code == 1
-        assert f"which is copied as Datasets and does not support {option[0][2:]}" in found.stderr
+        assert f"which is copied as a whole and does not support {option[0][2:]}" in found.stderr
     assert not tiled.with_name("o.n5").exists()
 
 
