@@ -206,7 +206,6 @@ def test_archives_are_not_changed(container: Path, tmp_path: Path) -> None:
         lambda: xarray_n5.create_group(path, "new"),
         lambda: open_array(path, "em/plain", mode="r+"),
         lambda: xr.Dataset({"a": ("x", [1])}).n5.to_n5(path),
-        lambda: xarray_n5.copy(container, path / "new"),
         lambda: open_store(path).set("a", b""),
         lambda: open_store(path).delete(["zarr.json"]),
     ]
