@@ -30,6 +30,9 @@ from xarray_n5 import ChunkError, MetadataError, N5Error, ReadOnlyError, open_ar
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import ArchiveStore, LocalStore, MemoryStore, Range
 from xarray_n5.stores import _zip as zips
+from xarray_n5_engine import N5BackendEntrypoint
+from xarray_n5_napari import get_reader
+from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -203,7 +206,6 @@ def test_archives_are_not_changed(container: Path, tmp_path: Path) -> None:
         lambda: xarray_n5.create_group(path, "new"),
         lambda: open_array(path, "em/plain", mode="r+"),
         lambda: xr.Dataset({"a": ("x", [1])}).n5.to_n5(path),
-        lambda: xarray_n5.copy(container, path / "new"),
         lambda: open_store(path).set("a", b""),
         lambda: open_store(path).delete(["zarr.json"]),
     ]
@@ -483,6 +485,27 @@ def test_files_that_are_missing_or_directories_are_not_archives(tmp_path: Path) 
     assert isinstance(open_store(tmp_path / "nothing.ozx"), LocalStore)
     with pytest.raises(N5Error):
         open_array(tmp_path / "nothing.ozx", "a")
+
+
+def test_file_systems_of_fsspec_have_archives(container: Path, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    by_zipfile(container, tmp_path / "a.ozx")
+    fs = fsspec.filesystem("memory")
+    url = f"memory://{tmp_path.name}/cells.OZX"
+    fs.pipe_file(url, (tmp_path / "a.ozx").read_bytes())
+    np.testing.assert_array_equal(open_array(f"{url}/em", "shards")[:], VALUES)
+    np.testing.assert_array_equal(open_array((fs, url), "em/plain")[5], VALUES[5])
+    with pytest.raises(N5Error):
+        open_array(f"memory://{tmp_path.name}/none.ozx", "em/plain")
+
+
+def test_programs_find_archives_by_their_names(container: Path, tmp_path: Path) -> None:
+    by_zipfile(container, tmp_path / "a.ozx")
+    assert N5BackendEntrypoint().guess_can_open(tmp_path / "a.ozx")
+    assert get_reader(str(tmp_path / "a.ozx")) is not None
+    assert get_reader("https://host/a.zarr.zip?sig=1") is not None
+    (layer,) = read_layers(f"{tmp_path}/a.ozx/em/plain")
+    assert layer[2] == "image"
 
 
 def test_ranges_of_entries(tmp_path: Path) -> None:

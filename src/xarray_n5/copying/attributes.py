@@ -6,9 +6,11 @@ format expect are added, and those that preserve all axes. A note records the ch
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.context import context_of, geometry_in
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
@@ -21,6 +23,7 @@ from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
@@ -255,3 +258,19 @@ def _with_note(
     if not members and not always:
         return items
     return {**items, COPIED: {"lists": lists, **members}}
+
+
+def geometries_of(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
+    """Return the axes of arrays by their paths; invalid attributes are copied as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            inner: geometry_in(each.node, context_of(each.node)) for inner, each in arrays.items()
+        }
+
+
+def parents_of(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, ...]:
+    """Return the attributes of the groups around a path, the nearest first."""
+    parts = path.split("/")[:-1]
+    around = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
+    return tuple(groups.get(each, {}) for each in around[:3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,14 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.arrays.context import context_of, geometry_in, over_base
+from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
-from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.attributes import geometries_of, lists_of, of_group, parents_of
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
@@ -119,7 +118,7 @@ def _begin_array(
     array: Array, target: CopyTarget, options: CopyOptions
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of an array; return it, and the array by its path in the copy."""
-    geometries = _geometries({"": array})
+    geometries = geometries_of({"": array})
     regions: dict[str, Region | None] = {"": options.region}
     if options.bounds:
         regions = regions_within({"": array}, geometries, options.bounds)
@@ -136,7 +135,7 @@ def _begin_group(
     how, (arrays, groups) = target.how, _sorted(group, without)
     lists = lists_of(group.container)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
-    geometries, pyramids = _geometries(arrays), {}
+    geometries, pyramids = geometries_of(arrays), {}
     regions: dict[str, Region | None] = dict.fromkeys(arrays, options.region)
     if options.bounds:
         regions = regions_within(arrays, geometries, options.bounds)
@@ -229,15 +228,6 @@ def _below(
             yield from _below(node, inner[name], without)
 
 
-def _geometries(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
-    """Return the axes of arrays by their paths; invalid attributes are copied as they are."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            inner: geometry_in(each.node, context_of(each.node)) for inner, each in arrays.items()
-        }
-
-
 def _copy_arrays(
     arrays: Mapping[str, Array],
     geometries: Mapping[str, Geometry],
@@ -258,7 +248,7 @@ def _copy_arrays(
         context = ArrayContext(
             shape=array.shape,
             path=path,
-            parents=_parents(path, above),
+            parents=parents_of(path, above),
             lists_x_first=container.lists_x_first,
         )
         base = join(inner.rpartition("/")[0], "s0")
@@ -268,10 +258,3 @@ def _copy_arrays(
         part = replace(options, region=regions[inner], bounds=None)
         found[inner] = copy_array(array, geometries[inner], context, container.format, part, own)
     return found
-
-
-def _parents(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, ...]:
-    """Return the attributes of the groups around a path, the nearest first."""
-    parts = path.split("/")[:-1]
-    around = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
-    return tuple(groups.get(each, {}) for each in around[:3])
