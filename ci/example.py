@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROOT = Path(__file__).resolve().parent.parent
-SAMPLE = ROOT / "tests" / "data" / "cells.n5"
 OUTPUT = ROOT / "example-output"
 
 
@@ -28,8 +27,9 @@ def main() -> None:
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
 
-    print(f"1. Open {SAMPLE.relative_to(ROOT)}, a light-sheet volume written by TensorStore")
-    cells = xr.open_dataset(SAMPLE, engine="n5", chunks={})
+    sample = xarray_n5.tutorial.path("cells")
+    print(f"1. Open {sample.name}, a light-sheet volume written by TensorStore")
+    cells = xr.open_dataset(sample, engine="n5", chunks={})
     for name, array in cells.items():
         print(f"   {name}: {sides(array.shape)} {array.dtype}, {chunks_of(array)}")
     for name, positions in cells.coords.items():

@@ -55,7 +55,7 @@ mpl.use("Agg")
 figure, (before, after) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    shutil.copytree(ROOT / "tests" / "data" / "cells.n5", "cells.n5")
+    shutil.copytree(xarray_n5.tutorial.path("cells"), "cells.n5")
     prepared = re.search(
         r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )

@@ -21,7 +21,7 @@ PICTURE = ROOT / "docs" / "images" / "napari.png"
 
 with tempfile.TemporaryDirectory() as folder:
     place = Path(folder) / "levels.n5"
-    with xr.open_datatree(ROOT / "tests" / "data" / "cells.n5", engine="n5") as cells:
+    with xr.open_datatree(xarray_n5.tutorial.path("cells"), engine="n5") as cells:
         nuclei = cells["nuclei/nuclei"].astype("uint64")
         xarray_n5.pyramid(cells["raw/raw"], place, "raw", levels=2)
         xarray_n5.pyramid(nuclei, place, "nuclei", levels=2, method="mode")

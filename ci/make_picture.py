@@ -19,6 +19,8 @@ import matplotlib.pyplot as plt
 import xarray as xr
 from PIL import Image, ImageChops
 
+import xarray_n5
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "images"
 
@@ -29,7 +31,7 @@ color: {ink}; background: {paper}">{content}</body></html>"""
 def save_section() -> None:
     """Save the plot of the tutorial."""
     mpl.use("Agg")
-    with xr.open_dataset(ROOT / "tests" / "data" / "cells.n5", engine="n5") as cells:
+    with xr.open_dataset(xarray_n5.tutorial.path("cells"), engine="n5") as cells:
         figure, axes = plt.subplots(figsize=(7, 5.6), layout="constrained")
         cells["raw"].sel(y=42.0).plot.imshow(ax=axes, cmap="magma", vmax=50, yincrease=False)
     axes.set_aspect("equal")

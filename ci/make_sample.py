@@ -1,4 +1,4 @@
-"""Makes the sample volume in tests/data/cells.n5: a light-sheet picture of a ball of cells.
+"""Makes the sample volume src/xarray_n5/samples/cells.n5: a light-sheet picture of a ball of cells.
 
 The volume is computed, not recorded, and written by TensorStore: another implementation of N5 than
 the one that reads it here. The same versions of numpy and TensorStore make the same bytes.
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tensorstore as ts
 
-SAMPLE = Path(__file__).parent.parent / "tests" / "data" / "cells.n5"
+SAMPLE = Path(__file__).parent.parent / "src" / "xarray_n5" / "samples" / "cells.n5"
 SHAPE = (48, 160, 200)
 SPACING = (2.0, 0.5, 0.5)
 """Distance of samples in um, along z, y, x."""

@@ -15,6 +15,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import xarray_n5  # noqa: E402 - likewise
 from tests.support.browser import browsing  # noqa: E402 - after the path is known
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def view_of_notebook(path: Path) -> Any:
     return names["view"]
 
 
-cells = xr.open_datatree(ROOT / "tests" / "data" / "cells.n5", engine="n5")
+cells = xr.open_datatree(xarray_n5.tutorial.path("cells"), engine="n5")
 raw = cells["raw/raw"].chunk(z=16)
 averaged = raw.rolling(z=3, center=True, min_periods=1).mean()
 shown = xr.Dataset({"smooth": averaged, "nuclei": cells["nuclei/nuclei"]})

@@ -6,6 +6,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 from numpydoc.xref import DEFAULT_LINKS
+from sphinx.pycode import ModuleAnalyzer
 
 import xarray_n5  # the accessors, too
 
@@ -26,7 +27,7 @@ extensions = [
 exclude_patterns = ["_build", "generated/.*", "jupyter_execute", "**.ipynb_checkpoints"]
 
 # The notebooks are kept without outputs in the project's folder `notebooks`. They are copied here
-# and executed in place, since they search the folders above for the project's test data.
+# and executed in place.
 shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 if (HERE.parent / "notebooks").is_dir():
     shutil.copytree(
@@ -77,6 +78,10 @@ def without_signature(app, what, name, obj, options, signature, annotation):  # 
     made = {"Axis", "Geometry", "HangarWriter", "ProgressBar", "Funlib"}
     hidden = what in {"class", "exception"} and obj.__name__ not in made
     return ("", None) if hidden and signature else None
+
+
+# Overloads are for type checkers: the reference shows all parameters of a function, once.
+ModuleAnalyzer.overloads = property(lambda _: {}, lambda *_: None)
 
 
 def setup(app):  # noqa: ANN001, ANN201

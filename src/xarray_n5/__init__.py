@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dask.array as _dask_array
 
 from xarray_n5 import leaves as _leaves
+from xarray_n5 import tutorial
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.group import Group, create_group
@@ -114,6 +115,7 @@ __all__ = [
     "repair",
     "to_hangar",
     "to_n5",
+    "tutorial",
     "verify",
     "view",
     "world_grid",

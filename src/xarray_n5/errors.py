@@ -273,6 +273,8 @@ class UnsafePathError(PathError, PermissionError):
         The path of the file in the container.
     why : str
         What is wrong with the file.
+    option : str
+        The storage option with which it can be read, or "".
 
     Examples
     --------
@@ -285,9 +287,10 @@ class UnsafePathError(PathError, PermissionError):
     xarray_n5.errors.UnsafePathError: 'raw/0' in '...cells.n5' is a link to ...
     """
 
-    def __init__(self, url: str, key: str, why: str) -> None:
-        self.url, self.key, self.why = url, key, why
-        super().__init__(f"{key or '/'!r} in {url!r} {why}")
+    def __init__(self, url: str, key: str, why: str, option: str = "") -> None:
+        self.url, self.key, self.why, self.option = url, key, why, option
+        trusted = f", or, if you trust it, read with storage_options={{{option!r}: True}}"
+        super().__init__(f"{key or '/'!r} in {url!r} {why}{trusted if option else ''}")
 
 
 class MetadataError(N5Error, ValueError):
@@ -475,7 +478,7 @@ class ResumeError(N5Error, ValueError):
             f"{path or '/'!r} in {url!r} has an unfinished write of a different array, or with "
             f"different chunks or compression, begun {began}; pass the same array as then (its "
             "Dask name must not change between runs; if it does, pass resume='a name' each time), "
-            "or start again with mode='w' and without resume"
+            "or start again with mode='w' and without resume=True"
         )
         if reason:
             text = f"the write of {path or '/'!r} in {url!r}, begun {began}, cannot be resumed: "
@@ -484,7 +487,7 @@ class ResumeError(N5Error, ValueError):
 
 
 class ReadOnlyError(N5Error, PermissionError):
-    """A write through a handle that was opened for reading.
+    """A write through a handle that was opened for reading, or into an archive.
 
     Attributes
     ----------
@@ -502,9 +505,10 @@ class ReadOnlyError(N5Error, PermissionError):
     xarray_n5.errors.ReadOnlyError: 'raw' in '...cells.n5' is open for reading; ...
     """
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, why: str = "") -> None:
         self.url, self.path = url, path
-        super().__init__(f"{path or '/'!r} in {url!r} is open for reading; open it with mode='r+'")
+        why = why or "is open for reading; open it with mode='r+'"
+        super().__init__(f"{path or '/'!r} in {url!r} {why}")
 
 
 class OneWriterError(N5Error, OSError):
@@ -557,7 +561,7 @@ class RequestError(N5Error, OSError):
     ...     print(error.url, error.why)
     """
 
-    _advice = "try again, or set a longer timeout in storage_options"
+    _advice = "try again, or set a longer timeout with storage_options="
 
     def __init__(self, verb: str, url: str, key: str, why: str, advice: str | None = None) -> None:
         self.verb, self.url, self.key, self.why = verb, url, key, why

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
+    from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.image import Image
+    from xarray_n5.model.scene import SceneContent
     from xarray_n5.sampling.api import interp, interp_level, interp_level_like, interp_like
     from xarray_n5.sampling.crop import Bounds, crop, crop_tree
     from xarray_n5.sampling.map_overlap import map_overlap
@@ -80,6 +82,9 @@ def __getattr__(name: str) -> Any:
 SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5_bdv.scene"}
 """Bytes at the beginning of files that describe a scene, and what reads them, or its module."""
 
+SCENE_GROUPS: dict[str, str | GroupReader] = {"scene": "xarray_n5_scenes.scene"}
+"""Keys of a group's attribute ``ome`` that describe a scene, and what reads it, or its module."""
+
 LOOK = 4096
 """The number of bytes at a file's start that show whether it describes a scene."""
 
@@ -94,6 +99,20 @@ def scene_reader(document: bytes) -> SceneReader | None:
     marked = (reader for mark, reader in SCENES.items() if mark in plain)
     readers: Iterator[Any] = (import_module(r) if isinstance(r, str) else r for r in marked)
     return next((reader for reader in readers if reader.recognizes(head)), None)
+
+
+def scene_in(node: object) -> Scene | None:
+    """Return the scene that the attributes of a group describe; None for other nodes.
+
+    No request is made, and a module is only imported for a group that has its key.
+    """
+    ome = getattr(node, "attrs", {}).get("ome")
+    keys = SCENE_GROUPS.keys() & ome.keys() if isinstance(ome, dict) else ()
+    for reader in (SCENE_GROUPS[key] for key in keys):
+        found: Any = import_module(reader) if isinstance(reader, str) else reader
+        if (scene := found.scene_of(node)) is not None:
+            return scene  # type: ignore[no-any-return]
+    return None
 
 
 @suggest_keywords
@@ -171,16 +190,30 @@ class SceneReader(Protocol):
         """Iterate over the images that a container lacks; `named` if the user opened the file."""
 
 
+class GroupReader(Protocol):
+    """What a leaf does with groups that describe scenes."""
+
+    def scene_of(self, group: Group) -> Scene | None:
+        """Return the scene that a group's attributes describe, or None.
+
+        Raises MetadataError if it is invalid.
+        """
+
+
 class Scene(Protocol):
-    """A file that describes images in a container, and their places in one world."""
+    """A file or a group that describes images in a container, and their places in one world."""
 
     @property
     def url(self) -> str:
-        """The file's location."""
+        """The location of the file or the group."""
 
     @property
-    def document(self) -> bytes:
-        """The file's content."""
+    def document(self) -> bytes | None:
+        """The file's content; None if it is a group."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, in one word."""
 
     @property
     def summary(self) -> str:
@@ -222,8 +255,16 @@ class Scene(Protocol):
     def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return a description for programs."""
 
+    def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Any]:
+        """Return all images and their transformations, to be stored as another kind of scene.
+
+        Raises MetadataError if one cannot be read, or has no position.
+        """
+
 
 if TYPE_CHECKING:
     from xarray_n5_bdv import scene
+    from xarray_n5_scenes import scene as scene_groups
 
     _READERS: list[SceneReader] = [scene]
+    _GROUP_READERS: list[GroupReader] = [scene_groups]

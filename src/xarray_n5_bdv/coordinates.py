@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
+from xarray_n5.datasets.placed import matrices
 from xarray_n5.datasets.world import AXES, START, STEP
 from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.values import in_c_order, per_axis
@@ -30,9 +31,6 @@ Arrangement = Literal["grid", "flat"]
 
 _WIDE = 1 << 20
 """The maximum number of characters in an array of names; more are an array of objects."""
-
-COLUMNS = (*AXES, "1")
-"""The columns of matrices: of samples along z, y, x, and the constants."""
 
 WORLD = "world_scale"
 """Attribute of matrices: the size of a unit of BigDataViewer's world along z, y, x."""
@@ -280,18 +278,14 @@ def _matrices(
     """Return the matrices of views as they are registered, and those of the level's samples."""
     if not known:
         return {}
-    world, dims = project.world, (*stacked.dims, "axis", "column")
+    world, dims = project.world, stacked.dims
     registered = np.full((*stacked.shape, NDIM, NDIM + 1), np.nan)
     for view in known:
         registered[stacked.positions[view]] = in_c_order(project.registrations[view].total)
     facts: dict[str, Any] = {
         "long_name": "from samples of the base level to BigDataViewer's world, as registered"
     }
-    found = {
-        "axis": xr.Variable(("axis",), list(AXES)),
-        "column": xr.Variable(("column",), list(COLUMNS)),
-        "registration": xr.Variable(dims, registered, facts),
-    }
+    found = matrices("registration", dims, registered, facts)
     if factors is None:
         return found
     level = np.diag([*factors, 1.0])
@@ -305,7 +299,7 @@ def _matrices(
     facts |= {WORLD: list(world.scale[::-1])}
     unit = written_unit(world.unit)
     facts |= {"units": unit} if unit else {}
-    return {**found, "affine": xr.Variable(dims, affine, facts)}
+    return {**found, **matrices("affine", dims, affine, facts)}
 
 
 def _origins(

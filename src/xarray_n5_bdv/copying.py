@@ -19,7 +19,7 @@ from xarray_n5_bdv.write import write_project
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
 
 
@@ -51,6 +51,7 @@ def begin_copy(
     if refused := names_of(
         path=path or None,
         region=options.region,
+        bounds=options.bounds or None,
         dtype=options.dtype,
         dialect=options.dialect,
         without=list(without) or None,

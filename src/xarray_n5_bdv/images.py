@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from xarray_n5.datasets.placed import PlacedImage
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level
@@ -31,17 +32,6 @@ PROJECT = "project"
 
 _SHOWN = 4
 """The maximum number of views that a warning names."""
-
-
-@dataclass(frozen=True)
-class PlacedImage:
-    """An image, with the coordinates that its axes do not have."""
-
-    image: Image[Array]
-    coords: Mapping[str, Mapping[str, xr.Variable]]
-    """The coordinates of each level."""
-    in_world: bool
-    """Whether the coordinates of z, y and x are world positions, or distances in a view."""
 
 
 def images_of(

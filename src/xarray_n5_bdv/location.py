@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, keyed_formats
+from xarray_n5.formats import KEYED_FORMATS, N5
 from xarray_n5.formats.containers import open_hdf5, open_store
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.model.alerts import warn
@@ -128,7 +128,7 @@ def check_location(store: Store, source: object, place: XmlPath) -> None:
 def _zarr_in(store: Store, loader: Loader) -> KeyedFormat:
     """Return the version of Zarr for which one of the first images, or the root, has documents."""
     first = [view.path.strip("/") for view in islice(loader.views.values(), _ASKED)]
-    forms = [form for form in keyed_formats() if form.name.startswith("zarr")]
+    forms = [form for form in KEYED_FORMATS if form.name.startswith("zarr")]
     keys = {
         join(path, name): form for path in [*first, ""] for form in forms for name in form.documents
     }

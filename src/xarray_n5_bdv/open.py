@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
-from xarray_n5.arrays.coordinates import Room
-from xarray_n5.arrays.options import OpenOptions
-from xarray_n5.datasets.build import build
-from xarray_n5.datasets.world import DIMS, FRAME
+from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number
 from xarray_n5.model.level_names import level_name, number_in, numbers_in_view
 from xarray_n5.model.options import check_option
 from xarray_n5_bdv.coordinates import ViewSelection
 from xarray_n5_bdv.fusions import in_world_of_input
-from xarray_n5_bdv.images import PlacedImage, images_of
+from xarray_n5_bdv.images import images_of
 from xarray_n5_bdv.layouts import layout_of
 from xarray_n5_bdv.location import container_of
 from xarray_n5_bdv.stored import StoredViews, find_views
@@ -26,8 +22,11 @@ from xarray_n5_bdv.stored import StoredViews, find_views
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import xarray as xr
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.build import DatasetOptions
+    from xarray_n5.datasets.placed import PlacedImage
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.image import Image
     from xarray_n5_bdv.coordinates import Arrangement
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 MOST_VIEWS = 1 << 18
 """The maximum number of views that are opened at once."""
-
-_MOST = 1 << 28
-"""The maximum number of samples of a tree with coordinates: 2 GiB of them."""
 
 
 @dataclass(frozen=True)
@@ -178,14 +174,9 @@ class OpenProject:
         """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
         if self.options.level is not None:
             return {"/": self.open_dataset(**how)}
-        budget, root = Room(_MOST), xr.Dataset()
-        root.encoding["source"] = self.file.url
-        found = {"/": root}
-        for name, placed in self.images().items():
-            for level in placed.image.levels:
-                path = f"/{name}/{level}".replace("//", "/")
-                found[path] = self.dataset(placed, level, budget=budget, **how)
-        return found
+        where = (self.file.name, self.file.url, self.options)
+        found = open_levels(self.images(), *where, **how)
+        return {path: self._of_timepoint(dataset) for path, dataset in found.items()}
 
     def _level(self, image: Image[Array]) -> str:
         """Return the name of the level that the options select."""
@@ -204,49 +195,14 @@ class OpenProject:
 
     def dataset(self, placed: PlacedImage, level: str, **how: Any) -> xr.Dataset:
         """Return a level of an image as a Dataset."""
-        found, own, name = placed.image.levels[level], placed.coords[level], self.file.name
-        dims = found.named(self.options.dims)
-        taken = {*own, *(str(axis.name) for axis in dims.axes)}
-        while name in taken:
-            name += "_data"
-        dataset = build({name: placed.image.at(level)}, {}, self.options, **how)
-        if name in dataset:
-            for key in ("downsamplingFactors", "affine"):
-                dataset[name].attrs.pop(key, None)
-            order = dims.axes[::-1] if found.transposed else dims.axes
-            names = [str(axis.name) for axis in order]
-            renamed = dict(zip(found.stacked_axes, names, strict=False))
-            inner = names[len(renamed) :]
-            coords = {
-                renamed.get(key, key): _coordinate(value, renamed) for key, value in own.items()
-            }
-            if "affine" in coords:
-                coords["affine"].attrs[DIMS] = inner
-            dataset = dataset.assign_coords(coords)
-            for dim in inner:
-                if dim in dataset.coords and not placed.in_world:
-                    dataset.variables[dim].encoding[FRAME] = "view"
-        dataset.encoding["source"] = self.file.url
+        dataset = placed.dataset(level, self.file.name, self.file.url, self.options, **how)
+        return self._of_timepoint(dataset)
+
+    def _of_timepoint(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return the selected time point; its views are missing, and have the shape of others."""
         if self.timepoint is None or "t" not in dataset.dims:
             return dataset
-        return dataset.sel(t=self.timepoint)  # its views are missing, and have the shape of others
-
-
-def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
-    """Return a coordinate with the user's names of dimensions.
-
-    Each view is a block when Dask reads it, as in the image: xarray requires the same blocks for
-    all variables. It is stored as one chunk, though.
-    """
-    outer = {str(dim) for dim in variable.dims} & renamed.keys()
-    encoding = {
-        "chunks": variable.shape,
-        "preferred_chunks": {renamed[dim]: 1 for dim in outer},
-    }
-    dims = [renamed.get(str(dim), str(dim)) for dim in variable.dims]
-    return xr.Variable(
-        dims, variable.values, variable.attrs, {**variable.encoding, **(encoding if outer else {})}
-    )
+        return dataset.sel(t=self.timepoint)
 
 
 def _number(level: object) -> int | None:

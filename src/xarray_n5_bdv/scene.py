@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
     from xarray_n5_bdv.show import ViewArray
 
@@ -57,6 +58,11 @@ class ProjectScene:
     def document(self) -> bytes:
         """The XML."""
         return self.file.project.document
+
+    @property
+    def kind(self) -> str:
+        """What it is, in one word."""
+        return "project"
 
     def container(self, storage_options: Mapping[str, Any] | None) -> Container:
         """Return the container of the views."""
@@ -129,6 +135,12 @@ class ProjectScene:
         from xarray_n5_bdv.show import project_facts
 
         return project_facts(self.file, self.images(group, storage_options))
+
+    def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Array]:
+        """Return all views and their transformations, to be stored as a scene."""
+        from xarray_n5_bdv.exchange import content_of
+
+        return content_of(OpenProject.at(self.file, storage_options, DatasetOptions()))
 
 
 def recognizes(head: bytes) -> bool:

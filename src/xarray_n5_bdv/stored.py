@@ -18,8 +18,7 @@ from xarray_n5_bdv.layouts import MOST_LEVELS, groups_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.options import OpenOptions
+    from xarray_n5.arrays.array import Array, OpenOptions
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
     from xarray_n5_bdv.layouts import ViewLayout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import click
@@ -25,6 +26,35 @@ def _side(text: str) -> slice:
             f"{text!r}: expected START:STOP for each axis, such as 0:100,:,50:60"
         ) from None
     return slice(start, stop)
+
+
+def _bounds(_: object, __: object, text: str | None) -> Any:
+    """Return the coordinates of a selection such as `z=100:220 um, y=:50`, by dimension."""
+    found: dict[str, Any] = {}
+    for part in text.split(",") if text is not None else ():
+        dim, _, ends = (each.strip() for each in part.partition("="))
+        low, colon, high = (each.strip() for each in ends.partition(":"))
+        if not (dim and colon and (low or high)) or ":" in high or dim in found:
+            raise click.BadParameter(
+                f"{part.strip()!r}: expected START:STOP once for each dimension, such as "
+                "'z=100:220 um, y=:50'"
+            )
+        found[dim] = tuple(_quantity(end, unit_of(low) or unit_of(high)) for end in (low, high))
+    return found or None
+
+
+def _quantity(end: str, unit: str) -> str | None:
+    """Return one end of a range with the unit that may follow the other one only."""
+    return None if not end else end if unit_of(end) else f"{end} {unit}".strip()
+
+
+def unit_of(text: str) -> str:
+    """Return the unit after a number.
+
+    >>> unit_of("220 um"), unit_of("-1e3")
+    ('um', '')
+    """
+    return re.sub(r"^[-+]?[\d.]*(?:[eE][-+]?\d+)?", "", text).strip()
 
 
 def _dtype(_: object, __: object, text: str | None) -> Any:
@@ -55,6 +85,13 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
     callback=_region,
     metavar="0:100,:,50:60",
     help="The part of SRC to copy, in NumPy's axis order.",
+)
+@click.option(
+    "--bounds",
+    callback=_bounds,
+    metavar="'z=100:220 um, y=:50'",
+    help="The part of SRC to copy, in coordinates; both ends are included. Of a group, all arrays "
+    "and levels are cropped.",
 )
 @click.option(
     "--level", help="Copy a level of the pyramid at SRC: its number (-1 for the coarsest) or name."
@@ -110,16 +147,18 @@ def copy(
 ) -> None:
     """Copy the array or group at SRC, with everything in it, to DST.
 
-    The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.h5 HDF5,
-    anything else N5. Axes are preserved, the metadata of pyramids is converted for the readers of
-    the new format, and copying back restores the original attributes. An interrupted copy is
-    resumed with --resume.
+    The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.ozx one
+    ZIP archive of Zarr v3, *.h5 HDF5, anything else N5. Axes are preserved, the metadata of
+    pyramids is converted for the readers of the new format, and copying back restores the original
+    attributes. An interrupted copy is resumed with --resume.
 
     \b
     Examples:
       xarray-n5 copy cells.n5 cells.zarr
       xarray-n5 copy big.n5 big.zarr --format zarr3 --shards 512,512,512
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
+      xarray-n5 copy big.n5 big.ozx --shards 512,512,512
+      xarray-n5 copy em.n5 part.n5 --bounds "z=100:220 um, y=:50 um"
       xarray-n5 copy dataset.xml part.n5 --project part.xml --level 1
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
       xarray-n5 copy cells.n5 /archive/cells.n5 --verify
@@ -153,7 +192,7 @@ def copy(
         echo(f"nothing to resume: {redact(dst)} is complete")
         if not verify:
             return
-    with task_progress() if begun.ended else progress():
+    with task_progress() if begun.ended else progress("copied"):
         report = begun.compute()
     if verify:
         echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")

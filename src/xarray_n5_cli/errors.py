@@ -14,38 +14,19 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_RESUME = (
-    "{path!r} in {url!r} has an unfinished write of something else, or with other options, begun "
-    "{began}; repeat that command with the same options and --resume, or start again with --mode "
-    "w and without --resume"
-)
-"""The message for a :class:`~xarray_n5.errors.ResumeError`."""
-
-_PHRASES = {
-    r" \(dialect='[^']*' uses the other\)": "",
-    r", or register it with xarray_n5\.register_compression": "",
-    r"compute with dask\.config\.set\(scheduler='threads'\)": "omit --scheduler and --processes",
-    r", or was opened with axis_order='F'": "",
-    r"\ba url \(and a path\)": "DST",
-    r"repeat the (?:same )?call": "repeat the command that wrote it",
-    r"open it with xarray\.open_dataset or xarray\.open_datatree, and engine='n5'": (
-        "use it with tree, info, preview, copy or view"
-    ),
-    r"storage_options=\{'(\w+)': True\}": r"--storage-option \1=true",
-    r"\bstorage_options\b": "--storage-option",
-    r"\bresume=True\b": "--resume",
-    r"\bwithout resume\b": "without --resume",
-    r" \(the Dask names of the data [^()]*\)": "",
-    r", or load the data first \(x\.compute\(\) of an array, ds\.load\(\) of a Dataset\)": "",
+_ARGUMENTS = {
+    "group": "PATH",
+    "path": "PATH",
+    "url": "URL",
+    "resume": "--resume",
+    "storage_options": "--storage-option",
 }
-"""Advice for Python, as patterns, and the same for the command line."""
-
-_ARGUMENTS = {"group": "PATH", "path": "PATH", "url": "URL"}
-"""Python's parameters for which commands have arguments."""
+"""Python's parameters that commands call otherwise."""
 
 _PARAMETER = re.compile(
-    r"(?<![\w?&/.'\"])(?P<name>chunks|dialect|factors|format|group|label_multisets|level|levels|link"
-    r"|method|mode|path|project|setups?|shards|timepoint|url|attribute_order|axis_order|layout|dims)"
+    r"(?<![\w?&/.'\"])(?P<name>bounds|chunks|dialect|factors|format|group|label_multisets|level"
+    r"|levels|link|method|mode|path|project|region|resume|setups?|shards|storage_options|timepoint"
+    r"|url|attribute_order|axis_order|layout|dims)"
     r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
 )
 """A parameter of Python's functions in a message, with or without a value."""
@@ -95,15 +76,40 @@ def ignore_unfinished_writes() -> None:
 
 def format_error(problem: BaseException | str, context: click.Context | None = None) -> str:
     """Return an error as one line without secrets that names the options of the command."""
-    from xarray_n5.errors import ResumeError, printable
+    from xarray_n5.errors import printable
 
     context = context or click.get_current_context()
     secrets = sorted(_secrets(context.params), key=len, reverse=True)
-    text = str(problem)
-    if isinstance(problem, ResumeError):
-        text = _RESUME.format(path=problem.path or "/", url=problem.url, began=problem.began)
-    line = " ".join(text.split()) or type(problem).__name__
+    line = " ".join(_text_of(problem).split()) or type(problem).__name__
     return printable(redact(with_options(line, context.command), secrets))
+
+
+def _text_of(problem: BaseException | str) -> str:
+    """Return a message; where its advice is for Python, one with the facts that the error keeps."""
+    from xarray_n5 import errors
+
+    match problem:
+        case errors.ResumeError():
+            return (
+                f"{problem.path or '/'!r} in {problem.url!r} has an unfinished write of something "
+                f"else, or with other options, begun {problem.began}; repeat that command with the "
+                "same options and --resume, or start again with --mode w and without --resume"
+            )
+        case errors.OneWriterError():
+            return (
+                f"{problem.url}: {problem.why}; only one process at a time can write an HDF5 file: "
+                "omit --scheduler and --processes, or write N5 or Zarr"
+            )
+        case errors.UnknownCompressionError():
+            where = f"{problem.where}: " if problem.where else ""
+            known = ", ".join(sorted(problem.known))
+            return f"{where}unknown compression {problem.name!r}; expected one of {known}"
+        case errors.UnsafePathError(option=str(option)) if option:
+            return (
+                f"{problem.key or '/'!r} in {problem.url!r} {problem.why}, or, if you trust it, "
+                f"read with --storage-option {option}=true"
+            )
+    return str(problem)
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -134,8 +140,6 @@ def with_options(text: str, command: click.Command) -> str:
             return f"{name.replace('_', ' ')} {value}".rstrip()
         return known if value in ("", "True") else f"{known} {value}"
 
-    for phrase, words in _PHRASES.items():
-        text = re.sub(phrase, words, text)
     return _PARAMETER.sub(replaced, text)
 
 

@@ -31,7 +31,8 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
     (name, kind, unit, scale, offset, labels; in C order), affine and sources. A project of
     BigDataViewer, which is opened by its XML, has url, kind ("project"), format, container, setups,
-    timepoints, missing, names, world and images. These keys do not change between versions.
+    timepoints, missing, names, world and images. A scene of OME-Zarr has url, kind ("scene"),
+    container, systems, unplaced and images. These keys do not change between versions.
 
     \b
     Examples:
@@ -42,18 +43,21 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     from xarray_n5.arrays.open import open_node
     from xarray_n5.arrays.repr import as_text
     from xarray_n5.formats.containers import find_scene
+    from xarray_n5.leaves import scene_in
 
     ignore_unfinished_writes()
-    if (scene := find_scene(url, options)) is not None:
+    if (scene := find_scene(url, options)) is None:
+        node = open_node(url, path, storage_options=options, **opening)
+        scene, path = scene_in(node), ""
+    if scene is not None:
         if as_json:
             described = scene.facts(path, options)
             click.echo(json.dumps(described, indent=2, default=str))
         else:
             images = scene.images(path, options)
             rows = [*scene.rows, *_images(images)]
-            echo(as_text(f"<project {scene.url!r}>", rows).rstrip())
+            echo(as_text(f"<{scene.kind} {scene.url!r}>", rows).rstrip())
         return
-    node = open_node(url, path, storage_options=options, **opening)
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))

@@ -93,6 +93,7 @@ def preview(
         raise click.BadParameter("expected two numbers from 0 to 100, the smaller one first")
     from xarray_n5.arrays.open import open_node
     from xarray_n5.formats.containers import find_scene
+    from xarray_n5.leaves import scene_in
     from xarray_n5_view.pictures import draw
     from xarray_n5_view.sections import section
 
@@ -101,6 +102,8 @@ def preview(
         node = scene.first_image(path, options)
     else:
         node = open_node(url, path, storage_options=options, **opening)
+        if (scene := scene_in(node)) is not None:
+            node = scene.first_image("", options)
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
     echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

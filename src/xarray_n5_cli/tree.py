@@ -46,8 +46,8 @@ def tree(
     Each array has its shape, type, chunks, shards and compression, and "unfinished" if a write is
     incomplete; below it are its axes, with the first coordinate, the step, and the dialect that
     describes them. A directory that is not a container is drawn two levels deep, unless --depth is
-    used. For a project of BigDataViewer, which is opened by its XML, images and their levels are
-    drawn. The exit code is 1 if something cannot be read.
+    used. For a project of BigDataViewer, which is opened by its XML, and for a scene of OME-Zarr,
+    images and their levels are drawn. The exit code is 1 if something cannot be read.
 
     \b
     Examples:
@@ -56,16 +56,19 @@ def tree(
     """
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.formats.containers import find_scene
+    from xarray_n5.leaves import scene_in
 
     ignore_unfinished_writes()
     pretty = "utf" in str(sys.stdout.encoding).lower()
-    if (scene := find_scene(url, options)) is not None:
+    if (scene := find_scene(url, options)) is None:
+        walk = Walk.at(url, path, options, attribute_order=attribute_order)
+        scene, path = scene_in(walk.root), ""
+    if scene is not None:
         echo(f"{scene.url}  {scene.summary}")
         images = {} if depth == 0 else scene.images(path, options)
         for line in _images(images, _LINES[pretty], depth, chunks=chunks):
             echo(line)
         return
-    walk = Walk.at(url, path, options, attribute_order=attribute_order)
     drawing = _Drawing(walk, chunks=chunks, pretty=pretty)
     for line in drawing.lines(depth):
         echo(line)

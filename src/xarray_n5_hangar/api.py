@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from xarray_n5_hangar.columns import BlockSize
     from xarray_n5_hangar.files import HangarFile
     from xarray_n5_hangar.repository import LocalPath
@@ -155,7 +157,7 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
 
 @suggest_keywords
 def to_hangar(
-    samples: Any,
+    samples: da.Array | xr.DataArray | npt.ArrayLike,
     folder: str | os.PathLike[str],
     *,
     shape: tuple[int, ...] | None = None,

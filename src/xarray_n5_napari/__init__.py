@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 _DOCUMENTS = ("attributes.json", "zarr.json", ".zgroup", ".zarray")
 """Documents of nodes in N5, Zarr v3 and Zarr v2."""
 
-_REMOTE = (".n5", ".zarr", ".xml")
+_ARCHIVES = (".ozx", ".zarr.zip")
+"""The ends of archives."""
+
+_REMOTE = (".n5", ".zarr", ".xml", *_ARCHIVES)
 """The ends of URLs that are read; nothing is requested to find out what they are."""
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -74,6 +77,8 @@ def _is_known(path: str) -> bool:
         return known or _guess(path)
     if not os.path.isfile(path):  # noqa: PTH113
         return False
+    if path.lower().endswith(_ARCHIVES):
+        return True
     with open(path, "rb") as file:  # noqa: PTH123
         start = file.read(len(_HDF5))
     return start == _HDF5 or (path.lower().endswith(".xml") and _guess(path))

@@ -45,7 +45,7 @@ _MOST_CHANNELS = 16
 _SHOWN = 16
 """The maximum number of omitted layers that a warning names."""
 
-_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination"})
+_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination", "image"})
 """Dimensions of projects along which the positions of views differ."""
 
 _COLORS = ("cyan", "yellow", "magenta", "red", "green", "blue")

@@ -325,7 +325,7 @@ def test_other_modes_than_reading_and_updating_do_not_open(mode: Any) -> None:
 
 def test_a_format_that_nobody_knows_is_refused() -> None:
     with pytest.raises(MetadataError, match="n5"):
-        open_array(MemoryStore(), "a", format="tiff")
+        open_array(MemoryStore(), "a", format="tiff")  # type: ignore[arg-type]
 
 
 # What must not be lost

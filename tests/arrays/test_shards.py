@@ -586,7 +586,8 @@ def test_copies_keep_whether_a_fill_value_is_a_mask(tmp_path: Path, mask: int | 
     if mask is not None:
         dataset["a"].encoding["_FillValue"] = np.uint16(mask)
     dataset.n5.to_n5(tmp_path / "0", format="zarr3")
-    for number, form in enumerate(["n5", "zarr3", "zarr3", "zarr2", "zarr3"]):
+    forms: list[Any] = ["n5", "zarr3", "zarr3", "zarr2", "zarr3"]
+    for number, form in enumerate(forms):
         xarray_n5.copy(tmp_path / str(number), tmp_path / str(number + 1), format=form)
         found = xr.open_dataset(tmp_path / str(number + 1), engine="n5")["a"]
         assert found.encoding.get("_FillValue") == mask, form

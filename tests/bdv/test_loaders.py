@@ -112,7 +112,7 @@ def test_projects_of_pybdv_are_read_as_pybdv_reads_them(by_pybdv: Path) -> None:
 
 
 def write_image(
-    where: Any, path: str, shape: Sequence[int], start: int = 1, form: str = "zarr2"
+    where: Any, path: str, shape: Sequence[int], start: int = 1, form: Any = "zarr2"
 ) -> np.ndarray:
     """Write an OME-Zarr image with two levels, of up to five axes."""
     names = ("t", "c", "z", "y", "x")[-len(shape) :]

@@ -862,7 +862,8 @@ def test_a_project_is_copied_into_shards_of_its_chunks(tiled: Path) -> None:
     assert (copied.chunks, copied.shards) == (chunks, shards)
     assert copied.compression == resolve(base.encoding["n5_compression"])
     np.testing.assert_array_equal(copied[...], base)
-    for name, form, wrong in (("o.n5", "n5", shards), ("o.zarr", "zarr3", (3,) * 6)):
+    cases: list[Any] = [("o.n5", "n5", shards), ("o.zarr", "zarr3", (3,) * 6)]
+    for name, form, wrong in cases:
         other = tiled.with_name(name)
         with pytest.raises(xarray_n5.MetadataError, match="shards"):
             xarray_n5.copy(tiled, other, format=form, shards=wrong)

@@ -23,10 +23,10 @@ SIDE, COUNT = 64, (20, 20, 25)
 """A chunk's side, and the chunks along each axis: 10⁴ in all."""
 
 
-def containers(folder: Path) -> dict[str, Path]:
+def containers(folder: Path) -> dict[Any, Path]:
     """Return the same empty array in two formats."""
     shape = [count * SIDE for count in COUNT]
-    places = {"n5": folder / "tasks.n5", "zarr2": folder / "tasks.zarr"}
+    places: dict[Any, Path] = {"n5": folder / "tasks.n5", "zarr2": folder / "tasks.zarr"}
     for kind, place in places.items():
         options: dict[str, Any] = {"shape": shape, "dtype": "u2", "chunks": (SIDE,) * 3}
         xarray_n5.create_array(place, "a", format=kind, **options)

@@ -100,7 +100,7 @@ def test_what_others_wrote_goes_to_zarr_and_back(
         assert coordinates(zarr, path) == before == coordinates(back, path)
 
 
-def tree(place: Path, form: str) -> str:
+def tree(place: Path, form: Any) -> str:
     """Store a tree of arrays and groups, and return where."""
     url = str(place / NAMES[form])
     create_group(url, attributes={"lab": "one"}, format=form)
@@ -112,7 +112,7 @@ def tree(place: Path, form: str) -> str:
 
 @PAIRS
 def test_trees_go_from_any_format_to_any_other_and_back(
-    tmp_path: Path, first: str, second: str
+    tmp_path: Path, first: Any, second: Any
 ) -> None:
     url, other = tree(tmp_path, first), str(tmp_path / f"copy-{NAMES[second]}")
     copy(url, other, format=second)
@@ -134,7 +134,7 @@ def test_trees_go_from_any_format_to_any_other_and_back(
 
 
 @pytest.mark.parametrize("target", ["zarr2", "n5"])
-def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: str) -> None:
+def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: Any) -> None:
     first = "n5" if target == "zarr2" else "zarr2"
     kept = dataset().drop_vars(["label", *(["mask"] if target == "n5" else [])])
     kept.n5.to_n5(tmp_path / NAMES[first], format=first)
@@ -202,7 +202,7 @@ def test_a_level_alone_keeps_the_place_that_its_group_told(tmp_path: Path) -> No
 
 
 @FULL
-def test_a_part_lies_where_it_was(tmp_path: Path, form: str) -> None:
+def test_a_part_lies_where_it_was(tmp_path: Path, form: Any) -> None:
     url, part = tree(tmp_path, "n5"), tmp_path / f"part-{NAMES[form]}"
     region = (slice(2, 7), slice(None), slice(11, 23))
     copy(url, part, source_path="em/raw", path="raw", format=form, region=region)
@@ -335,7 +335,7 @@ def test_a_fill_value_that_did_not_mask_does_not_begin_to(
 @pytest.mark.parametrize("fill", [9, 0, None, -1])
 @pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["q", "r"]}], ids=["unnamed", "named"])
 def test_zarr_comes_back_with_its_own_documents(
-    tmp_path: Path, way: str, fill: Any, names: dict[str, Any]
+    tmp_path: Path, way: Any, fill: Any, names: dict[str, Any]
 ) -> None:
     layout = {"fill_value": fill, "order": "F", "dimension_separator": "/", "dtype": ">i4"}
     place: dict[str, Any] = {"format": "zarr2", "layout": layout}

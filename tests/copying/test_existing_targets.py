@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def store(place: Path, form: str = "n5", **values: int) -> str:
+def store(place: Path, form: Any = "n5", **values: int) -> str:
     """Store arrays, each of one number alone, and return where; ``__`` parts groups."""
     url = str(place / NAMES[form])
     create_group(url, mode="a", format=form)
@@ -65,7 +65,7 @@ def test_arrays_that_are_found_by_a_link_are_not_replaced(tmp_path: Path) -> Non
 @pytest.mark.parametrize("there", ["b__inner", "c"])
 @pytest.mark.parametrize("mode", ["a", "w"])
 def test_clashes_are_found_before_anything_is_replaced(
-    tmp_path: Path, form: str, mode: Literal["a", "w"], there: str
+    tmp_path: Path, form: Any, mode: Literal["a", "w"], there: str
 ) -> None:
     source = store(tmp_path, "n5", a=1, b=2, c__d=3)
     (tmp_path / "to").mkdir()

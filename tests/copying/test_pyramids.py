@@ -311,7 +311,7 @@ def test_levels_of_new_pyramids_in_zarr_2_have_a_fill_value_that_masks_nothing(
     check_unmasked(tmp_path / "a.zarr", dtype)
     assert not (tmp_path / "a.zarr/em/s0/3/3").exists()
     for name in ("b.n5", "c.zarr"):
-        form = "zarr3" if name == "c.zarr" else "n5"
+        form: Any = "zarr3" if name == "c.zarr" else "n5"
         pyramid(gapped(dtype), tmp_path / name, "em", **options, format=form)
         copy(tmp_path / name, tmp_path / f"copy-{name}.zarr", format="zarr2")
         check_unmasked(tmp_path / f"copy-{name}.zarr", dtype)
@@ -332,7 +332,7 @@ def test_levels_of_new_pyramids_in_zarr_2_have_a_fill_value_that_masks_nothing(
 @pytest.mark.parametrize("fill", [None, 0, 3])
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 def test_levels_have_the_fill_value_of_a_stored_base(
-    tmp_path: Path, form: str, fill: int | None
+    tmp_path: Path, form: Any, fill: int | None
 ) -> None:
     layout = {"fill_value": fill}
     to_n5(gapped(), tmp_path / "a.zarr", "em/s0", chunks=4, layout=layout, format=form)

@@ -85,7 +85,7 @@ def test_a_byte_that_the_store_flips_is_found(
 
 
 @PAIRS
-def test_copies_between_formats_are_equal(first: str, second: str, tmp_path: Path) -> None:
+def test_copies_between_formats_are_equal(first: Any, second: Any, tmp_path: Path) -> None:
     one, other = tmp_path / "1" / NAMES[first], tmp_path / "2" / NAMES[second]
     to_n5(VALUES, one, "em/raw", chunks=(4, 7, 9), format=first)
     to_n5(VALUES.astype("f4") - 7, one, "scores", chunks=6, format=first)
@@ -141,7 +141,7 @@ def test_chunks_that_are_lost_or_damaged_later_are_named(tmp_path: Path) -> None
 
 
 @FULL
-def test_changes_that_a_copy_makes_are_no_differences(form: str, tmp_path: Path) -> None:
+def test_changes_that_a_copy_makes_are_no_differences(form: Any, tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path / "a.n5", "raw", chunks=5)
     parts: Any = {"region": (slice(1, 9), slice(3, 20), slice(2, 16)), "dtype": "f8", "chunks": 4}
     place = tmp_path / NAMES[form]

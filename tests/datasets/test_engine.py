@@ -113,7 +113,7 @@ def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
 def test_a_level_of_a_container_with_nothing_but_a_pyramid_is_opened(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: Any
 ) -> None:
     place = tmp_path / f"a.{form}"
     for level in range(2):

@@ -87,7 +87,7 @@ def test_a_pyramid_that_is_stored_is_the_same_pyramid(
 
 @PAIRS
 def test_a_pyramid_that_was_opened_is_stored_as_one(
-    tmp_path: Path, first: str, second: str
+    tmp_path: Path, first: Any, second: str
 ) -> None:
     place, other = tmp_path / "a" / NAMES[first], tmp_path / "b" / NAMES[second]
     factors = [(1, 2, 2), (2, 2, 3)]
@@ -102,7 +102,7 @@ def test_a_pyramid_that_was_opened_is_stored_as_one(
 
 
 @FULL
-def test_a_pyramid_at_the_root_has_the_name_of_its_container(tmp_path: Path, form: str) -> None:
+def test_a_pyramid_at_the_root_has_the_name_of_its_container(tmp_path: Path, form: Any) -> None:
     suffix = NAMES[form][1:]
     for name, expected in ((f"jrc_1{suffix}", "jrc_1"), (f"jrc.ome{suffix}", "jrc")):
         xarray_n5.pyramid(image(), tmp_path / name, factors=[2], chunks=16, format=form)
@@ -218,7 +218,7 @@ def test_a_level_alone_is_one_where_it_was_opened_as_one(tmp_path: Path) -> None
 
 
 @FULL
-def test_a_single_level_that_was_opened_is_written_into(tmp_path: Path, form: str) -> None:
+def test_a_single_level_that_was_opened_is_written_into(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     xarray_n5.pyramid(image(), place, "em", levels=0, chunks=8, format=form)
     before = xr.open_dataset(place, engine="n5", group="em").load()

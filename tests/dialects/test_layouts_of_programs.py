@@ -276,7 +276,7 @@ PLACES = [("z", "nm", 40.0, 400.0), ("y", "nm", 4.0, 40.0), ("x", "nm", 8.0, 80.
     ],
 )
 def test_lists_of_funlib_are_in_c_order_and_leave_out_channels(
-    tmp_path: Path, form: str, more: dict[str, Any], channels: list[str]
+    tmp_path: Path, form: Any, more: dict[str, Any], channels: list[str]
 ) -> None:
     place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
     shape = (2,) * len(channels) + (4, 4, 4)
@@ -395,7 +395,7 @@ NESTED: dict[str, Any] = {
     ids=["names", "resolution", "axes", "paths"],
 )
 def test_lists_of_funlib_may_have_other_keys(
-    tmp_path: Path, form: str, keys: dict[str, str], attributes: dict[str, Any]
+    tmp_path: Path, form: Any, keys: dict[str, str], attributes: dict[str, Any]
 ) -> None:
     place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
     create_array(place, "a", shape=(2, 4, 4, 4), dtype="u1", attributes=attributes, format=form)
@@ -463,7 +463,7 @@ def test_numbers_for_axes_of_channels_are_left_out(
 
 @pytest.mark.parametrize(("form", "order"), [("n5", -1), ("zarr2", 1)])
 def test_offsets_of_older_gunpowder_are_reversed_in_n5_alone(
-    tmp_path: Path, form: str, order: int
+    tmp_path: Path, form: Any, order: int
 ) -> None:
     place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
     said = {"resolution": [40, 4, 8][::order], "offset": [400, 40, 80][::order]}
@@ -648,7 +648,7 @@ def fusion(
     without: tuple[str, ...] = (),
     factors: bool = True,
     settings: Any = FUSED,
-    form: str | None = None,
+    form: Any = None,
 ) -> Any:
     """A fusion as CreateFusionContainer lays it out: 2 timepoints, 3 channels, 2 levels."""
     infos: list[list[dict[str, Any]]] = []
@@ -989,9 +989,9 @@ def test_fused_views_of_bigdataviewer_lie_where_their_box_says(
         loader = f'<ImageLoader format="bdv.{kind}" version="1.0">{inner}</ImageLoader>'
         steps = {(t, s.id): [("", np.eye(3, 4))] for t in range(2) for s in setups}
         (tmp_path / named).write_text(project_xml(setups, steps, loader=loader), "utf-8")
-    for level in "01":
-        path = f"setup1/timepoint1/s{level}" if form == "n5" else f"t00001/s01/{level}/cells"
-        assert axes_of(place, path) == FUSED_PLACES[f"s{level}"]
+    for digit in "01":
+        path = f"setup1/timepoint1/s{digit}" if form == "n5" else f"t00001/s01/{digit}/cells"
+        assert axes_of(place, path) == FUSED_PLACES[f"s{digit}"]
     image = variable(xr.open_dataset(place, engine="n5", level=1))
     assert facts(image.n5.geometry)[2:] == FUSED_PLACES["s1"]
     if named is None:
@@ -1160,7 +1160,7 @@ def test_lists_are_read_in_the_order_that_the_user_states(
 @pytest.mark.parametrize("form", ["n5", "zarr2"])
 @pytest.mark.parametrize("order", ["C", "N5", "auto"])
 def test_the_order_of_resolutions_is_that_of_the_format_unless_stated(
-    tmp_path: Path, form: str, order: Any
+    tmp_path: Path, form: Any, order: Any
 ) -> None:
     place = tmp_path / ("x.n5" if form == "n5" else "x.zarr")
     create_array(place, "raw", shape=(4, 4, 4), dtype="u1", format=form)

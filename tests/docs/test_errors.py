@@ -11,6 +11,7 @@ import shutil
 import struct
 import sys
 import warnings
+import zipfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ import xarray as xr
 import xarray_n5
 from tests.dialects.test_layouts_of_programs import FUSED, fusion_in_zarr
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
-from tests.docs.test_pages import DATA, ROOT
+from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support.containers import write_document
 from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
@@ -146,6 +147,20 @@ def a_handle_only_reads() -> None:
     xarray_n5.open_array("cells.n5", "raw")[0] = 1
 
 
+def write_archive() -> None:
+    with zipfile.ZipFile("cells.ozx", "w") as archive:
+        for note in "ab":
+            members = {"zarr_format": 3, "node_type": "group", "attributes": {"note": note}}
+            archive.writestr("zarr.json", json.dumps(members))
+
+
+def an_archive_is_not_changed() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        write_archive()
+        xarray_n5.to_n5(ONES, "cells.ozx", "raw")
+
+
 def several_processes_write_hdf5() -> None:
     pytest.importorskip("h5py")
     with dask.config.set(scheduler="processes"):
@@ -254,7 +269,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "BlockError": [a_block_is_not_what_dask_says],
     "StaleTaskError": [a_task_is_of_an_earlier_attempt],
     "ResumeError": [another_write_has_begun, an_append_has_lost_its_place],
-    "ReadOnlyError": [a_handle_only_reads],
+    "ReadOnlyError": [a_handle_only_reads, an_archive_is_not_changed],
     "OneWriterError": [several_processes_write_hdf5],
     "RequestError": [a_request_fails],
     "RefusedError": [a_request_is_refused],
@@ -472,6 +487,13 @@ def an_array_holds_nodes() -> None:
     xarray_n5.open_array("new.n5", "a")
 
 
+def an_archive_has_a_file_twice() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of zipfile
+        write_archive()
+    xarray_n5.open_group("cells.ozx")
+
+
 def write_summary(text: str) -> None:
     xarray_n5.create_array("new.zarr", "a", shape=(2,), dtype="uint8", format="zarr2")
     Path("new.zarr/.zmetadata").write_text(text)
@@ -624,8 +646,8 @@ def a_source_has_changed() -> None:
         xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
-def another_system_of_ome_zarr_is_not_applied() -> None:
-    edges = [edge("affine", affine=[[0, 1000, 0], [1000, 0, 0]])]
+def another_system_of_ome_zarr_is_unknown() -> None:
+    edges = [edge("displacements", path="field")]
     store_06(Path("new.zarr"), image_06(*edges), path="em")
     xarray_n5.open_array("new.zarr", "em/s0").geometry()
 
@@ -639,8 +661,16 @@ def a_scene_of_ome_zarr_is_not_applied() -> None:
     xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
 
 
+def an_array_is_outside_of_a_box() -> None:
+    for path, first in (("raw", 0.0), ("coarse/s2", 80.0), ("other", 90.0)):
+        axes = [xarray_n5.Axis(name="x", scale=1.0, offset=first)]
+        xarray_n5.create_array("boxes.n5", path, shape=(9,), dtype="u1", axes=axes)
+    xarray_n5.copy("boxes.n5", "part.n5", bounds={"x": (2, 6)})
+
+
 WARNINGS: list[Callable[[], None]] = [
-    another_system_of_ome_zarr_is_not_applied,
+    an_array_is_outside_of_a_box,
+    another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
     a_write_is_unfinished,
     a_function_has_changed,
@@ -678,6 +708,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_type_is_not_n5s,
     a_node_is_damaged,
     an_array_holds_nodes,
+    an_archive_has_a_file_twice,
     a_summary_is_damaged,
     a_summary_in_a_group_is_damaged,
     a_summary_is_newer,
@@ -721,7 +752,7 @@ def is_shown(message: object, folder: Path, texts: list[str]) -> bool:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the cases run: a folder with the containers of the test data."""
-    for container in DATA.glob("*.n5"):
+    for container in SAMPLES.glob("*.n5"):
         shutil.copytree(container, tmp_path / container.name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -758,7 +789,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
     left = [text for name, part in parts().items() if name not in ERRORS for text in shown(part)]
     for case in WARNINGS:
         folder = tmp_path / case.__name__
-        shutil.copytree(DATA / "cells.n5", folder / "cells.n5")
+        shutil.copytree(SAMPLES / "cells.n5", folder / "cells.n5")
         monkeypatch.chdir(folder)
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.docs.test_pages import DATA, ROOT
+from tests.docs.test_pages import ROOT, SAMPLES
 from tests.whole.test_interop import python_with_zarr2
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_both_give_the_same_values(peer: str, tmp_path: Path) -> None:
         pytest.skip(f"no {package}")
     there, here = tmp_path / "there", tmp_path / "here"
     for folder in (there, here):
-        for container in DATA.glob("*.n5"):
+        for container in SAMPLES.glob("*.n5"):
             shutil.copytree(container, folder / container.name)
     ours: dict[str, Any] = {}
     theirs: dict[str, Any] = {}

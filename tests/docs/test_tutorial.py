@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from tests.docs.test_pages import DATA, ROOT
+from tests.docs.test_pages import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +27,6 @@ STEP = re.compile(
 def test_each_step_prints_what_stands_below_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(DATA / "cells.n5", tmp_path / "cells.n5")
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
     names: dict[str, Any] = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.support.other_readers import Axes
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = xarray_n5.tutorial.path("cells").parent
 
 # Containers
 
@@ -43,7 +43,7 @@ class Sample:
     group: dict[str, Any] = field(default_factory=dict)
     document: dict[str, Any] = field(default_factory=dict)
     """Members of the levels' documents, None for those that are removed."""
-    form: str = "n5"
+    form: Any = "n5"
 
 
 def cosem(*levels: tuple[list[float], list[float]], **members: Any) -> list[dict[str, Any]]:
@@ -752,7 +752,7 @@ def test_contradicting_dialects_are_not_repaired_without_a_choice(tmp_path: Path
 
 @pytest.mark.parametrize("form", ["n5", "zarr2"])
 def test_a_resolution_without_factors_does_not_contradict_offsets(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: Any
 ) -> None:
     source = xr.DataArray(np.ones((8, 8, 8), "u1"), dims=("z", "y", "x"))
     coords = {dim: (dim, 4.0 * np.arange(8), {"units": "nm"}) for dim in source.dims}
@@ -802,14 +802,14 @@ def image_from(start: float) -> xr.DataArray:
 
 
 @pytest.mark.parametrize(("form", "name"), FORMATS.items())
-def test_a_pyramid_of_ours_agrees_in_every_format(tmp_path: Path, form: str, name: str) -> None:
+def test_a_pyramid_of_ours_agrees_in_every_format(tmp_path: Path, form: Any, name: str) -> None:
     pyramid(image_from(0), tmp_path / name, "raw", levels=2, format=form)
     assert run(tmp_path / name).exit_code == 0, run(tmp_path / name).output
 
 
 @pytest.mark.parametrize(("form", "name"), FORMATS.items())
 def test_only_napari_loses_the_offset_of_a_pyramid_of_ours(
-    tmp_path: Path, form: str, name: str
+    tmp_path: Path, form: Any, name: str
 ) -> None:
     pyramid(image_from(8), tmp_path / name, "raw", levels=2, format=form)
     (found,) = others.examined(tmp_path / name, "raw")

@@ -21,6 +21,7 @@ from tests.support.exhaustive import cases, some
 from tests.whole.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
 from xarray_n5.formats.open import open_container
+from xarray_n5.formats.structure import prefetch
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("format", ["n5", "zarr2"])
 @pytest.mark.parametrize("kind", PLACES)
-def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: str) -> None:  # noqa: A002
+def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: Any) -> None:  # noqa: A002
     place, workers, count = PLACES[kind](tmp_path), 4, cases(4, 20)
     create_group(place, format=format)
     create_array(place, "there", format=format, **SMALL)
@@ -266,7 +267,7 @@ def test_consolidated_metadata_never_bring_back_a_cached_document(
     dataset().n5.to_n5(place, "g", format=format)
     container, _ = open_container(place)
     container = container.cached()
-    container.prefetch("")
+    prefetch(container.store, container.format, "")
     assert all(container.nodes(["g", "g/a", "g/x"]))
     container.resize("g/x", (4,))  # as it is, which reads the consolidated metadata
     # Another process has none of what is cached here:

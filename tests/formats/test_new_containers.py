@@ -93,4 +93,4 @@ def test_what_is_not_there_is_not_found_by_whatever_name(tmp_path: Path) -> None
 
 def test_a_misspelt_format_is_told_by_its_right_name() -> None:
     with pytest.raises(MetadataError, match=r"did you mean 'zarr[23]'"):
-        xarray_n5.create_group("b.n5", format="zarr")
+        xarray_n5.create_group("b.n5", format="zarr")  # type: ignore[arg-type]

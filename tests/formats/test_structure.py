@@ -312,7 +312,7 @@ REAL: dict[str, Callable[[Store], None]] = {
 @pytest.mark.parametrize("form", ["n5", "zarr2"])
 @pytest.mark.parametrize("filled", [True, False])
 def test_arrays_stay_arrays(
-    make: Callable[[Store], None], shape: tuple[int, ...], form: str, *, filled: bool
+    make: Callable[[Store], None], shape: tuple[int, ...], form: Any, *, filled: bool
 ) -> None:
     store = MemoryStore()
     made = create_array(store, "setup0", shape=shape, dtype="u2", chunks=4, format=form)

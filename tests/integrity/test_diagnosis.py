@@ -46,7 +46,7 @@ def image(shape: tuple[int, ...] = (12, 20, 24)) -> xr.DataArray:
     return xr.DataArray(numbers, coords, tuple(STEPS), name="cells")
 
 
-def write_pyramid(folder: Path, form: str = "n5") -> Path:
+def write_pyramid(folder: Path, form: Any = "n5") -> Path:
     """A healthy pyramid of three levels, in the group "em"."""
     place = folder / NAMES[form]
     pyramid(image(), place, "em", levels=2, chunks=(4, 8, 8), format=form)

@@ -89,7 +89,7 @@ def test_a_digest_is_the_same_in_each_format_with_any_chunks(
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 @pytest.mark.parametrize("fill", [0, 7])
 @pytest.mark.usefixtures("_how")
-def test_missing_chunks_count_as_the_fill_value(form: str, fill: int, tmp_path: Path) -> None:
+def test_missing_chunks_count_as_the_fill_value(form: Any, fill: int, tmp_path: Path) -> None:
     layout = {"fill_value": fill}
     array = create_array(
         tmp_path / NAMES[form], "a", shape=SHAPE, dtype="u2", chunks=4, format=form, layout=layout

@@ -222,7 +222,7 @@ def a_plane(folder: Path) -> Path:
     return folder / "cells.n5"
 
 
-def a_series(form: str) -> Callable[[Path], Path]:
+def a_series(form: Any) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         source = image((2, 3, 4, 10, 12)).assign_coords(
             c=["DAPI", "GFP", "RFP"], t=("t", [0.0, 2.5], {"units": "s"})
@@ -565,7 +565,8 @@ def test_uint64_is_shown_as_labels(tmp_path: Path, open_layers: Read) -> None:
 
 
 def test_label_images_of_ome_ngff_are_labels(tmp_path: Path, open_layers: Read) -> None:
-    for form, name in (("zarr2", ".zattrs"), ("zarr3", "zarr.json")):
+    forms: dict[Any, str] = {"zarr2": ".zattrs", "zarr3": "zarr.json"}
+    for form, name in forms.items():
         place = tmp_path / f"{form}.zarr"
         pyramid(image(), place, "labels/nuclei", levels=1, chunks=8, format=form)
         document = place / "labels/nuclei" / name

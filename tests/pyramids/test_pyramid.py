@@ -108,7 +108,7 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 @pytest.mark.parametrize("unit", ["nm", "\N{MICRO SIGN}m", "Millimeters", "m", "wish"])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
-    tmp_path: Path, form: str, unit: str
+    tmp_path: Path, form: Any, unit: str
 ) -> None:
     small = image(volume((4, 8, 8)))
     for dim in small.dims:
@@ -131,7 +131,7 @@ def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
     ],
 )
 def test_levels_are_made_of_each_other_and_lie_where_they_belong(
-    tmp_path: Path, kind: str, method: Method
+    tmp_path: Path, kind: Any, method: Method
 ) -> None:
     place, steps = tmp_path / NAMES[kind], [(1, 2, 2), (1, 3, 2), (2, 2, 2)]
     pyramid(image(), place, "p", factors=steps, method=method, chunks=8, format=kind)
@@ -223,7 +223,7 @@ def test_others_read_each_level_of_zarr(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "driver"), [("n5", "n5"), ("zarr2", "zarr")])
-def test_tensorstore_reads_each_level(tmp_path: Path, kind: str, driver: str) -> None:
+def test_tensorstore_reads_each_level(tmp_path: Path, kind: Any, driver: str) -> None:
     tensorstore = pytest.importorskip("tensorstore")
     pyramid(image(), tmp_path / NAMES[kind], factors=[2, 2], chunks=(4, 16, 16), format=kind)
     for name, values in zip(
@@ -482,7 +482,7 @@ def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str) -> None:
+def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: Any) -> None:
     place = tmp_path / NAMES[kind]
     pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
     create_array(place, "p/s9", shape=(2,), dtype="u1")[...] = 7
@@ -493,7 +493,7 @@ def test_arrays_that_are_only_called_like_levels_stay(tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize("kind", ["n5", "zarr2"])
 @pytest.mark.parametrize("level", ["s1", "s3"])
-def test_what_lies_in_levels_does_not_go_with_them(tmp_path: Path, kind: str, level: str) -> None:
+def test_what_lies_in_levels_does_not_go_with_them(tmp_path: Path, kind: Any, level: str) -> None:
     place = tmp_path / NAMES[kind]
     pyramid(image(), place, "p", factors=[2, 2, 2], chunks=16, format=kind)
     (place / "p" / level / "README.txt").write_text("keep")

@@ -266,7 +266,7 @@ def tensorstore(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("server", ["rclone", "moto"])
 @pytest.mark.parametrize(("driver", "form"), [("n5", "n5"), ("zarr", "zarr2")])
 def test_tensorstore_reads_and_writes_there(
-    served: Callable[[str], Bucket], tensorstore: Any, server: str, driver: str, form: str
+    served: Callable[[str], Bucket], tensorstore: Any, server: str, driver: str, form: Any
 ) -> None:
     bucket = served(server)
     place, options = bucket.place(f"ts.{form}")

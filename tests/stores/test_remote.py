@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from fsspec.asyn import FSTimeoutError
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.containers import objects_of
@@ -233,7 +234,7 @@ def test_listing_a_group_is_one_request(stored: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr2"])
-def test_a_tree_is_read_a_level_at_a_time(form: str) -> None:
+def test_a_tree_is_read_a_level_at_a_time(form: Any) -> None:
     memory = MemoryStore()
     for number in range(300):
         path = f"g{number // 50}/h{number % 10}/a{number}"
@@ -375,8 +376,8 @@ def test_a_stalled_answer_is_a_timeout(stored: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("form", ["n5", "zarr2"])
 def test_a_chunk_cut_short_where_nobody_tells_its_size_is_refused(form: str, edge: int) -> None:
     memory = MemoryStore()
-    layout = {"format": form, "compression": None, "chunks": (4, 4)}
-    to_n5(np.ones((4, 6), "u2"), memory, "a", **layout)  # type: ignore[arg-type]
+    layout: dict[str, Any] = {"format": form, "compression": None, "chunks": (4, 4)}
+    to_n5(np.ones((4, 6), "u2"), memory, "a", **layout)
     key = f"a/{edge}/0" if form == "n5" else f"a/0.{edge}"
     whole = memory.items[key]
     for size in range(len(whole)):
@@ -490,6 +491,39 @@ def test_only_what_may_pass_is_asked_for_again(error: Exception, asked: int) -> 
     with pytest.raises(type(error)):
         asyncio.run(replace(QUICK).run_async(request_async))
     assert len(requests) == asked
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        *(("s3", NEVER), ("gs", NEVER), ("abfs", NEVER)),
+        *(("https", Retries()), ("sftp", Retries()), ("far", Retries())),
+    ],
+)
+def test_requests_are_only_made_again_where_the_library_does_not_do_so(
+    protocol: str, expected: Retries
+) -> None:
+    fs = Far()
+    fs.protocol = protocol
+    assert Retries.of(fs) == Retries.of(DirFileSystem("b", fs)) == expected
+
+
+def test_what_s3fs_has_retried_is_not_asked_for_again() -> None:
+    fs = Far({"b/x.n5/a/0": b"x"})
+    fs.protocol = "s3"
+
+    def fail(verb: str, path: str) -> None:
+        raise ConnectionResetError(f"{verb} {path}")
+
+    fs.fails = fail
+    with pytest.raises(RequestError):
+        FsspecStore(fs, "b/x.n5").get("a/0")
+    assert fs.counts == {"GET": 1}
+
+
+def test_obstore_retries_itself() -> None:
+    obstore = pytest.importorskip("obstore.fsspec")
+    assert Retries.of(obstore.FsspecStore("http")) == NEVER
 
 
 def test_reads_and_puts_are_made_again() -> None:

@@ -105,7 +105,7 @@ class NoBucket(MemoryFileSystem):  # type: ignore[misc]
 @pytest.mark.parametrize("error", [OfGoogle("Not Found"), OfAzure("no container"), of_amazon()])
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
 def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
-    format: str,  # noqa: A002
+    format: Any,  # noqa: A002
     error: Exception,
 ) -> None:
     fs = NoBucket()
@@ -130,7 +130,7 @@ SURROGATE = "a\ud800b"
 ESCAPED = "a\udcffb"
 """A byte that is not UTF-8, as the system's functions return it."""
 
-WRITES_OF_NAMES: dict[str, Callable[[Any, str, str], Any]] = {
+WRITES_OF_NAMES: dict[str, Callable[[Any, str, Any], Any]] = {
     "to_n5": lambda place, name, form: to_n5(VALUES, place, name, format=form),
     "create_group": lambda place, name, form: create_group(place, name, format=form),
     "create_array": lambda place, name, form: create_array(
@@ -149,7 +149,7 @@ WRITES_OF_NAMES: dict[str, Callable[[Any, str, str], Any]] = {
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
 @pytest.mark.parametrize("how", WRITES_OF_NAMES)
 def test_a_name_that_cannot_be_stored_is_a_path_error(
-    tmp_path: Path, how: str, form: str, name: str
+    tmp_path: Path, how: str, form: Any, name: str
 ) -> None:
     if form == "hdf5":
         pytest.importorskip("h5py")
@@ -170,7 +170,7 @@ def test_a_name_that_cannot_be_stored_is_a_path_error(
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
 def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
     tmp_path: Path,
-    format: str,  # noqa: A002
+    format: Any,  # noqa: A002
     name: str,
 ) -> None:
     far = FsspecStore(Far(), "b/x.n5", retries=NEVER)

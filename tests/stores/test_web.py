@@ -6,9 +6,10 @@ import contextlib
 import gzip
 import json
 import pickle
+import subprocess
+import sys
 import threading
 import time
-import tracemalloc
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
@@ -195,22 +196,38 @@ def promised(handler: Handler) -> None:
     handler.reply(200, CHUNK, Content_Length=str(1 << 40))
 
 
+READING = """
+import os, sys, tracemalloc
+from xarray_n5 import open_array
+from xarray_n5.errors import RequestError
+
+array = open_array(sys.argv[1], "a")
+tracemalloc.start()
+for select in (0, slice(None)):
+    try:
+        array[select]
+    except RequestError as error:
+        print(tracemalloc.get_traced_memory()[1], error)
+sys.stdout.flush()
+os._exit(0)
+"""
+"""A process of its own: older CPython may crash if tracing stops while threads decompress."""
+
+
 @pytest.mark.parametrize("body", [endless, packed, promised])
-@pytest.mark.parametrize("select", [0, slice(None)])
 def test_a_chunk_is_fetched_no_further_than_the_metadata_allow(
-    body: Callable[[Handler], None], select: Any
+    body: Callable[[Handler], None],
 ) -> None:
     with serving(
         lambda handler: body(handler) if handler.is_chunk else handler.container()
     ) as site:
-        array = open_array(f"{site.url}/c.n5", "a")
-        tracemalloc.start()
-        try:
-            with pytest.raises(RequestError, match="the expected maximum of 16777248 bytes"):
-                array[select]
-            assert tracemalloc.get_traced_memory()[1] < 100 << 20
-        finally:
-            tracemalloc.stop()
+        run = [sys.executable, "-c", READING, f"{site.url}/c.n5"]
+        lines = subprocess.check_output(run, text=True, timeout=120).splitlines()  # noqa: S603
+    assert len(lines) == 2
+    for line in lines:
+        peak, _, message = line.partition(" ")
+        assert int(peak) < 100 << 20
+        assert "the expected maximum of 16777248 bytes" in message
 
 
 def test_a_document_has_an_end() -> None:
@@ -224,7 +241,9 @@ def test_a_document_has_an_end() -> None:
 @pytest.mark.parametrize("status", [206, 300, 304])
 def test_an_answer_that_is_not_the_whole_file_is_an_error(status: int) -> None:
     def answer(handler: Handler) -> None:
-        handler.reply(status, CHUNK[:9]) if handler.is_chunk else handler.container()
+        # 304 has no body: bytes after it would be taken for the next answer.
+        body = b"" if status == 304 else CHUNK[:9]
+        handler.reply(status, body) if handler.is_chunk else handler.container()
 
     with serving(answer) as site, pytest.raises(RequestError, match=f"answers {status}"):
         open_array(f"{site.url}/c.n5", "a")[...]

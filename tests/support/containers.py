@@ -18,7 +18,8 @@ from xarray_n5.stores import MemoryStore
 if TYPE_CHECKING:
     import numpy as np
 
-NAMES = {"n5": "a.n5", "zarr2": "a.zarr", "zarr3": "b.zarr", "hdf5": "a.h5"}
+
+NAMES: dict[Any, str] = {"n5": "a.n5", "zarr2": "a.zarr", "zarr3": "b.zarr", "hdf5": "a.h5"}
 """The name of a container in each format."""
 
 FULL = pytest.mark.parametrize("form", NAMES)

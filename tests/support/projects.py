@@ -196,7 +196,7 @@ def write_zarr(
     *,
     without: Iterable[View] = (),
     factors: Sequence[Sequence[int]] = FACTORS,
-    form: str = "zarr3",
+    form: Any = "zarr3",
 ) -> str:
     """Write the views as BigStitcher's resave does, and return the ImageLoader of its XML.
 

@@ -38,6 +38,8 @@ def public_objects() -> dict[str, Any]:
     for name, kind in ACCESSORS.items():
         found[name] = kind.n5  # type: ignore[attr-defined]
     found |= {name: resolve_name(name) for name in RETURNED}
+    module = found.pop("xarray_n5.tutorial")
+    found |= {f"xarray_n5.tutorial.{name}": getattr(module, name) for name in module.__all__}
     for name, each in list(found.items()):
         if inspect.isclass(each):
             found |= {f"{name}.{own}": member for own, member in members_of(each).items()}

@@ -14,7 +14,9 @@ import xarray_n5
 
 SOURCE = Path(xarray_n5.__file__).parent.parent
 
-LEAVES = tuple(f"xarray_n5_{name}" for name in ("bdv", "cli", "doctor", "hangar", "napari", "view"))
+LEAVES = tuple(
+    f"xarray_n5_{name}" for name in ("bdv", "cli", "doctor", "hangar", "napari", "scenes", "view")
+)
 
 
 def _module(path: Path) -> str:

@@ -46,7 +46,7 @@ def levels() -> list[np.ndarray]:
 SHARDS = (10, 40, 50)
 
 
-def write(folder: Path, form: str, compression: str) -> None:
+def write(folder: Path, form: Any, compression: str) -> None:
     """Write a pyramid, in chunks and shards that the arrays' ends cut."""
     pyramid(
         levels()[0],

@@ -139,7 +139,7 @@ def test_public_urls_are_known(url: str, options: Any, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(("form", "name"), [("n5", "a.n5"), ("zarr2", "a.zarr")])
-def test_stored_data_is_linked(tmp_path: Path, form: str, name: str) -> None:
+def test_stored_data_is_linked(tmp_path: Path, form: Any, name: str) -> None:
     axes = [Axis(name=each, unit="um", scale=2) for each in "zyx"]
     data = np.arange(512, dtype="u2").reshape(8, 8, 8)
     pyramid(data, tmp_path / name, "em", factors=2, levels=1, axes=axes, format=form)

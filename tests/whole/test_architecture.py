@@ -39,9 +39,10 @@ RANKS = {
     "images": 7,
     "datasets": 8,
     "integrity": 8,
-    "copying": 9,
     "pyramids": 9,
     "sampling": 9,
+    "tutorial": 9,
+    "copying": 10,
 }
 """The ranks of the core's folders and files; each imports only lower ranks."""
 
@@ -54,6 +55,7 @@ LEAVES = {
     "xarray_n5_doctor",
     "xarray_n5_hangar",
     "xarray_n5_napari",
+    "xarray_n5_scenes",
     "xarray_n5_view",
 }
 
@@ -73,7 +75,7 @@ PUBLIC = {
     *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
     "register_scene",
     *("ProgressBar", "chunk_map", "copy", "digest", "doctor", "map_overlap", "pyramid", "repair"),
-    *("verify", "view", "world_grid"),
+    *("verify", "tutorial", "view", "world_grid"),
     *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
     *("__version__", *errors.__all__),
 }
@@ -251,6 +253,7 @@ BESIDE = {
     "data": "files that tests read",
     "docs": "tests of what the pages in docs and the README say",
     "support": "what several tests use",
+    "typing": "calls that type checkers accept, and refuse",
     "whole": "tests of what no folder of src does alone",
 }
 """The folders of tests that are no folder of ``src``."""

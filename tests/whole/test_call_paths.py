@@ -17,7 +17,7 @@ from tests.support.stores import CountingStore
 
 PAGE = Path(__file__).parents[2] / "docs" / "design.md"
 
-MOST_FILES = {"open": 56, "read": 16, "write": 82, "project": 51}
+MOST_FILES = {"open": 49, "read": 14, "write": 77, "project": 49}
 """The number of files that each call may run, with a slack of two."""
 
 MOST_REQUESTS = 27

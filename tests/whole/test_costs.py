@@ -244,7 +244,7 @@ def test_a_graph_asks_for_metadata_alone_and_a_task_for_its_chunks_alone() -> No
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 @pytest.mark.parametrize("compression", ["raw", "gzip", "zstd", "blosc", "lz4"])
 def test_a_chunk_is_held_twice_while_it_is_read(
-    tmp_path: Path, compression: str, form: str, dtype: str
+    tmp_path: Path, compression: str, form: Any, dtype: str
 ) -> None:
     """As it is stored, and as it is decoded, which becomes the result."""
     values = np.random.default_rng(0).integers(0, 255, (96,) * 3, "u1").view(dtype)

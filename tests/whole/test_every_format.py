@@ -38,7 +38,7 @@ def test_every_format_is_here() -> None:
     assert set(NAMES) == set(FORMATS)
 
 
-def volume(place: Path, form: str) -> str:
+def volume(place: Path, form: Any) -> str:
     """Store the volume, and return where."""
     url = str(place / NAMES[form])
     source = da.from_array(X, chunks=(4, 5, 10))
@@ -61,7 +61,7 @@ def test_arrays_open_identical(tmp_path: Path) -> None:
 
 
 @PAIRS
-def test_arrays_are_converted(tmp_path: Path, first: str, second: str) -> None:
+def test_arrays_are_converted(tmp_path: Path, first: str, second: Any) -> None:
     url, copy = volume(tmp_path, first), str(tmp_path / f"copy-{NAMES[second]}")
     array = open_array(url, "em/raw")
     own = {key: value for key, value in array.attrs.items() if key in ATTRIBUTES}
@@ -180,7 +180,7 @@ def test_datasets_grow_and_change(tmp_path: Path, form: str) -> None:
 
 
 @FULL
-def test_groups_tell_the_same(tmp_path: Path, form: str) -> None:
+def test_groups_tell_the_same(tmp_path: Path, form: Any) -> None:
     url = volume(tmp_path, form)
     create_group(url, "em/more", attributes=ATTRIBUTES, format=form)
     group: Any = open_group(url, mode="r+")

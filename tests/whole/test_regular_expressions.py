@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import xarray_n5
-from xarray_n5_cli import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,8 +68,6 @@ def uses() -> Iterator[Use]:
         # Those that functions take as arguments are matched.
         for method in named.get(key, {"match", "fullmatch"}):
             yield Use(where, pattern, method)
-    for number, phrase in enumerate(errors._PHRASES):
-        yield Use(f"xarray_n5_cli.errors._PHRASES.{number}", re.compile(phrase), "sub")
 
 
 def _patterns(module: dict[str, Any]) -> Iterator[tuple[str, re.Pattern[Any]]]:

@@ -163,7 +163,7 @@ def test_a_look_at_heads_is_not_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 @pytest.mark.parametrize("compression", ["raw", "gzip"])
-def test_a_quick_verification_is_one_listing_of_a_bucket(form: str, compression: str) -> None:
+def test_a_quick_verification_is_one_listing_of_a_bucket(form: Any, compression: str) -> None:
     fs = Bucket()
     store = FsspecStore(fs, "b/x")
     values = np.arange(1, 65, dtype="u2").reshape(8, 8)
@@ -182,7 +182,7 @@ def test_a_quick_verification_is_one_listing_of_a_bucket(form: str, compression:
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
-def test_chunks_of_another_size_than_listed_ones_are_looked_at(form: str) -> None:
+def test_chunks_of_another_size_than_listed_ones_are_looked_at(form: Any) -> None:
     fs = Bucket()
     store = FsspecStore(fs, "b/x")
     values = np.arange(1, 65, dtype="u2").reshape(8, 8)
@@ -231,7 +231,7 @@ def test_the_page_on_performance_has_these_numbers() -> None:
     [("n5", "x", 1), ("zarr2", "x", 2), ("zarr3", "x", 2), ("zarr2", "x.zarr", 1)],
 )
 def test_opening_takes_a_round_more_where_the_name_hides_the_format(
-    form: str, name: str, rounds: int
+    form: Any, name: str, rounds: int
 ) -> None:
     fs = Far()
     store = FsspecStore(fs, f"b/{name}")

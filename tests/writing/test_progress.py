@@ -66,8 +66,8 @@ def test_a_progress_bar_counts_chunks_on_every_scheduler(
     with scheduler(name, cluster), xarray_n5.ProgressBar(out=out) as bar:
         function(tmp_path / "a.n5")
     assert (bar.written, bar.total) == (chunks, chunks)
-    last = out.getvalue().rstrip().rpartition("\r")[2]
-    assert last.startswith(f"[{'#' * 30}] {chunks}/{chunks} chunks, ")
+    assert out.getvalue().startswith(f"[{'#' * 20}] 100%, {chunks}/{chunks} chunks, ")
+    assert out.getvalue().count("\n") == 1  # a line a minute, and one at the end
 
 
 def test_a_resumed_write_shows_the_chunks_that_are_left(tmp_path: Path) -> None:
@@ -88,7 +88,43 @@ def test_a_resumed_write_shows_the_chunks_that_are_left(tmp_path: Path) -> None:
         calls = iter(range(5))
         with bars[1]:
             xarray_n5.to_n5(blocks, tmp_path / "a.n5", "a", chunks=(2, 4), resume=True)
-    assert [(bar.written, bar.total) for bar in bars] == [(5, 8), (3, 3)]
+    assert [(bar.written, bar.total, bar.kept) for bar in bars] == [(5, 8, 0), (3, 3, 5)]
+    assert "3/3 chunks (5 kept), " in bars[1]._describe()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_one_line_and_a_file_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.writing.progress._INTERVAL", 0.0)
+    monkeypatch.setattr("xarray_n5.writing.progress._LOG_INTERVAL", 0.0)
+    for out in (terminal := Terminal(), file := io.StringIO()):
+        with dask.config.set(scheduler="sync"), xarray_n5.ProgressBar(out=out):
+            xarray_n5.to_n5(da.from_array(X, chunks=(2, 8)), tmp_path / "a.n5", "a", mode="w")
+    lines = file.getvalue().splitlines()
+    assert [line.partition(", ")[2].partition(" ")[0] for line in lines] == [
+        *("1/4", "2/4", "3/4", "4/4", "4/4")
+    ]
+    assert [line.endswith(" left") for line in lines] == [True] * 3 + [False] * 2
+    assert terminal.getvalue().count("\r") == 6  # and one when it began
+    assert terminal.getvalue().count("\n") == 1
+
+
+def test_a_bar_that_is_not_kept_leaves_an_empty_line(tmp_path: Path) -> None:
+    with xarray_n5.ProgressBar(out=(out := Terminal()), final=False):
+        write_array(tmp_path / "a.n5")
+    assert "/8 chunks" in out.getvalue()
+    assert out.getvalue().rpartition("\r")[2] == ""
+
+
+def test_shards_are_counted_as_shards(tmp_path: Path) -> None:
+    with xarray_n5.ProgressBar(out=io.StringIO()) as bar:
+        xarray_n5.to_n5(X, tmp_path / "a.zarr", "a", format="zarr3", chunks=2, shards=4)
+    assert (bar.total, bar.units, bar.arrays) == (4, "shards", 1)
 
 
 def test_no_bar_is_drawn_where_nothing_is_written() -> None:

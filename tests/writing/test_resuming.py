@@ -211,18 +211,19 @@ def test_what_is_done_is_not_computed_again() -> None:
         return block
 
     source = BLOCKS.rechunk(2).map_blocks(noted, name="noted", meta=np.empty((0, 0), "i4"))
-    for options in ({}, {"checksums": True}):
+    choices: list[dict[str, Any]] = [{}, {"checksums": True}]
+    for options in choices:
         for step in range(3, 12):
             store = FailingStore()
             with dask.config.set(scheduler="sync"):
                 store.left[0] = step
                 seen.clear()
                 with pytest.raises(StoppedError):
-                    to_n5(source, store, "a", chunks=2, **options)  # type: ignore[arg-type]
+                    to_n5(source, store, "a", chunks=2, **options)
                 store.left[0] = 1 << 60
                 first = list(seen)
                 seen.clear()
-                to_n5(source, store, "a", chunks=2, resume=True, **options)  # type: ignore[arg-type]
+                to_n5(source, store, "a", chunks=2, resume=True, **options)
             assert len(first) + len(seen) <= 9 + 1
             np.testing.assert_array_equal(open_array(store, "a")[...], BLOCKS)
 

@@ -229,7 +229,7 @@ def test_a_resume_warns_if_a_source_has_changed(
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
-def test_a_resumed_copy_warns_if_its_source_has_changed(tmp_path: Path, form: str) -> None:
+def test_a_resumed_copy_warns_if_its_source_has_changed(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     to_n5(VALUES, place, "a", chunks=2)
     to_n5(VALUES, place, "b", chunks=2)

@@ -6,7 +6,7 @@ import math
 import operator
 import warnings
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -16,6 +16,7 @@ from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.context import context_of, geometry_in
 from xarray_n5.arrays.info import ArrayInfo
 from xarray_n5.arrays.invalidate import prepare
+from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.repr import show_compression
 from xarray_n5.arrays.resize import check_shape, resize
 from xarray_n5.arrays.selection import (
@@ -29,20 +30,23 @@ from xarray_n5.arrays.selection import (
 from xarray_n5.arrays.transfer import new_cache, write
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import ChunkGrid, span
-from xarray_n5.model.options import suggest_keywords
+from xarray_n5.model.metadata import Content
+from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.dialects.protocol import DialectChoice
+    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.model.metadata import Attributes
+    from xarray_n5.model.metadata import ArrayMetadata, Attributes
 
 AxisOrder: TypeAlias = Literal["C", "F"]
+LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
+
+_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
 
 
 @suggest_keywords
@@ -449,7 +453,9 @@ class Array:
         return np.asarray(self[...], dtype)
 
     def __dask_tokenize__(self) -> object:
-        return ("xarray_n5.Array", *self._node.token, self._node.transposed)
+        node = self._node
+        facts = (node.format.name, node.missing, repr(node.metadata.bare()), node.transposed)
+        return ("xarray_n5.Array", node.identity, *facts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
@@ -533,7 +539,7 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            block = self._node.block(self._stored_index(index))
+            block = self._node.block(stored_index(self._node, index))
         except VarlengthChunkError as error:
             return error.elements
         return np.ascontiguousarray(block.T) if self._node.transposed else block
@@ -568,7 +574,7 @@ class Array:
         array([0, 7], dtype=uint8)
         """
         self._check_writable()
-        stored = self._stored_index(index)
+        stored = stored_index(self._node, index)
         values = chunk_values(self._node, stored, block)
         with self._changing(lambda: [range(number, number + 1) for number in stored]):
             self._node.save(stored, values)
@@ -598,7 +604,7 @@ class Array:
         >>> array[0]
         array([0, 0, 0, 7, 7, 7], dtype=uint8)
         """
-        stored = self._stored_index(index)
+        stored = stored_index(self._node, index)
         with self._changing(lambda: [range(number, number + 1) for number in stored]):
             self._node.delete([stored])
 
@@ -633,10 +639,8 @@ class Array:
         >>> array.chunk_exists((0, 0)), array.chunk_exists((1, 1))
         (True, False)
         """
-        return self._node.exists(self._stored_index(index))
-
-    def _stored_index(self, index: Sequence[int]) -> tuple[int, ...]:
-        return stored_index(self._node, index)
+        node = self._node
+        return node.container.has_chunk(node.path, node.metadata, stored_index(node, index))
 
     def resize(self, shape: Sequence[int]) -> Self:
         """Change the shape of the array in the container.
@@ -726,3 +730,41 @@ class Array:
 
     def _invalidate(self) -> None:
         self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """The checked options of `open_array`, or those of the group that arrays are opened from."""
+
+    writable: bool = False
+    axis_order: AxisOrder = "C"
+    missing: Missing = "fill"
+    cache_bytes: int = 0
+    label_multisets: LabelMultisets = "error"
+    write_empty: bool = True
+    edges: EdgeChunks = "truncate"
+    attribute_order: AttributeOrder = "auto"
+
+    def __post_init__(self) -> None:
+        check_option("axis_order", self.axis_order, "C", "F")
+        check_option("missing", self.missing, "fill", "error")
+        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
+        check_option("edge_chunks", self.edges, "truncate", "pad")
+        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
+
+    def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
+        """Return the array at `path`, opened with these options."""
+        if self.label_multisets in _CONTENTS:
+            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
+        node = ArrayNode(
+            container=container,
+            path=path,
+            metadata=metadata,
+            missing=self.missing,
+            write_empty=self.write_empty,
+            edges=self.edges,
+            writable=self.writable,
+            transposed=self.axis_order == "F",
+            attribute_order=self.attribute_order,
+        )
+        return Array(node, cache_bytes=self.cache_bytes)

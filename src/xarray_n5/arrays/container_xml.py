@@ -27,15 +27,17 @@ def find_xml(container: Container) -> bytes | None:
     """Return the XML file beside a container that describes its views, or None."""
     suffix = next(filter(container.name.endswith, container.format.suffixes), "")
     name = f"{container.name.removesuffix(suffix)}.xml"
+    directory = _around(container)
     try:
-        if (own := container.sibling(name)) is not None:
-            return own
+        own = None if directory is None else directory.get(name)
     except PermissionError as error:
         warn(f"{name!r} beside {container.url!r} cannot be read, if it exists: {error}")
         return None
+    if own is not None or directory is None:
+        return own
     found: dict[str, bytes] = {}
     with suppress(OSError):  # a container may be readable in a directory that cannot be listed
-        found = dict(_pointing_at(container))
+        found = dict(_pointing_at(container, directory.uncached()))
     if len(found) > 1:
         warn(
             f"{', '.join(sorted(found))} beside {container.url!r} all refer to it, so none is "
@@ -44,10 +46,9 @@ def find_xml(container: Container) -> bytes | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
-    """Iterate over the XML files in a container's directory that refer to it."""
-    directory = _around(container)
-    if directory is None:
+def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, bytes]]:
+    """Iterate over the XML files in a container's directory that refer to it, if it is cheap."""
+    if directory.concurrency > 1 and not directory.complete_listings:
         return
     folders, files = directory.list("")
     names = [name for name in files if name.lower().endswith(".xml")]
@@ -67,8 +68,6 @@ def _pointing_at(container: Container) -> Iterator[tuple[str, bytes]]:
 
 
 def _around(container: Container) -> Store | None:
-    """Return the parent directory of a container, if it is cheap to list."""
+    """Return the parent directory of a container."""
     local = LocalStore.at(container.url, {}) if container.format.one_writer else None
-    store = (local or container.store).uncached().parent()
-    cheap = store is not None and (store.concurrency == 1 or store.complete_listings)
-    return store if cheap else None
+    return (local or container.store).parent()

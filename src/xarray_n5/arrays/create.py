@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
 from xarray_n5.dialects.protocol import units_of_values
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    import numpy.typing as npt
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
+    from xarray_n5.formats import FormatName
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
@@ -76,13 +79,13 @@ def create_array(
     path: str = "",
     *,
     shape: Sequence[int],
-    dtype: Any,
+    dtype: npt.DTypeLike,
     chunks: Sequence[int] | int | Literal["auto"] = "auto",
     compression: str | Mapping[str, Any] | Compression | None = "gzip",
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     attributes: Mapping[str, Any] | None = None,
     mode: Literal["w-", "w", "a", "r+"] = "w-",
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     dialect: str | Iterable[str] | None = None,
     chunk_elements: int = 1 << 20,

@@ -1,29 +1,8 @@
-"""The elements of blocks: in native order without a copy, and compared bit for bit."""
+"""Compare the elements of blocks bit for bit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-
-if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
-
-
-def in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
-    """Return elements in native order, in the memory that they were decoded into.
-
-    None if a copy is needed: they are views of the stored bytes `data`, which others may hold.
-    """
-    if not (decoded.flags.writeable and decoded.flags.c_contiguous) or decoded.dtype.hasobject:
-        return None
-    if np.may_share_memory(decoded, np.frombuffer(data, np.uint8)):
-        return None
-    if decoded.dtype.isnative:
-        return decoded
-    if decoded.dtype.names is not None:
-        return None  # fields may differ in their order
-    return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))
 
 
 def holds_only(block: np.ndarray, value: np.ndarray) -> bool:

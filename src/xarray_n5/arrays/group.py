@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes, as_json
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
@@ -27,7 +26,10 @@ from xarray_n5.model.paths import join, new_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy.typing as npt
+
     from xarray_n5.arrays.node import EdgeChunks
+    from xarray_n5.formats import FormatName
     from xarray_n5.formats.containers import Container as FileContainer
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
@@ -351,7 +353,7 @@ class Group(Mapping[str, "Array | Group"]):
         name: str,
         *,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: npt.DTypeLike,
         chunks: Sequence[int] | int | Literal["auto"] = "auto",
         compression: str | Mapping[str, Any] | Compression | None = "gzip",
         axes: Iterable[Axis | str | None] | Geometry | None = None,
@@ -561,7 +563,7 @@ def create_group(
     *,
     attributes: Mapping[str, Any] | None = None,
     mode: Literal["w-", "a"] = "w-",
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Create a group, or open one.

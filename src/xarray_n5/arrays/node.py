@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.elements import holds_only, in_place
+from xarray_n5.arrays.elements import holds_only
 from xarray_n5.arrays.shard_indices import Indices
 from xarray_n5.errors import (
     ChunkError,
@@ -101,10 +101,6 @@ class ArrayNode:
         """Return an item for each axis in the user's order, from the stored order, or back."""
         return tuple(items[::-1] if self.transposed else items)
 
-    def exists(self, index: Index) -> bool:
-        """Return whether a chunk is stored."""
-        return self.container.has_chunk(self.path, self.metadata, index)
-
     def etag(self) -> object:
         """Return a value that changes with each write of the metadata; one request."""
         return self.container.etag(self.path)
@@ -145,10 +141,6 @@ class ArrayNode:
     def is_unfinished(self) -> bool:
         """Return whether the array has an unfinished write."""
         return self.path in unfinished(self.store, [self.path])
-
-    def foreign_key(self) -> str | None:
-        """Return the first key in the array's directory that is not its own, or None."""
-        return self.container.occupant(self.path, [self.metadata])
 
     # One chunk
 
@@ -193,7 +185,7 @@ class ArrayNode:
         if data is None and check:
             self.container.check_array(self.path, self.metadata)
         stored = self.decoded(index, data)
-        own = None if data is None or stored is None else in_place(stored, data)
+        own = None if data is None or stored is None else _in_place(stored, data)
         if own is not None and own.dtype == self.metadata.dtype:
             if own.shape == self.metadata.grid.extent(index):
                 return own
@@ -345,13 +337,23 @@ class ArrayNode:
         if not stored:
             self.container.check_array(self.path, self.metadata)
 
-    @property
-    def token(self) -> tuple[object, ...]:
-        """The identity of these chunks, the same in every process."""
-        kind: Any = self.metadata.bare()
-        return (self.identity, self.format.name, self.missing, repr(kind))
-
 
 def _reason(error: Exception) -> str:
     text = str(error) or "no details"
     return text if isinstance(error, (ValueError, EOFError)) else f"{type(error).__name__}: {text}"
+
+
+def _in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
+    """Return elements in native order, in the memory that they were decoded into.
+
+    None if a copy is needed: they are views of the stored bytes `data`, which others may hold.
+    """
+    if not (decoded.flags.writeable and decoded.flags.c_contiguous) or decoded.dtype.hasobject:
+        return None
+    if np.may_share_memory(decoded, np.frombuffer(data, np.uint8)):
+        return None
+    if decoded.dtype.isnative:
+        return decoded
+    if decoded.dtype.names is not None:
+        return None  # fields may differ in their order
+    return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.group import Group
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import get_format
+from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.level_names import base_path
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option, suggest_keywords
@@ -16,10 +18,10 @@ from xarray_n5.model.options import check_option, suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.array import Array, AxisOrder
+    from xarray_n5.arrays.array import Array, AxisOrder, LabelMultisets
     from xarray_n5.arrays.node import EdgeChunks, Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats import FormatName
 
 
 @suggest_keywords
@@ -29,7 +31,7 @@ def open_array(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
     axis_order: AxisOrder = "C",
@@ -130,7 +132,7 @@ def open_group(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:
@@ -231,8 +233,8 @@ def open_node(
     bare = not node.described and container.foreign([node.path])
     if not container.exists(node) or bare:
         raise container.not_found(node, "array or group")
-    if whole:
-        container.prefetch(node.path)
+    if whole and isinstance(container, KeyedContainer) and container.batch > 1:
+        prefetch(container.store, container.format, node.path)
     return Group(container, node, options)
 
 

@@ -27,14 +27,14 @@ NOT_UNFINISHED = (
 
 OTHER_UNFINISHED = (
     "it has an unfinished write of something else: pass the same arguments as that one to resume "
-    "it, or start again with mode='w' and without resume"
+    "it, or start again with mode='w' and without resume=True"
 )
 """The hint for a different unfinished copy."""
 
 OTHER_DATA = (
     "it has an unfinished write of different data, or with other options: pass the same as then "
     "(the Dask names of the data must not change between runs; if they do, pass resume='a name' "
-    "each time), or start again with mode='w' and without resume"
+    "each time), or start again with mode='w' and without resume=True"
 )
 """The hint for an unfinished write of different data."""
 
@@ -174,7 +174,7 @@ def check_not_array(container: Container, node: Node) -> None:
 def check_removable(url: str, arrays: Mapping[str, ArrayNode]) -> None:
     """Raise NodeExistsError if an array to be removed contains anything that is not its own."""
     for name, array in arrays.items():
-        if other := array.foreign_key():
+        if other := array.container.occupant(array.path, [array.metadata]):
             hint = f"it contains {other!r}, which would be deleted with it; move that away first"
             raise NodeExistsError(url, name, "an array with other files", hint)
 

@@ -246,7 +246,7 @@ def _naming(io: ArrayNode, shard: Index) -> Iterator[None]:
     """Convert errors of a shard's bytes to an error that names the shard."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # codecs raise errors of any type
         text = str(error) or type(error).__name__
         raise ChunkError("decode", io.container.url, io.key(shard), text) from error
 

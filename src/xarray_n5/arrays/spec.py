@@ -165,7 +165,7 @@ def completed(
 
 def check_path(container: Container, path: str) -> None:
     """Raise if an array would be a root that must be a group."""
-    if not path and not container.format.array_at_root:
+    if not path and not container.format.documents:
         raise MetadataError(
             f"{container.url}: the root of an {container.format.name} file is a group; pass the "
             "array's path in the file, such as 'data'"

@@ -49,15 +49,14 @@ class Gzip:
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the content of a gzip or zlib stream, whatever `use_zlib` claims.
 
-        libdeflate decodes one member of a known size; zlib decodes anything else.
+        libdeflate decodes one member of a known size, framed as expected; zlib anything else.
         """
-        view = bytes_of(data)
-        decompress = deflate.gzip_decompress if view[:2] == _MAGIC else deflate.zlib_decompress
+        decompress = deflate.zlib_decompress if self.use_zlib else deflate.gzip_decompress
         if size:  # 0 means unknown to libdeflate
             try:
-                decoded = decompress(view, size)
+                decoded = decompress(data, size)
             except deflate.DeflateError:
                 decoded = bytearray()
             if len(decoded) == size:
                 return decoded
-        return read_streams(view, size, _any_frame, _MAGIC)
+        return read_streams(data, size, _any_frame, _MAGIC)

@@ -13,10 +13,13 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    import numpy.typing as npt
     import xarray as xr
 
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import LabelMultisets
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.codec import Compression
+    from xarray_n5.sampling.crop import Bounds
 
 
 @suggest_keywords
@@ -27,13 +30,14 @@ def copy(
     source_path: str = "",
     path: str = "",
     mode: Literal["w-", "a", "w"] = "w-",
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     level: int | str | None = None,
     region: Sequence[slice] | None = None,
+    bounds: Mapping[str, Bounds] | None = None,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
-    dtype: Any = None,
+    dtype: npt.DTypeLike | None = None,
     dialect: str | Sequence[str] | None = None,
     label_multisets: LabelMultisets = "error",
     without: Collection[str] = (),
@@ -55,7 +59,9 @@ def copy(
     source : str, os.PathLike, Array, Group or store
         The container to copy from: a path, an fsspec URL, an open array or group, or a store.
     destination : str, os.PathLike or store
-        The container to write to, which is created if it does not exist.
+        The container to write to, which is created if it does not exist. A local path ``*.ozx`` is
+        one ZIP archive of Zarr v3, which appears when it is complete, and which ``mode="w"``
+        replaces as a whole.
     source_path : str, default: ""
         The path of the node in `source`.
     path : str, default: ""
@@ -69,6 +75,11 @@ def copy(
         A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
     region : sequence of slice, optional
         The part of the array to copy; one slice for each axis, in C order.
+    bounds : mapping, optional
+        The part to copy in coordinates, as :meth:`DataArrayAccessor.crop` has them: two for each
+        dimension, both included, such as ``{"z": (100, "0.2 um")}``. Of a group, all arrays with
+        these dimensions are cropped, and the levels of pyramids; those without samples there are
+        left out with a warning.
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks, by default that of each array.
     shards : sequence of int, int or "auto", optional
@@ -158,6 +169,7 @@ def copy(
         source_path = level_path(source, source_path, level, source_options)
     changes = CopyOptions(
         region=None if region is None else tuple(region),
+        bounds=bounds,
         chunks=chunks,
         shards=shards,
         compression=compression,

@@ -13,6 +13,7 @@ from dask.array import PerformanceWarning
 from xarray_n5.arrays.spec import as_dtype, chunk_shape, completed, with_fallback, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described, of_part, original
+from xarray_n5.copying.bounds import moved
 from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.options import LabelMultisets
+    from xarray_n5.arrays.array import Array, LabelMultisets
     from xarray_n5.copying.attributes import Original
     from xarray_n5.copying.pyramids import CopyDialect
     from xarray_n5.dialects.protocol import ArrayContext
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
+    from xarray_n5.sampling.crop import Bounds
 
 _MOST = 1 << 28
 """The maximum size of a chunk that keeps its shape; HDF5 may store an array in one piece."""
@@ -56,10 +57,23 @@ class CopyOptions:
     dtype: Any = None
     region: tuple[slice, ...] | None = None
     """The part of each array to copy."""
+    bounds: Mapping[str, Bounds] | None = None
+    """The same by coordinates, as :meth:`DataArrayAccessor.crop` has them."""
     dialect: CopyDialect = None
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"
     """The content as which Paintera's label multisets are copied; "error" rejects them."""
+
+    def __post_init__(self) -> None:
+        if not self.bounds:
+            return
+        if self.region is not None:
+            raise ValueError("region= and bounds= both select the part to copy; give one of them")
+        if self.dialect == "same":
+            raise ValueError(
+                "dialect='same' keeps the attributes of the whole image, which do not describe a "
+                "part of it; name other dialects, or none, with bounds="
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,20 +184,22 @@ def _attributes(
         mask |= _unmasked(array, form, before)
     chosen = None if options.dialect == "same" else options.dialect
     if chosen is not None and (geometry.named or geometry.placed):
-        moved = _moved(geometry, box)
+        part = moved(geometry, box)
         if described is None:
             described = write_geometry(
-                moved,
+                part,
                 context.shape,
                 chosen,
                 lists_x_first=context.lists_x_first,
                 where=context.path or "/",
             )
-        found = of_described(before, moved, context, form, described)
+        found = of_described(before, part, context, form, described)
         return {**found, **mask}
     if options.region is None:
         return of_array(before, geometry, context, form, mask, described)
-    part = _moved(geometry, box)
+    part = moved(geometry, box)
+    if described is not None:
+        return {**of_described(before, part, context, form, described), **mask}
     return {**of_part(dict(array.attrs), part, context, form, named=before.named), **mask}
 
 
@@ -230,24 +246,6 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
             )
         box.append(slice(start, stop))
     return tuple(box)
-
-
-def _moved(geometry: Geometry, box: tuple[slice, ...]) -> Geometry:
-    """Return the geometry of a part."""
-    axes = tuple(
-        replace(axis, labels=axis.labels[side])
-        if axis.labels is not None
-        else replace(axis, offset=axis.position(side.start) if axis.placed else 0.0)
-        for axis, side in zip(geometry.axes, box, strict=True)
-    )
-    rows = geometry.affine
-    if rows is not None:
-        starts = [side.start for side in box]
-        rows = tuple(
-            (*row[:-1], row[-1] + sum(a * b for a, b in zip(row, starts, strict=False)))
-            for row in rows
-        )
-    return replace(geometry, axes=axes, affine=rows)
 
 
 def _mask(array: Array, form: Format) -> Attributes:

@@ -17,8 +17,10 @@ from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, other_writers
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around
+from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import lists_of, of_group
+from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.scenes import plan_scene
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.copying.array_copy import ArrayCopy
+    from xarray_n5.copying.bounds import Region
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
@@ -56,11 +59,14 @@ class Copy:
     """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
     comparison: Comparison | None = None
     """The comparison of the finished copy with its source, if requested."""
+    packing: Packing | None = None
+    """The archive that the finished copy becomes, if that is its target."""
 
     @property
     def ended(self) -> bool:
         """Whether the copy to resume had ended."""
-        return self.transaction is None and self.alone is None and not self.repairs
+        pending = (self.transaction, self.alone, self.packing)
+        return all(each is None for each in pending) and not self.repairs
 
     @property
     def chunks(self) -> int:
@@ -78,9 +84,11 @@ class Copy:
         DifferenceError
             If it is compared with its source, and chunks differ.
         """
-        report = self._write()
-        if self.comparison is not None:
-            report.attrs["verified"] = self.comparison.compute()
+        report, comparison = self._write(), self.comparison
+        archive = None if self.packing is None else self.packing.finish()
+        if comparison is not None:
+            comparison = replace(comparison, container=archive or comparison.container)
+            report.attrs["verified"] = comparison.compute()
         return report
 
     def compared(self) -> Copy:
@@ -126,6 +134,30 @@ def begin_copy(
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
+    checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
+    if (packing := Packing.of(url, storage_options, **checks)) is not None:
+        if packing.ended and verify:
+            raise ValueError(
+                f"{packing.target!r} is a finished copy, which cannot be compared again with "
+                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
+            )
+        if packing.ended:
+            return Copy()
+        begun = begin_copy(
+            source,
+            source_path,
+            packing.container,
+            join(packing.path, path),
+            options=options,
+            without=without,
+            resume=resume,
+            source_options=source_options,
+            checksums=checksums,
+            batch_size=batch_size,
+            fsync=fsync,
+            verify=verify,
+        )
+        return replace(begun, packing=packing)
     options = options or CopyOptions()
     multisets = options.label_multisets
     how = WriteOptions.into(
@@ -160,7 +192,11 @@ def _begin_array(
     array: Array, target: CopyTarget, options: CopyOptions
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of an array; return it, and the array by its path in the copy."""
-    copies = _copy_arrays({"": array}, _geometries({"": array}), {}, target, options)
+    geometries = _geometries({"": array})
+    regions: dict[str, Region | None] = {"": options.region}
+    if options.bounds:
+        regions = regions_within({"": array}, geometries, options.bounds)
+    copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
         return Copy(), copies
     return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
@@ -174,9 +210,13 @@ def _begin_group(
     lists = lists_of(group.container)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
     geometries, pyramids = _geometries(arrays), {}
+    regions: dict[str, Region | None] = dict.fromkeys(arrays, options.region)
+    if options.bounds:
+        regions = regions_within(arrays, geometries, options.bounds)
     if options.region is None:
+        parts = parts_of(arrays, geometries, regions)
         pyramids = copied_pyramids(
-            groups, arrays, geometries, how.container, target.path, options.dialect
+            groups, arrays, parts, how.container, target.path, options.dialect
         )
     attributes = {
         inner: of_group(
@@ -185,12 +225,13 @@ def _begin_group(
             lists,
             lists_x_first=how.container.lists_x_first,
             described=pyramids[inner].around if inner in pyramids else None,
-            for_good=options.dialect is not None,
+            for_good=options.dialect is not None or bool(options.bounds),
         )
         for inner, each in groups.items()
     }
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
-    copies = _copy_arrays(arrays, geometries, attributes, target, options, own)
+    arrays = {inner: arrays[inner] for inner in regions}
+    copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
     chosen = [] if options.dialect is None else [options.dialect]
     chosen += ["checksums"] if how.checksums else []
@@ -276,6 +317,7 @@ def _copy_arrays(
     groups: Mapping[str, Attributes],
     target: CopyTarget,
     options: CopyOptions,
+    regions: Mapping[str, Region | None],
     described: Mapping[str, Attributes] | None = None,
 ) -> dict[str, ArrayCopy]:
     """Return the arrays of the copy, with the groups that will be around them."""
@@ -296,8 +338,8 @@ def _copy_arrays(
         if base in found and base != inner:
             context = over_base(context, found[base].metadata, join(target.path, base))
         own = (described or {}).get(inner)
-        form = container.format
-        found[inner] = copy_array(array, geometries[inner], context, form, options, own)
+        part = replace(options, region=regions[inner], bounds=None)
+        found[inner] = copy_array(array, geometries[inner], context, container.format, part, own)
     return found
 
 

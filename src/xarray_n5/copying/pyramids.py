@@ -23,10 +23,12 @@ from xarray_n5.model.roundtrip_attrs import is_dataset
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
+    from xarray_n5.copying.bounds import Part
     from xarray_n5.formats.containers import Container
-    from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
 CopyDialect: TypeAlias = "str | Sequence[str] | None"
@@ -46,20 +48,22 @@ class CopiedPyramid:
 def copied_pyramids(
     groups: Mapping[str, Group],
     arrays: Mapping[str, Array],
-    geometries: Mapping[str, Geometry],
+    parts: Mapping[str, Part],
     container: Container,
     path: str,
     dialect: CopyDialect,
 ) -> dict[str, CopiedPyramid]:
     """Return the pyramids that get new attributes in the copy, by the paths of their groups.
 
-    By default these are pyramids whose lists of axes are in another order in the copy, and those
-    that are copied to Zarr from another format.
+    By default these are pyramids whose lists of axes are in another order in the copy, those that
+    are copied to Zarr from another format, and those of which parts are copied.
 
     Parameters
     ----------
-    groups, arrays, geometries
-        The nodes that are copied and the axes of the arrays, by their paths in the copy.
+    groups, arrays
+        The nodes by their paths in the copy.
+    parts
+        The parts of the arrays that are copied; arrays without one are left out.
     container, path
         The location of the copy.
     dialect
@@ -72,18 +76,18 @@ def copied_pyramids(
     """
     found = {}
     for inner, group in groups.items() if dialect != "same" else ():
-        if dialect is None and not _is_foreign(group, container):
+        levels = [join(inner, name) for name in _levels(group, inner, arrays)]
+        kept = {at: parts[at] for at in levels if at in parts}
+        cropped = any(not part.is_whole for part in kept.values())
+        if not (cropped or dialect is not None or _is_foreign(group, container)):
             continue
-        levels = {
-            at: arrays[at]
-            for name in _levels(group, inner, arrays)
-            if (at := join(inner, name)) in arrays
-        }
-        each = {at: geometries[at] for at in levels}
-        pyramid = _described(levels, each, container, path, dialect)
+        dtypes = {at: arrays[at].dtype for at in kept}
+        pyramid = _described(kept, dtypes, container, path, dialect) if kept else None
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
             found[inner] = replace(pyramid, around=around)
+        elif cropped:
+            found[inner] = CopiedPyramid(around={}, own={})
     return found
 
 
@@ -107,28 +111,29 @@ def _levels(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
 
 
 def _described(
-    levels: Mapping[str, Array],
-    geometries: Mapping[str, Geometry],
+    levels: Mapping[str, Part],
+    dtypes: Mapping[str, np.dtype[Any]],
     container: Container,
     path: str,
     dialect: CopyDialect,
 ) -> CopiedPyramid | None:
     """Return the attributes of a pyramid, or None if it has no coordinates to describe."""
-    named = [geometry.with_names() for geometry in geometries.values()]
+    named = [part.geometry.with_names() for part in levels.values()]
     if not any(each.placed for each in named) or any(each.affine for each in named):
         return None
-    rows = at_levels([each.axes for each in named], [array.shape for array in levels.values()])
+    rows = at_levels([each.axes for each in named], [part.shape for part in levels.values()])
     if rows is None:
         return None
+    rows[0] = replace(rows[0], systems=named[0].systems)
     contexts = [
         ArrayContext(
             path=join(path, at),
-            shape=array.shape,
-            dtype=array.dtype,
+            shape=part.shape,
+            dtype=dtypes[at],
             lists_x_first=container.lists_x_first,
             ngff=container.format.ngff_version,
         )
-        for at, array in levels.items()
+        for at, part in levels.items()
     ]
     where = join(container.url, contexts[0].path)
     try:

@@ -29,11 +29,11 @@ from xarray_n5.model.options import suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.node import Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.formats import FormatName
 
 
 @suggest_keywords
@@ -41,11 +41,11 @@ def from_n5(
     url: object,
     component: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    chunks: Any = None,
+    chunks: int | str | tuple[Any, ...] | Mapping[int, Any] | None = None,
     name: str | None = None,
     inline_array: bool = True,
     *,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",

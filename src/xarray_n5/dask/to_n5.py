@@ -5,7 +5,7 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 from dask.base import is_dask_collection
 
@@ -17,25 +17,103 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import dask.array as da
+    import numpy.typing as npt
     import xarray as xr
     from dask.delayed import Delayed
 
     from xarray_n5.arrays.node import EdgeChunks
+    from xarray_n5.arrays.spec import Mode
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.request import PartialChunks
 
+    class _Options(TypedDict, total=False):
+        """The keywords that do not change what :func:`to_n5` returns."""
+
+        mode: Mode
+        chunks: Sequence[int] | int | Literal["auto"] | None
+        compression: str | Mapping[str, Any] | Compression | None
+        attributes: Mapping[str, Any] | None
+        axes: Iterable[Axis | str | None] | Geometry | None
+        align_chunks: bool
+        partial_chunks: PartialChunks
+        write_empty_chunks: bool
+        edge_chunks: EdgeChunks
+        format: FormatName | None
+        dialect: str | Iterable[str] | None
+        layout: Mapping[str, Any] | None
+        resume: bool | str
+        checksums: bool
+        batch_size: int | None
+        fsync: bool
+        shards: Sequence[int] | int | Literal["auto"] | None
+
+
+@overload
+def to_n5(
+    arr: da.Array | xr.DataArray | npt.ArrayLike,
+    url: object,
+    component: str | None = ...,
+    storage_options: Mapping[str, Any] | None = ...,
+    region: slice | Sequence[slice] | None = ...,
+    compute: Literal[True] = ...,
+    return_stored: Literal[False] = ...,
+    **options: Unpack[_Options],
+) -> xr.Dataset: ...
+
+
+@overload
+def to_n5(
+    arr: da.Array | xr.DataArray | npt.ArrayLike,
+    url: object,
+    component: str | None = ...,
+    storage_options: Mapping[str, Any] | None = ...,
+    region: slice | Sequence[slice] | None = ...,
+    *,
+    compute: Literal[False],
+    return_stored: Literal[False] = ...,
+    **options: Unpack[_Options],
+) -> Delayed: ...
+
+
+@overload
+def to_n5(
+    arr: da.Array | xr.DataArray | npt.ArrayLike,
+    url: object,
+    component: str | None = ...,
+    storage_options: Mapping[str, Any] | None = ...,
+    region: slice | Sequence[slice] | None = ...,
+    compute: bool = ...,
+    *,
+    return_stored: Literal[True],
+    **options: Unpack[_Options],
+) -> da.Array: ...
+
+
+@overload
+def to_n5(
+    arr: da.Array | xr.DataArray | npt.ArrayLike,
+    url: object,
+    component: str | None = ...,
+    storage_options: Mapping[str, Any] | None = ...,
+    region: slice | Sequence[slice] | None = ...,
+    compute: bool = ...,
+    return_stored: bool = ...,
+    **options: Unpack[_Options],
+) -> xr.Dataset | da.Array | Delayed: ...
+
 
 @suggest_keywords
 def to_n5(
-    arr: Any,
+    arr: da.Array | xr.DataArray | npt.ArrayLike,
     url: object,
     component: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     region: slice | Sequence[slice] | None = None,
     compute: bool = True,
     return_stored: bool = False,
-    mode: Literal["w-", "w", "a", "r+"] = "w-",
+    mode: Mode = "w-",
     *,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "gzip",
@@ -45,7 +123,7 @@ def to_n5(
     partial_chunks: PartialChunks = "error",
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     dialect: str | Iterable[str] | None = None,
     layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,
@@ -193,7 +271,7 @@ def to_n5(
         format=format,
         computed=compute,
         fsync=fsync,
-        sources=[arr] if is_dask_collection(arr) else [],
+        sources=[cast("da.Array", arr)] if is_dask_collection(arr) else [],
         mode=mode,
         align_chunks=align_chunks,
         partial_chunks=partial_chunks,

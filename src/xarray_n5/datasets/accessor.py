@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
+    from xarray_n5.formats import FormatName
     from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks
@@ -71,7 +72,7 @@ class DatasetAccessor:
             for name, array in self._dataset.data_vars.items()
         }
 
-    def to_world(self, points: ArrayLike) -> np.ndarray:
+    def to_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the physical coordinates of samples.
 
         Views of a project are placed by their affine matrices, others by their coordinates.
@@ -81,6 +82,10 @@ class DatasetAccessor:
         points : array_like
             Positions of samples along z, y, x, which need not be whole numbers: an array of shape
             (..., 3). Crops and strides are taken into account.
+        system : str, optional
+            Another coordinate system of a scene, or of an image of OME-Zarr 0.6, by its name in
+            ``encoding["coordinate_systems"]`` of the array as it was opened. Two-dimensional images
+            have positions along y, x.
 
         Returns
         -------
@@ -92,7 +97,7 @@ class DatasetAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates.
+            If there is neither an affine matrix nor coordinates, or not this `system`.
 
         Examples
         --------
@@ -103,15 +108,17 @@ class DatasetAccessor:
         """
         from xarray_n5.datasets.world import to_world
 
-        return to_world(self._dataset, points)
+        return to_world(self._dataset, points, system)
 
-    def from_world(self, points: ArrayLike) -> np.ndarray:
+    def from_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the positions of samples at physical coordinates: the inverse of `to_world`.
 
         Parameters
         ----------
         points : array_like
             Coordinates along z, y, x, in the unit of the coordinates: an array of shape (..., 3).
+        system : str, optional
+            The coordinate system of these coordinates, as in `to_world`.
 
         Returns
         -------
@@ -122,7 +129,8 @@ class DatasetAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates, or a matrix cannot be inverted.
+            If there is neither an affine matrix nor coordinates, or not this `system`, or a matrix
+            cannot be inverted.
 
         Examples
         --------
@@ -133,7 +141,7 @@ class DatasetAccessor:
         """
         from xarray_n5.datasets.world import from_world
 
-        return from_world(self._dataset, points)
+        return from_world(self._dataset, points, system)
 
     def crop(
         self,
@@ -301,7 +309,7 @@ class DatasetAccessor:
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FormatName | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
         batch_size: int | None = None,
@@ -732,7 +740,7 @@ class DataTreeAccessor:
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FormatName | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
         batch_size: int | None = None,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
+    from xarray_n5.formats import FormatName
     from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth
@@ -74,7 +75,7 @@ class DataArrayAccessor:
         found = geometry_from(self._array)
         return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
 
-    def to_world(self, points: ArrayLike) -> np.ndarray:
+    def to_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the physical coordinates of samples.
 
         A DataArray has no affine matrices, but coordinates, and origins of views. If these are not
@@ -85,6 +86,10 @@ class DataArrayAccessor:
         points : array_like
             Positions of samples along z, y, x, which need not be whole numbers: an array of shape
             (..., 3). Crops and strides are taken into account.
+        system : str, optional
+            Another coordinate system of an image of OME-Zarr 0.6, by its name in
+            ``encoding["coordinate_systems"]`` of the array as it was opened. Two-dimensional images
+            have positions along y, x.
 
         Returns
         -------
@@ -96,7 +101,7 @@ class DataArrayAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates.
+            If there is neither an affine matrix nor coordinates, or not this `system`.
 
         Examples
         --------
@@ -105,15 +110,17 @@ class DataArrayAccessor:
         >>> image.n5.to_world([0, 0, 1.5])
         array([10., 10., 13.])
         """
-        return self._dataset().n5.to_world(points)  # type: ignore[no-any-return]
+        return self._dataset().n5.to_world(points, system)  # type: ignore[no-any-return]
 
-    def from_world(self, points: ArrayLike) -> np.ndarray:
+    def from_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the positions of samples at physical coordinates: the inverse of `to_world`.
 
         Parameters
         ----------
         points : array_like
             Coordinates along z, y, x, in the unit of the coordinates: an array of shape (..., 3).
+        system : str, optional
+            The coordinate system of these coordinates, as in `to_world`.
 
         Returns
         -------
@@ -124,7 +131,8 @@ class DataArrayAccessor:
         Raises
         ------
         ValueError
-            If there is neither an affine matrix nor coordinates, or a matrix cannot be inverted.
+            If there is neither an affine matrix nor coordinates, or not this `system`, or a matrix
+            cannot be inverted.
 
         Examples
         --------
@@ -133,7 +141,7 @@ class DataArrayAccessor:
         >>> image.n5.from_world([10.0, 10.0, 13.0])
         array([0. , 0. , 1.5])
         """
-        return self._dataset().n5.from_world(points)  # type: ignore[no-any-return]
+        return self._dataset().n5.from_world(points, system)  # type: ignore[no-any-return]
 
     def _dataset(self) -> Any:
         name = self._array.name
@@ -390,7 +398,7 @@ class DataArrayAccessor:
         write_empty_chunks: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         dialect: str | Iterable[str] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: FormatName | None = None,  # noqa: A002
         resume: bool | str = False,
         checksums: bool = False,
         batch_size: int | None = None,

@@ -10,26 +10,29 @@ import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
+from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import to_json
-from xarray_n5.datasets.attributes import decode_attributes
-from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, is_native
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
-from xarray_n5.datasets.world import AFFINE_SIZES
+from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES, SYSTEM, SYSTEMS
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff_attributes import without_variables
+from xarray_n5.dialects.ngff_systems import described_problems
 from xarray_n5.dialects.protocol import units_of_values
+from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import is_level
+from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder
+    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.coordinates import Origin
     from xarray_n5.arrays.node import Missing
-    from xarray_n5.arrays.options import LabelMultisets
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
@@ -117,7 +120,7 @@ def build(
         _add_coordinates(source, coords, options, budget)
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
-        decode_attributes(without_variables(attributes), "the group"),
+        decode_attributes(without_variables(attributes), "the group") if attributes else {},
         decoders or {},
         encoded=any("_ARRAY_DIMENSIONS" in each.level.attributes for each in sources.values()),
     )
@@ -224,6 +227,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
             "dtype": lazy.dtype,
             "dialect": dict(source.geometry.sources),
             **_facts_of_matrix(source, lazy.shape),
+            **_facts_of_systems(source),
         },
     )
     return variable.isel(dict.fromkeys(axes, 0)) if axes and not source.dims else variable
@@ -235,6 +239,38 @@ def _facts_of_matrix(source: _Source, shape: tuple[int, ...]) -> dict[str, Any]:
         return {}
     units = [axis.unit for axis in source.geometry.axes]
     return {AXIS_UNITS: units, AFFINE_SIZES: dict(zip(source.dims, shape, strict=False))}
+
+
+def _facts_of_systems(source: _Source) -> dict[str, Any]:
+    """Return the coordinate systems of an image, and the matrices that lead to them."""
+    systems, array = source.geometry.systems, source.level.first
+    if systems is None:
+        return {}
+
+    def load(path: str) -> Array:
+        try:
+            return open_array(array.node.container, join(systems.path, path))
+        except (N5Error, OSError) as error:
+            raise MetadataError(f"{path!r} cannot be opened: {error}") from error
+
+    found, problems = systems.placements(load if systems.needs_arrays else None)
+    if systems.needs_arrays and (text := described_problems(systems, problems)) is not None:
+        warn(text)
+    renamed = dict(zip(_names(source.level.geometry), source.dims, strict=False))
+    placed = {
+        name: {
+            "axes": list(each.axes),
+            "units": list(each.units),
+            "dims": [renamed.get(dim, dim) for dim in each.dims],
+            AFFINE: [list(row) for row in each.rows],
+        }
+        for name, each in found.items()
+    }
+    return {SYSTEM: systems.intrinsic.name} | ({SYSTEMS: placed} if placed else {})
+
+
+def _names(geometry: Geometry) -> list[str | None]:
+    return [axis.name for axis in geometry.axes]
 
 
 def _attributes(source: _Source) -> dict[str, Any]:

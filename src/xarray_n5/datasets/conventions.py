@@ -9,8 +9,12 @@ import dask.array as da
 import numpy as np
 
 from xarray_n5.arrays.attributes import as_json
-from xarray_n5.datasets.attributes import dialect_keys, encode_attributes, exact_attributes
-from xarray_n5.datasets.encoded import EncodedVariable
+from xarray_n5.datasets.encoded import (
+    EncodedVariable,
+    dialect_keys,
+    encode_attributes,
+    exact_attributes,
+)
 from xarray_n5.datasets.xarray_internals import (
     CharacterArrayCoder,
     EncodedStringCoder,

@@ -12,14 +12,15 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
-from xarray_n5.datasets.attributes import decode_attributes
 from xarray_n5.datasets.build import build
+from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
 from xarray_n5.images.select import is_like_dataset, select_images, select_level
+from xarray_n5.leaves import scene_in
 from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
@@ -64,7 +65,7 @@ def open_dataset(
     how: dict[str, Any] = {"drop": drop, "decoders": decoders}
     if (scene := find_scene(url, storage_options)) is not None:
         return scene.open_dataset(path, storage_options, options, **how)
-    node = _open(url, path, storage_options, form, options)
+    node, path = _open(url, path, storage_options, form, options)
     if not isinstance(node, (Array, Group)):
         return node.open_dataset(path, storage_options, options, **how)
     if options.level is None:
@@ -107,7 +108,7 @@ def open_groups(
     how: dict[str, Any] = {"drop": frozenset(drop), "decoders": decoders}
     if (scene := find_scene(url, storage_options)) is not None:
         return scene.open_groups(path, storage_options, options, **how)
-    root = _open(url, path, storage_options, form, options, whole=True)
+    root, path = _open(url, path, storage_options, form, options, whole=True)
     if not isinstance(root, (Array, Group)):
         return root.open_groups(path, storage_options, options, **how)
     tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
@@ -143,19 +144,24 @@ def _open(
     options: DatasetOptions,
     *,
     whole: bool = False,
-) -> Array | Group | Scene:
-    """Open a node, or a scene on a server whose name does not show that it is one."""
+) -> tuple[Array | Group | Scene, str]:
+    """Open a node, or a scene: one that a group describes, or a file on a server.
+
+    The path of an image in the scene is returned, too: the name of such a file does not show that
+    it is one.
+    """
     where: dict[str, Any] = {"storage_options": storage_options, "format": form}
     try:
         listed = whole or options.level is not None
-        return open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
+        node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
         scene = None
         with suppress(OSError):  # keep the original error if this fails
             scene = find_scene(url, storage_options, by_name=False)
         if scene is None:
             raise
-        return scene
+        return scene, path
+    return scene_in(node) or node, ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +180,10 @@ class _Tree:
         """Open a node and all below it; `is_part` if it is part of an image."""
         if isinstance(node, Array):
             return {path: self._image(node.name, single_image(node, **self.options.reading))}
+        if (scene := scene_in(node)) is not None:
+            how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
+            found = scene.open_groups("", None, self.options, **how)
+            return {f"{path.rstrip('/')}{each}".rstrip("/") or "/": found[each] for each in found}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
         if is_like_dataset(node):

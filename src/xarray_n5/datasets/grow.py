@@ -169,7 +169,7 @@ def _is_blank(array: Array, axis: int, start: int, stop: int) -> bool:
 
 def _not_resumed(group: Group, facts: Mapping[str, Any], why: str) -> ResumeError:
     began = f"{facts.get('began')} at {facts.get('by')}"
-    hint = "repeat the call without resume to append after the present end"
+    hint = "repeat the call without resume=True to append after the present end"
     return ResumeError(group.url, "", began, f"{why}; {hint}")
 
 

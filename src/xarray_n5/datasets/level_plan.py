@@ -9,8 +9,8 @@ import xarray as xr
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.attributes import to_json
 from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoded import to_json
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects.ngff_attributes import (
     KEYS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from xarray_n5.dialects.ngff import can_show, variable_image
+from xarray_n5.dialects.ngff import Ngff, can_show, variable_image
 from xarray_n5.dialects.ngff_attributes import (
     channel_axes,
     channel_labels,
@@ -18,6 +18,7 @@ from xarray_n5.dialects.ngff_attributes import (
     with_images,
 )
 from xarray_n5.dialects.ngff_attributes import images_of as images_in
+from xarray_n5.dialects.ngff_systems import WRITTEN, chosen_version, without_systems
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of
@@ -34,13 +35,25 @@ _LEAST = 2
 """The number of regular axes of space that make a variable an image."""
 
 
-def check_dialect(dialect: object) -> None:
-    """Raise MetadataError for a dialect that does not store coordinates as arrays."""
-    if dialect is not None and [dialect] != ["ngff"] and dialect != ["ngff"]:
+def version_for(dialect: object, version: str) -> str:
+    """Return the version of OME-NGFF that a dialect means, by default that of the format.
+
+    Raises
+    ------
+    MetadataError
+        If the dialect does not store coordinates as arrays, or the format cannot store the version.
+    """
+    chosen = [dialect] if isinstance(dialect, str) else dialect
+    if chosen not in (None, [Ngff.name], [WRITTEN]):
         raise MetadataError(
             f"dialect is {dialect!r}, but coordinates of Datasets in Zarr are arrays, beside "
-            "which only 'ngff' can be written; omit it, or use xarray_n5.to_n5 for single arrays"
+            f"which only 'ngff' or {WRITTEN!r} can be written; omit it, or use xarray_n5.to_n5 for "
+            "single arrays"
         )
+    try:
+        return chosen_version(dialect, version)
+    except ValueError as error:
+        raise MetadataError(str(error)) from error
 
 
 def images_of(
@@ -59,8 +72,8 @@ def images_of(
         The remaining attributes of the group. If another program described images there, ours are
         not added: the two could contradict each other.
     dialect
-        "ngff" to describe all variables with two regular axes of space; by default only those
-        whose axes have units of length.
+        "ngff" or "ngff-0.6" to describe all variables with two regular axes of space; by default
+        only those whose axes have units of length.
     version
         The version of OME-NGFF.
 
@@ -77,13 +90,16 @@ def images_of(
     }
     before = images_in(existing)
     foreign = bool(images_in(plan.attributes)) or not all(map(is_of_variable, before))
+    before = before if foreign else [without_systems(image) for image in before]
     if dialect is not None and (foreign or not found):
         why = (
             "the group already describes other images"
             if foreign
             else "none has 2 to 5 axes that NGFF can describe"
         )
-        raise MetadataError(f"dialect='ngff' cannot describe variables of {plan.path!r}: {why}")
+        raise MetadataError(
+            f"dialect={dialect!r} cannot describe variables of {plan.path!r}: {why}"
+        )
     if foreign:
         return {}
     changed = {dim for variable in plan.variables.values() for dim in variable.encoded.dims}
@@ -139,6 +155,7 @@ def updated_images(
     images = images_in(attributes)
     if not images or not all(map(is_of_variable, images)):
         return {}
+    images = [without_systems(image) for image in images]
     dims = channel_axes(images) & written.variables.keys() & slices.keys()
     channels = None
     if len(dims) == 1 and channel_labels(omero := omero_of(attributes)):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.datasets.attributes import decode_attributes
-from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.units import same_unit
 

@@ -25,37 +25,89 @@ AFFINE_SIZES = "affine_sizes"
 FRAME = "frame"
 """The encoding's key for coordinates that are distances in a view, not world positions."""
 
+SYSTEM = "coordinate_system"
+"""The encoding's key for the name of the system of an image's coordinates, in OME-Zarr 0.6."""
+
+SYSTEMS = "coordinate_systems"
+"""The encoding's key for the image's other systems by name: ``axes``, ``units``, ``dims`` of the
+image, and ``affine``, the rows of a matrix from coordinates along these to the system."""
+
+WORLD_SYSTEM, WORLD_SYSTEMS = "system", "systems"
+"""Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are
+matrices for. The first is that of `AFFINE`, others are suffixes of its name."""
+
 _FINE = 1024
 """Positions of coarsened samples are multiples of one over this, up to rounding."""
 
 _NEAR = 1e-6
 
 
-def to_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+def to_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
     """Return the positions of samples; see :meth:`DatasetAccessor.to_world`."""
-    matrices, positions = _matrices(dataset), _points(points)
-    flat = positions.reshape(-1, len(AXES))
+    matrices = _matrices(dataset) if system is None else _to_system(dataset, system)
+    positions = _points(points, matrices.shape[-1] - 1)
+    flat = positions.reshape(-1, positions.shape[-1])
     linear, offset = matrices[..., :-1], matrices[..., -1]
     found: np.ndarray = flat @ np.swapaxes(linear, -1, -2) + offset[..., None, :]
-    return found.reshape(*matrices.shape[:-2], *positions.shape)
+    return found.reshape(*matrices.shape[:-2], *positions.shape[:-1], found.shape[-1])
 
 
-def from_world(dataset: xr.Dataset, points: ArrayLike) -> np.ndarray:
+def from_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
     """Return the samples at positions; see :meth:`DatasetAccessor.from_world`."""
-    matrices, places = _matrices(dataset), _points(points)
-    flat = places.reshape(-1, len(AXES))
+    matrices = _matrices(dataset) if system is None else _to_system(dataset, system)
+    places = _points(points, matrices.shape[-2])
+    flat = places.reshape(-1, places.shape[-1])
     linear, offset = matrices[..., :-1], matrices[..., -1]
     try:
         found = np.linalg.solve(linear, np.swapaxes(flat - offset[..., None, :], -1, -2))
     except np.linalg.LinAlgError as error:
-        raise ValueError("the affine of a view cannot be inverted: it is singular") from error
+        what = "of a view" if system is None else f"to {system!r}"
+        raise ValueError(f"the affine {what} cannot be inverted: it is singular") from error
     return np.swapaxes(found, -1, -2).reshape(*matrices.shape[:-2], *places.shape)
 
 
-def _points(points: ArrayLike) -> np.ndarray:
+def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
+    """Return the matrix from samples to positions in a coordinate system of the image.
+
+    Raises
+    ------
+    ValueError
+        If the data do not have it.
+    """
+    if (name := _matrices_to(dataset, system)) is not None:
+        return _matrices(dataset, name)
+    known: dict[str, Any] = {}
+    for variable in dataset.data_vars.values():
+        known |= variable.encoding.get(SYSTEMS) or {}
+    if system not in known:
+        names = ", ".join(map(repr, known)) or "none"
+        raise ValueError(
+            f"there is no coordinate system {system!r}, expected one of: {names}. Images of "
+            "OME-Zarr 0.6 as they were opened have them in the encoding; computed arrays do not"
+        )
+    placed = known[system]
+    dims = list(placed["dims"])
+    missing = [dim for dim in dims if dim not in dataset.coords]
+    if missing:
+        raise ValueError(
+            f"there are no coordinates {', '.join(missing)}, by which {system!r} is computed; keep "
+            "the coordinates of the image"
+        )
+    samples = np.zeros((len(dims), len(dims) + 1))
+    for row, dim in enumerate(dims):
+        first, step = _line(dataset[dim].values)
+        samples[row, row], samples[row, -1] = step, first - dataset[dim].encoding.get("shift", 0.0)
+    rows = np.asarray(placed[AFFINE], np.float64)
+    found: np.ndarray = rows[:, :-1] @ samples
+    found[:, -1] += rows[:, -1]
+    return found
+
+
+def _points(points: ArrayLike, ndim: int) -> np.ndarray:
     found = np.asarray(points, np.float64)
-    if found.ndim == 0 or found.shape[-1] != len(AXES):
-        raise ValueError(f"expected points of shape (..., 3), for z, y and x, got {found.shape}")
+    if found.ndim == 0 or found.shape[-1] != ndim:
+        names = ", ".join(AXES[-ndim:])
+        raise ValueError(f"expected points of shape (..., {ndim}), for {names}, got {found.shape}")
     return found
 
 
@@ -83,10 +135,29 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     return dims, _matrices(dataset)
 
 
-def _matrices(dataset: xr.Dataset) -> np.ndarray:
+def _matrices_to(dataset: xr.Dataset, system: str) -> str | None:
+    """Return the name of the matrices that lead to a system of a scene, if there are any.
+
+    Raises
+    ------
+    ValueError
+        If the Dataset is of a scene without this system.
+    """
+    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
+    if WORLD_SYSTEM not in facts:
+        return None
+    own = str(facts[WORLD_SYSTEM])
+    name = AFFINE if system == own else f"{AFFINE}_{system}"
+    if name not in dataset.variables:
+        names = ", ".join(map(repr, facts.get(WORLD_SYSTEMS, [own])))
+        raise ValueError(f"there is no coordinate system {system!r}, expected one of: {names}")
+    return name
+
+
+def _matrices(dataset: xr.Dataset, name: str = AFFINE) -> np.ndarray:
     """Return the matrices from samples of the Dataset to positions, the view's dimensions first."""
-    if "affine" in dataset.variables:
-        affine = dataset["affine"]
+    if name in dataset.variables:
+        affine = dataset[name]
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)

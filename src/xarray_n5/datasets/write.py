@@ -14,7 +14,7 @@ from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
-from xarray_n5.datasets.ngff import check_dialect, images_of, with_layout
+from xarray_n5.datasets.ngff import images_of, version_for, with_layout
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
     check_coordinates,
@@ -123,9 +123,9 @@ def _plan_group(
     plan = plan_group(dataset, path, convention, encoding, shared=stays)
     plan = _with_fallbacks(plan, how)
     if how.format.native_to_xarray:
-        check_dialect(how.dialect)
         kept = existing.group.attrs if existing and stays else {}
-        images = images_of(plan, kept, how.dialect, how.format.ngff_version)
+        version = version_for(how.dialect, how.format.ngff_version)
+        images = images_of(plan, kept, how.dialect, version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [array.node.identity for array in replaced]
@@ -265,7 +265,8 @@ def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
         return
     images = {}
     if how.format.native_to_xarray:
-        images = images_of(plan, group.attrs, how.dialect, how.format.ngff_version)
+        version = version_for(how.dialect, how.format.ngff_version)
+        images = images_of(plan, group.attrs, how.dialect, version)
     stale = [key for key, value in images.items() if value is None]
     attributes |= images
     group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)

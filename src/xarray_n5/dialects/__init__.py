@@ -21,6 +21,7 @@ from xarray_n5.dialects.list_order import context_for
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.ngff_systems import VERSION, WRITTEN
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
 from xarray_n5.errors import printable
@@ -62,6 +63,10 @@ DIALECTS: dict[str, Dialect] = {
     ArrayDimensions.name: ArrayDimensions(),
     DimensionLabels.name: DimensionLabels(),
 }
+
+
+_VERSIONS: dict[str, Dialect] = {WRITTEN: Ngff(VERSION)}
+"""Dialects by the names that choose the version that they write."""
 
 
 @suggest_keywords
@@ -127,10 +132,10 @@ def resolve_geometry(
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
     ordered = node.attribute_order != "auto"
     around = (node.attributes, *node.parents, *([node.base.attributes] if node.base else ()))
-    present = frozenset().union(*around)
+    present = {key.partition("/")[0] for attributes in around for key in attributes}
     for known in dialects:
         signs = getattr(known, "signs", None)
-        if signs is not None and signs.isdisjoint(present):
+        if signs is not None and signs.isdisjoint(present) and not node.xml:
             continue
         try:
             geometry = known.read(context_for(known, node) if ordered else node)
@@ -166,10 +171,10 @@ def _known(item: str | Dialect) -> Dialect:
     if isinstance(item, Dialect) and not isinstance(item, type):
         return item
     try:
-        return DIALECTS[str(item)]
+        return _VERSIONS.get(str(item)) or DIALECTS[str(item)]
     except KeyError:
         raise ValueError(
-            f"unknown dialect {item!r}; expected one of {', '.join(DIALECTS)}"
+            f"unknown dialect {item!r}; expected one of {', '.join([*DIALECTS, *_VERSIONS])}"
         ) from None
 
 
@@ -197,7 +202,8 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
         result = _renamed(result, named[0])
         against += [_against_names(named[0], other) for other in named[1:]]
     result, hidden = _without_hidden_names(result)
-    result = replace(result, dialects=tuple(name for name, _ in said))
+    systems = next((g.systems for _, g in said if g.systems and _is_placed_as(g, result)), None)
+    result = replace(result, dialects=tuple(name for name, _ in said), systems=systems)
     return result, [*filter(None, against), *hidden]
 
 
@@ -249,6 +255,17 @@ def _completed(geometry: Geometry, other: Said) -> Geometry:
 def _lacks_unit_of(axis: Axis, more: Axis) -> bool:
     """Return whether an axis has no unit, but the scale of one that has."""
     return axis.unit is None and more.unit is not None and _same(axis.step, more.step)
+
+
+def _is_placed_as(one: Geometry, other: Geometry) -> bool:
+    """Return whether the coordinates of two geometries are the same numbers."""
+    return one.affine == other.affine and all(
+        _same(a.step, b.step)
+        and same_unit(a.unit, b.unit)
+        and abs(a.offset - b.offset) <= SAME * max(abs(a.step), abs(a.offset))
+        for a, b in zip(one.axes, other.axes, strict=True)
+        if a.kind == "space"
+    )
 
 
 def _against(first: Said, other: Said) -> str | None:

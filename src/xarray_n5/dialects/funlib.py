@@ -8,7 +8,7 @@ funlib.persistence's MetaDataFormat. Source: funlib.persistence, arrays/metadata
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.pyramids import axis
@@ -65,6 +65,12 @@ class Funlib:
     axis_names_attr: str = "axis_names"
     units_attr: str = "units"
     types_attr: str = "types"
+    signs: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The attributes of which one shows the dialect."""
+
+    def __post_init__(self) -> None:
+        signs = frozenset(key.partition("/")[0] for key in self._signs)
+        object.__setattr__(self, "signs", signs)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -134,7 +140,7 @@ class Funlib:
 
     @property
     def _all_keys(self) -> tuple[str, ...]:
-        return tuple(getattr(self, each.name) for each in fields(self))
+        return tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
     @property
     def _signs(self) -> tuple[str, ...]:
@@ -142,11 +148,6 @@ class Funlib:
         usual = {self.offset_attr: "offset", self.units_attr: "units", self.types_attr: "types"}
         unusual = (key for key, default in usual.items() if key != default)
         return (self.voxel_size_attr, self.axis_names_attr, *unusual)
-
-    @property
-    def signs(self) -> frozenset[str]:
-        """The attributes that contain these keys."""
-        return frozenset(key.partition("/")[0] for key in self._signs)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attributes; raise ValueError unless all numbers are whole."""

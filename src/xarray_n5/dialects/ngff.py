@@ -15,10 +15,20 @@ from xarray_n5.dialects.ngff_attributes import (
     METHOD,
     described,
     is_of_variable,
-    of_all_levels,
     omero_for,
-    system_of,
     warn_unapplied,
+)
+from xarray_n5.dialects.ngff_systems import (
+    VERSION,
+    WRITTEN,
+    chosen_version,
+    described_problems,
+    has_systems,
+    level_rows,
+    path_of_image,
+    system_of,
+    systems_around,
+    with_systems,
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.model.axes import Axis
+    from xarray_n5.model.system_graph import ImageSystems
 
 _FIXED = ("t", "c", "z", "y", "x")
 """The axes of versions 0.1 and 0.2, which do not list them."""
@@ -51,6 +62,8 @@ class Ngff:
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
     signs: ClassVar[frozenset[str]] = frozenset({"multiscales", "ome"})
+    version: str | None = None
+    """The version that is written, by default that of the format."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a level from its group's image; names only before 0.4."""
@@ -67,7 +80,9 @@ class Ngff:
                 base = _placed(image, first, described)
                 found = over(_placed(image, entry, described), base)
                 found = _as_far_as_known(found, image)
-                warn_unapplied(image, entry, node)
+                if has_systems(image):
+                    found = replace(found, systems=_systems(image, entry, node))
+                    warn_unapplied(node)
             if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
             return _labelled(found, node)
@@ -79,6 +94,8 @@ class Ngff:
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: in N5 order for N5, in ``ome`` since 0.5."""
+        written = WRITTEN if self.version == VERSION else None
+        version = chosen_version(written, levels[0][0].ngff)
         in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
@@ -102,7 +119,14 @@ class Ngff:
         axes = [_described(each) for each in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
         labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
-        return described([image], omero_for(labels, node.dtype), node.ngff)
+        if version == VERSION:
+            if not can_show([_kind(each) for each in base]):
+                raise ValueError(
+                    f"OME-Zarr {VERSION} cannot describe the axes {[each.name for each in base]}; "
+                    f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
+                )
+            image = with_systems(image, levels[0][1].systems)
+        return described([image], omero_for(labels, node.dtype), version)
 
 
 def _kind(one: Axis) -> str | None:
@@ -160,8 +184,8 @@ def _axes(
     """Return the listed name, type and unit of each axis, or None if there is no list."""
     ndim = len(node.shape)
     listed = image.get("axes")
-    if listed is None and image.get("coordinateSystems"):
-        listed = system_of(image, entry)["axes"]
+    if has_systems(image):
+        listed = [axis.to_json() for axis in system_of(image, entry).axes]
     if listed is None:
         # In N5, bioformats2raw wrote the source's order without stating it.
         fixed = ndim == len(_FIXED) and not node.lists_x_first
@@ -182,8 +206,11 @@ def _axes(
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
 ) -> Geometry:
-    own = entry.get("coordinateTransformations") or []
-    rows = matrix([*own, *of_all_levels(image)], len(described))
+    if has_systems(image):
+        rows = level_rows(entry, len(described))
+    else:
+        own, of_all = (each.get("coordinateTransformations") or [] for each in (entry, image))
+        rows = matrix([*own, *of_all], len(described))
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
     split = per_axis(rows)
     if split is None:
@@ -194,6 +221,17 @@ def _placed(
         for (name, kind, unit), scale, offset in zip(described, *split, strict=True)
     )
     return Geometry(axes, said)
+
+
+def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> ImageSystems:
+    """Return the coordinate systems of an image; warn about those that cannot be computed."""
+    path = path_of_image(entry, node)
+    systems = systems_around(image, system_of(image, entry), path)
+    if not systems.needs_arrays:
+        text = described_problems(systems, systems.placements()[1])
+        if text is not None:
+            warn(text)
+    return systems
 
 
 def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext) -> bool:

@@ -1,9 +1,6 @@
 """The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5.
 
-Since 0.6, an image has several coordinate systems. Its levels lead to one of them, whose axes they
-have; transformations of the image lead from there to others, and those of a scene from image to
-image. They are not applied. Source: the specification of version 0.6, "Coordinate systems",
-"Multiscales" and "Scenes".
+Transformations of a scene, since version 0.6, lead from image to image. They are not applied.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.ngff_systems import VERSION, listed_axes, with_systems
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import meant_by_users
 
@@ -98,7 +96,7 @@ def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None
 
 def channel_axes(images: Iterable[Any]) -> set[str]:
     """Return the names of images' axes of channels."""
-    listed = (axis for image in images for axis in image.get("axes") or ())
+    listed = (axis for image in images for axis in listed_axes(image))
     return {str(a["name"]) for a in listed if isinstance(a, dict) and a.get("type") == "channel"}
 
 
@@ -112,7 +110,11 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     if version == "0.4":
         return {_IMAGES: list(images), **({_OMERO: omero} if omero else {})}
     return {
-        _OME: {"version": version, _IMAGES: _bare(images), **({_OMERO: omero} if omero else {})}
+        _OME: {
+            "version": version,
+            _IMAGES: _bare(images, version),
+            **({_OMERO: omero} if omero else {}),
+        }
     }
 
 
@@ -121,9 +123,9 @@ def with_images(
 ) -> dict[str, Any]:
     """Return the attributes that change with other images: their values, or None to remove them.
 
-    Images are kept where they are; new ones are where `version` has them. So are channels, which
-    `omero` replaces. They are removed if they are labels only, and `omero` is empty or no image has
-    channels.
+    Images are kept where they are, and in their version unless `version` is 0.6; new ones are where
+    `version` has them. So are channels, which `omero` replaces. They are removed if they are labels
+    only, and `omero` is empty or no image has channels.
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
@@ -139,7 +141,8 @@ def with_images(
     others = {key: value for key, value in known.items() if key not in {_IMAGES, _OMERO}}
     others |= {} if channels is None else {_OMERO: channels}
     if images:
-        return {_OME: {"version": version, **others, _IMAGES: _bare(images)}}
+        kept = version if version == VERSION else str(others.get("version", version))
+        return {_OME: {**others, "version": kept, _IMAGES: _bare(images, kept)}}
     return {_OME: others if others.keys() - {"version"} else None}
 
 
@@ -170,55 +173,19 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
     return {"channels": channels} if channels else {}
 
 
-def _bare(images: Sequence[Any]) -> list[Any]:
-    """Return images without versions, since ``ome`` has one for all."""
-    return [{key: each for key, each in image.items() if key != "version"} for image in images]
+def _bare(images: Sequence[Any], version: str) -> list[Any]:
+    """Return images of a version without it, since ``ome`` has one for all."""
+    bare = [{key: each for key, each in image.items() if key != "version"} for image in images]
+    return [with_systems(image) for image in bare] if version.startswith(VERSION) else bare
 
 
 _SHOWN = 3
 """The number of transformations that a warning names."""
 
 
-def system_of(image: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the coordinate system of an image that the transformations of a level lead to.
-
-    Raises
-    ------
-    ValueError
-        If the image does not have it, or the level does not name one of several.
-    """
-    systems: list[dict[str, Any]] = image["coordinateSystems"]
-    edges = entry.get("coordinateTransformations") or [{}]
-    name = _name(edges[-1].get("output"))
-    if name is None and all(each["axes"] == systems[0]["axes"] for each in systems):
-        return systems[0]
-    found = [each for each in systems if each.get("name") == name]
-    if not found:
-        known = ", ".join(repr(each.get("name")) for each in systems)
-        raise ValueError(
-            f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
-            f"expected one of {known}"
-        )
-    return found[0]
-
-
-def of_all_levels(image: dict[str, Any]) -> list[Any]:
-    """Return the transformations of an image that apply to all levels, which 0.6 does not have."""
-    listed = image.get("coordinateTransformations") or []
-    return [] if image.get("coordinateSystems") else listed
-
-
-def warn_unapplied(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> None:
-    """Warn about transformations of an image and of its scene, which are not applied."""
+def warn_unapplied(node: ArrayContext) -> None:
+    """Warn about transformations of an image's scene, which are not applied."""
     parts = node.path.split("/")
-    if image.get("coordinateSystems"):
-        level = str(entry.get("path", "")).strip("/")
-        path = node.path.removesuffix(level).strip("/")
-        if shown := _shown(image.get("coordinateTransformations") or ()):
-            warn(
-                f"{path or '/'}: transformations to other coordinate systems are not applied: "
-                f"{shown}; its coordinates are those of {system_of(image, entry).get('name')!r}"
-            )
     for depth, group in enumerate(node.parents[: len(parts)], start=1):
         ome = group.get("ome")
         scene = ome.get("scene") if isinstance(ome, dict) else None

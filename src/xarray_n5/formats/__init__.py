@@ -6,7 +6,7 @@ writes them, names the keys of chunks, and decodes and encodes chunks. It does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.format import Hdf5
@@ -15,24 +15,29 @@ from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+
+FormatName: TypeAlias = Literal["n5", "zarr2", "zarr3", "hdf5"]
+"""The name of a format."""
 
 __all__ = [
     "FORMATS",
+    "KEYED_FORMATS",
     "N5",
     "TITLES",
     "Documents",
     "Format",
+    "FormatName",
     "Hdf5",
     "KeyedFormat",
     "Zarr2",
     "Zarr3",
     "get_format",
     "is_container_name",
-    "keyed_formats",
 ]
 
 
@@ -60,9 +65,10 @@ def get_format(name: str | None) -> Format:
         ) from None
 
 
-def keyed_formats() -> list[KeyedFormat]:
-    """Return the formats that key-value stores support, the usual one first."""
-    return [cast("KeyedFormat", form) for form in FORMATS.values() if form.documents]
+KEYED_FORMATS: Sequence[KeyedFormat] = [
+    cast("KeyedFormat", form) for form in FORMATS.values() if form.documents
+]
+"""The formats that key-value stores support, the usual one first."""
 
 
 TITLES = {
@@ -76,4 +82,5 @@ TITLES = {
 
 def is_container_name(name: str) -> bool:
     """Return whether a file or directory is named like a container."""
-    return any(name.endswith(form.suffixes) for form in FORMATS.values())
+    archive = name.lower().endswith(ARCHIVES)
+    return archive or any(name.endswith(form.suffixes) for form in FORMATS.values())

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.formats.hdf5.container import Hdf5Container
-from xarray_n5.formats.hdf5.format import SUFFIXES, find_file
+from xarray_n5.formats.hdf5.format import SIGNATURE, SUFFIXES, is_stub
 from xarray_n5.formats.hdf5.links import FOLLOW
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.paths import join
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import ArchiveStore, FsspecStore, LocalStore, MemoryStore
 from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ SUFFIX = ".n5"
 """The suffixes of containers' directories."""
 
 _SUFFIX_OF_SCENES = ".xml"
+
+_MAX_USER_BLOCK = 1 << 15
+"""The largest block of the user at the beginning of an HDF5 file."""
 
 CONTAINERS = (KeyedContainer, Hdf5Container)
 """The kinds of containers."""
@@ -68,9 +72,9 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     for kind in STORES.values():
         chosen = {**options, **follow} if kind is LocalStore else options
         if (store := kind.at(url, chosen)) is not None:
-            return store
+            return ArchiveStore.at(store, {}) or store
     if isinstance(url, Store):
-        return url
+        return ArchiveStore.at(url, {}) or url
     swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
     raise TypeError(
         "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
@@ -93,10 +97,30 @@ def open_hdf5(location: object, options: Mapping[str, Any]) -> Hdf5Container | N
     """Return the container at a local path of an HDF5 file, or of a new one by its name."""
     if isinstance(location, Hdf5Container):
         return location
-    if (path := find_file(location)) is None:
+    local = None if isinstance(location, LocalStore) else LocalStore.at(location, {})
+    if local is None or not _is_hdf5(local.root):
         return None
     import_h5py()  # a missing package is reported before anything is written
-    return Hdf5Container(path, follow_external=bool(options.get(FOLLOW)))
+    return Hdf5Container(local.root, follow_external=bool(options.get(FOLLOW)))
+
+
+def _is_hdf5(path: str) -> bool:
+    """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(found.st_mode):
+            return False  # a directory; or a pipe, which would block
+        if is_stub(path, found):
+            return path.endswith(SUFFIXES)
+        with open(path, "rb") as file:  # noqa: PTH123
+            start = file.read(len(SIGNATURE))
+            offset = 512  # after a user block, whose size is a power of two
+            while start and start != SIGNATURE and offset <= _MAX_USER_BLOCK:
+                file.seek(offset)
+                start, offset = file.read(len(SIGNATURE)), offset * 2
+            return start == SIGNATURE
+    except OSError:
+        return path.endswith(SUFFIXES) and not os.path.isdir(path)  # noqa: PTH112
 
 
 def locate(
@@ -120,6 +144,8 @@ def locate(
             return store, path
         inner.insert(0, found.name)
         found = up
+        if (archive := ArchiveStore.at(found, {})) is not None:
+            return archive, join(*inner, path)
     return found, join(*inner, path)
 
 

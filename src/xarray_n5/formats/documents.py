@@ -133,7 +133,7 @@ def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
         warned.add(path)
         warn(
             f"{path or '/'!r} in {store.url!r} has an unfinished write; chunks that it has not "
-            "written are read as fill values. If no program is writing now, repeat the same call "
+            "written are read as fill values. If no program is writing now, repeat the write "
             "with resume=True",
             UnfinishedWriteWarning,
         )

@@ -109,11 +109,6 @@ class KeyedContainer:
         above = self.store.parent()
         return None if above is None else replace(self, store=above)
 
-    def sibling(self, name: str) -> bytes | None:
-        """Return the bytes of a file beside the container."""
-        above = self.store.parent()
-        return None if above is None else above.get(name)
-
     # Nodes
 
     def node(self, path: str) -> Node:
@@ -176,11 +171,6 @@ class KeyedContainer:
         keys = [(path, name) for path in paths for name in names]
         found = self.store.get_many([join(*key) for key in keys]) if keys else ()
         return next((k for k, each in zip(keys, found, strict=True) if each is not None), None)
-
-    def prefetch(self, path: str) -> None:
-        """Read the documents of all nodes below a group, if :meth:`cached`."""
-        if self.batch > 1:
-            structure.prefetch(self.store, self.format, path)
 
     def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
         """Return the error for a node that is absent or of another kind, with a hint."""

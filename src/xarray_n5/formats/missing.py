@@ -63,7 +63,7 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
 
 def _local_hint(store: Store) -> str:
     """Return whether a local container is empty or does not exist, with a similar name."""
-    with suppress(Exception):
+    with suppress(Exception):  # as above
         parent = store.parent()
         if parent is not None and isinstance(parent.uncached(), LocalStore):
             names = list(islice(chain(*parent.list("")), _MOST))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats import N5, Hdf5, Zarr2, get_format, keyed_formats
+from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
 from xarray_n5.formats.containers import CONTAINERS, locate
 from xarray_n5.formats.documents import get_documents, warn_unfinished, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
@@ -15,7 +15,8 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
-from xarray_n5.stores import CachedStore, together
+from xarray_n5.stores import ArchiveStore, CachedStore, together
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
 
-_NO_NAMES = (".tif", ".tiff", ".zip", ".nc")
+_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc")
 """Suffixes of files that are not containers; directories of arrays are not named so."""
 
 
@@ -52,6 +53,7 @@ def open_container(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return found, path
+    _check_writable(found, path)
     store = CachedStore(found.fresh()) if cached else found.fresh()
     if cached:
         _request_root(store, path)
@@ -93,6 +95,8 @@ def find_node(
     found, path = _locate(url, path, storage_options, format)
     if isinstance(found, Hdf5Container):
         return find_node(found, path, writable=writable)
+    if writable:
+        _check_writable(found, path)
     store = found.fresh() if writable else CachedStore(found) if cached else found
     kept = _look_ahead(store, path, format, ahead, listed=listed and cached)
     form, documents = _find_documents(kept, path, format)
@@ -104,6 +108,11 @@ def find_node(
     if not writable:
         _warn_unfinished(kept, node)
     return KeyedContainer(store, form), node
+
+
+def _check_writable(store: Store, path: str) -> None:
+    if isinstance(store, ArchiveStore):
+        raise store.read_only(path)
 
 
 def _warn_unfinished(store: Store, node: Node) -> None:
@@ -118,14 +127,16 @@ def _locate(
 
     The container's format is only looked up for a path that formats read in different ways.
     """
+    asked = None if name is None else get_format(name)
     if is_peculiar(path):
         found, inner = locate(url, "", storage_options)
         form = found.format if isinstance(found, Hdf5Container) else format_of(found, name)
         inner = join(inner, form.normalize_path(path))
     else:
-        found, inner = locate(url, get_format(name).normalize_path(path), storage_options)
-    held = [found.format] if isinstance(found, Hdf5Container) else keyed_formats()
-    if name is not None and get_format(name) not in held:
+        usual = asked or KEYED_FORMATS[0]
+        found, inner = locate(url, usual.normalize_path(path), storage_options)
+    held = [found.format] if isinstance(found, Hdf5Container) else KEYED_FORMATS
+    if asked is not None and asked not in held:
         known = " or ".join(each.name for each in held)
         raise MetadataError(
             f"{found.url} supports {known}, not {name}: HDF5 is one file, named *.h5; the other "
@@ -153,16 +164,17 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     if not new:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
+        archive = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
         raise MetadataError(
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
-            "like one; choose a name such as *.n5, *.zarr or *.h5, or pass format="
+            f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={archive}"
         )
     return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
     """Return the format that has documents at `path`, and these."""
-    candidates = [_keyed(name)] if name else keyed_formats()
+    candidates = [_keyed(name)] if name else KEYED_FORMATS
     for number, form in enumerate(candidates):
         if number == 1:
             _request(store, [path, path.rpartition("/")[0], ""], candidates[1:])
@@ -192,7 +204,7 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
 
 def _format_named(store: Store) -> KeyedFormat:
     """Return the format that the innermost name states, among the root and its parents."""
-    forms = keyed_formats()
+    forms = KEYED_FORMATS
     named = {suffix: form for form in forms for suffix in form.suffixes}
     above: Store | None = store
     while above is not None:
@@ -234,7 +246,7 @@ def _look_ahead(
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    forms = keyed_formats() if name is None and _is_called_zarr(store) else [_keyed(name)]
+    forms = KEYED_FORMATS if name is None and _is_called_zarr(store) else [_keyed(name)]
     several = kept is store or len(forms) > 1
     around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
     read = partial(_request, kept, around, forms, [join(path, UNFINISHED)])
@@ -251,7 +263,7 @@ def _is_called_zarr(store: Store) -> bool:
 def _request_root(store: Store, path: str) -> None:
     """Request at once what a write looks for first: documents of any format, a listing, a file."""
     if store.concurrency > 1:
-        read = partial(_request, store, [path, ""], keyed_formats(), [join(path, UNFINISHED)])
+        read = partial(_request, store, [path, ""], KEYED_FORMATS, [join(path, UNFINISHED)])
         looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
         together(store, [read, *(partial(_try, look) for look in looks)])
 

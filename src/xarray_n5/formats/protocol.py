@@ -47,8 +47,6 @@ class Format(Protocol):
     """Whether chunks at an array's ends are always stored full-size."""
     one_writer: ClassVar[bool]
     """Whether only one process may write."""
-    array_at_root: ClassVar[bool]
-    """Whether the root may be an array."""
     holds_shards: ClassVar[bool]
     """Whether a stored file may hold several chunks."""
     consolidates: ClassVar[bool]

@@ -140,11 +140,25 @@ def _look_at(
             listed = ("ok" if size else "missing", size, 0)
             facts[spot] = listed if known[spot] else _peeked(array, index, next(heads))
         return facts
+    wanted = {
+        spot: int(expected[spot]) if known[spot] else None for spot in np.ndindex(facts.shape)
+    }
     fetched = container.get_chunks(io.path, metadata, indices, io.ahead)
-    for spot, index, (_, data) in zip(np.ndindex(facts.shape), indices, fetched, strict=True):
-        wanted = int(expected[spot]) if known[spot] else None
-        facts[spot] = decoded(array, index, data, wanted)
+    try:
+        for (spot, number), index, (_, data) in zip(wanted.items(), indices, fetched, strict=True):
+            facts[spot] = decoded(array, index, data, number)
+    except ChunkError:  # of a container that checks chunks as it reads them, such as an archive
+        for (spot, number), index in zip(wanted.items(), indices, strict=True):
+            facts[spot] = _read_alone(array, index, number)
     return facts
+
+
+def _read_alone(array: Array, index: Index, wanted: int | None) -> tuple[str, int, int]:
+    try:
+        data = array.node.get(index)
+    except ChunkError as error:
+        return _damage(error.__cause__), 0, 0
+    return decoded(array, index, data, wanted)
 
 
 def decoded(

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from xarray_n5.model.system_graph import ImageSystems
+
 Kind = Literal["space", "time", "channel"]
 
 _SHOWN = 8
@@ -217,6 +219,8 @@ class Geometry:
         The attributes of the array and its groups that these dialects use.
     affine : tuple of tuple of float, optional
         An affine matrix of n rows of n + 1 numbers, if the axes alone cannot describe the array.
+    systems : ImageSystems, optional
+        The coordinate systems of an image of OME-Zarr 0.6, and the transformations between them.
 
     Examples
     --------
@@ -233,6 +237,7 @@ class Geometry:
     dialects: tuple[str, ...] = field(default=(), compare=False)
     keys: frozenset[str] = field(default=frozenset(), compare=False)
     affine: tuple[tuple[float, ...], ...] | None = None
+    systems: ImageSystems | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """Show a line for each axis, and the source of each fact."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @suggest_keywords
 def pyramid(
-    source: Any,
+    source: object,
     url: object | None = None,
     path: str = "",
     *,
@@ -36,7 +37,7 @@ def pyramid(
     compression: str | Mapping[str, Any] | Compression | None = "same",
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: FormatName | None = None,  # noqa: A002
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
@@ -159,19 +160,19 @@ def pyramid_plan(
     partial: bool = False,
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
+    format: FormatName | None = None,  # noqa: A002
+    storage_options: Mapping[str, Any] | None = None,
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
-    format: str | None = None,  # noqa: A002
-    storage_options: Mapping[str, Any] | None = None,
-    write_empty_chunks: bool = True,
-    resume: bool | str = False,
-    checksums: bool = False,
-    batch_size: int | None = None,
     fsync: bool = False,
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
+    **options: Any,
 ) -> PyramidPlan:
-    """Return the checked plan of :func:`pyramid`; nothing is written."""
+    """Return the checked plan of :func:`pyramid`, with its arguments; nothing is written.
+
+    `options` are those of :class:`~xarray_n5.writing.request.WriteOptions`.
+    """
     from xarray_n5.pyramids.base import new_base, stored_base
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
@@ -202,11 +203,8 @@ def pyramid_plan(
         mode=mode,
         storage_options=storage_options,
         dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
-        write_empty_chunks=write_empty_chunks,
-        resume=resume,
-        checksums=checksums,
-        batch_size=batch_size,
         fsync=fsync,
+        **options,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
     return plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)

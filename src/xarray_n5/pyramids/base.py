@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
@@ -66,7 +67,7 @@ def stored_base(
     chunks: Sequence[int] | int | None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     storage_options: Mapping[str, Any] | None,
-    form: str | None,
+    form: FormatName | None,
 ) -> BaseLevel:
     """Return a stored array as a base level.
 
@@ -90,7 +91,7 @@ def stored_base(
     if array.path.rpartition("/")[2] != BASE or array.node.transposed:
         raise ValueError(
             f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F', "
-            "so levels next to it would not be a pyramid; pass a url (and a path) for a copy"
+            "so levels next to it would not be a pyramid; pass another location for a copy"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(

@@ -62,7 +62,7 @@ def crop(
     check(cropped.sizes, bounds)
     if fill_value is not None and not pad:
         raise ValueError("fill_value is the value of samples outside; it needs pad=True")
-    windows = {dim: _window(cropped, dim, pair, pad=pad) for dim, pair in bounds.items()}
+    windows = windows_of(cropped, bounds, pad=pad)
     found = cropped.isel({dim: window.inside for dim, window in windows.items()})
     widths: dict[Hashable, tuple[int, int]] = {
         dim: window.widths for dim, window in windows.items() if any(window.widths)
@@ -93,6 +93,13 @@ def crop_tree(
 
     found: Any = tree.map_over_datasets(of_node)
     return found  # type: ignore[no-any-return]
+
+
+def windows_of(
+    of: xr.DataArray | xr.Dataset, bounds: Mapping[str, Bounds], *, pad: bool = False
+) -> dict[str, Window]:
+    """Return the samples in ranges of coordinates, by dimension; both ends are included."""
+    return {dim: _window(of, dim, pair, pad=pad) for dim, pair in bounds.items()}
 
 
 def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, object]) -> None:
@@ -149,7 +156,7 @@ def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray
     """
     if dim not in of.coords:
         raise ValueError(
-            f"the dimension {dim!r} has no coordinates; assign some with assign_coords, or use isel"
+            f"the dimension {dim!r} has no coordinates; assign some, or select by indices instead"
         )
     coordinate = of.coords[dim]
     if coordinate.dtype.kind not in "iuf":

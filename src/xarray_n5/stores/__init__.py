@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xarray_n5.stores._requests import Retries, together
 from xarray_n5.stores._resolve import anonymous_options
+from xarray_n5.stores.archive import ArchiveStore
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
 from xarray_n5.stores.cached import CachedStore
 from xarray_n5.stores.fsspec import FsspecStore
@@ -14,6 +15,7 @@ from xarray_n5.stores.local import LocalStore
 from xarray_n5.stores.memory import MemoryStore
 
 __all__ = [
+    "ArchiveStore",
     "CachedStore",
     "FsspecStore",
     "Listing",

@@ -33,6 +33,9 @@ FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
 """Protocols of stores that list every object; other servers may hide files, or ignore case."""
 
+_RETRYING = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Protocols whose libraries retry transient failures: s3fs, gcsfs, adlfs, obstore."""
+
 _FLAT = frozenset({"s3", "s3a", "memory"})
 """Protocols where a directory never outlives the objects in it; others can have directories."""
 
@@ -149,6 +152,11 @@ def has_complete_listings(fs: AbstractFileSystem) -> bool:
     return bool(_kinds(fs) & _OBJECT_STORES)
 
 
+def retries_itself(fs: AbstractFileSystem) -> bool:
+    """Return whether the library of a filesystem retries what failed for a transient reason."""
+    return bool(_kinds(fs) & _RETRYING) or type(behind_caches(fs)).__module__.startswith("obstore.")
+
+
 def keeps_directories(fs: AbstractFileSystem) -> bool:
     """Return whether there may be empty directories."""
     return not _kinds(fs) & _FLAT
@@ -187,7 +195,7 @@ def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
 def in_one_batch(fs: AbstractFileSystem, paths: Sequence[str]) -> list[Any]:
     """Return the bytes of several files by one call, or errors; None if that fails."""
     found: dict[str, Any] = {}
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # who asks again gets the error
         found = fs.cat(paths, on_error="return")
     return [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""Requests to fsspec filesystems: retried with backoff, several at once, no secrets in errors."""
+"""Requests to fsspec filesystems: several at once, no secrets in errors, retried if needed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _CALLS = 32
 class Retries:
     """The retries of a request that failed for a transient reason, with exponential backoff.
 
-    Only for idempotent requests: reads, and writes of whole objects.
+    Only for idempotent requests, reads and writes of whole objects, and only where the library of
+    a filesystem has no retries of its own: fsspec's for web servers, SFTP and others.
 
     >>> list(Retries(count=4).delays(lambda: 1.0))
     [0.1, 0.2, 0.4, 0.8]
@@ -48,6 +49,11 @@ class Retries:
     """The maximum delay between two requests in seconds."""
     within: float = 60.0
     """The seconds after which a request is not retried: slow servers get one request."""
+
+    @classmethod
+    def of(cls, fs: AbstractFileSystem) -> Retries:
+        """Return the usual retries; none if the library of the filesystem retries itself."""
+        return cls(count=0) if filesystems.retries_itself(fs) else cls()
 
     def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
         """Iterate over the delays between requests in seconds; half of each is random.
@@ -63,7 +69,7 @@ class Retries:
         for delay in self.delays():
             try:
                 return request()
-            except Exception as error:
+            except Exception as error:  # each library has errors of its own
                 if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             wait(delay)
@@ -75,7 +81,7 @@ class Retries:
         for delay in self.delays():
             try:
                 return await request()
-            except Exception as error:
+            except Exception as error:  # each library has errors of its own
                 if not _is_worth_it(error) or time.monotonic() > end:
                     raise
             await asyncio.sleep(delay)

@@ -63,7 +63,7 @@ def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSyste
                 what = f"URLs of {protocol}://"
                 raise MissingPackageError(what, _EXTRAS[protocol], error) from error
         raise
-    except Exception as error:
+    except Exception as error:  # each library has errors of its own
         if not (isinstance(error, OSError) or is_refused(error) or is_transient(error)):
             raise
         failure = _failure(url, options, error)

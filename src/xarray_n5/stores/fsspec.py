@@ -40,8 +40,8 @@ class FsspecStore(Store):
     """The container's path on it, without protocol."""
     query: str = field(default="", repr=False)
     """The query of each URL, usually a signature."""
-    retries: Retries = field(default_factory=Retries)
-    """The retries of a request that failed for a transient reason."""
+    retries: Retries | None = None
+    """The retries of requests that failed for a transient reason; by default `Retries.of(fs)`."""
     copies: bool = True
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
     limit: int = field(default=DOCUMENT, compare=False, repr=False)
@@ -146,7 +146,7 @@ class FsspecStore(Store):
         return f"{path}?{self.query}" if self.query else path
 
     def _requests(self, fs: AbstractFileSystem) -> Requests:
-        return Requests(fs, self.url, self.retries)
+        return Requests(fs, self.url, self.retries or Retries.of(fs))
 
     def _current(self, key: str, *, below: bool = False) -> tuple[str, Any, Requests]:
         """Return a key's path, and the filesystem without cached listings of it."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array, open_existing
-from xarray_n5.arrays.options import OpenOptions
 from xarray_n5.arrays.overwrite import NOT_UNFINISHED
 from xarray_n5.arrays.spec import as_dtype, check_agreement, chunk_shape, with_shards
 from xarray_n5.codecs import resolve

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 _TOPIC = "xarray-n5-written"
 """The topic of the events by which a cluster's workers report written chunks."""
 
-_WIDTH = 30
+_WIDTH = 20
 """The characters of a full bar."""
 
 _INTERVAL = 0.1
-"""The minimum number of seconds between two updates."""
+"""The minimum number of seconds between two updates in a terminal."""
+
+_LOG_INTERVAL = 60.0
+"""The minimum number of seconds between two lines in a file, such as the log of a job."""
 
 _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
 
@@ -36,26 +39,37 @@ _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", defaul
 @suggest_keywords
 @dataclass(slots=True, eq=False, repr=False)
 class ProgressBar:
-    """Show the number of written chunks, and the speed, while xarray-n5 computes a write.
+    """Show the written chunks or shards, the speed and the time left while a write is computed.
 
     Works with threads, with processes and with a distributed client, for every function that
     computes a write itself: :func:`to_n5`, ``ds.n5.to_n5``, :func:`copy` and :func:`pyramid`. What
     ``compute=False`` returned is shown by :class:`dask.diagnostics.ProgressBar`, or by
     :func:`distributed.progress`.
 
+    A terminal shows one line, which is updated. Any other stream, such as the log of a job, gets a
+    line a minute, and one at the end.
+
     Parameters
     ----------
     out : file, optional
         The text stream to draw the bar on; by default `sys.stderr`.
+    final : bool, default: True
+        Whether to keep the bar, or to write a last line, after success.
 
     Attributes
     ----------
     written : int
-        The number of chunks that are written.
+        The number of chunks or shards that are written.
     total : int
-        The number of chunks to write.
+        The number of chunks or shards to write.
+    kept : int
+        The number of chunks or shards that an interrupted write had stored before.
     nbytes : int
         The stored size of the written chunks, in bytes.
+    arrays : int
+        The number of arrays that are written.
+    units : str
+        "chunks", "shards", or "chunks and shards".
 
     Examples
     --------
@@ -63,25 +77,33 @@ class ProgressBar:
     >>> values = da.ones((4, 6), chunks=(2, 3))
     >>> with xarray_n5.ProgressBar(out=sys.stdout) as bar:
     ...     report = xarray_n5.to_n5(values, "cells.n5", "raw")
-    [...] 4/4 chunks, ... B, ...
+    [...] 100%, 4/4 chunks, ... B, ...
     >>> bar.written, bar.total
     (4, 4)
     """
 
     out: TextIO | None = None
+    final: bool = True
     written: int = field(default=0, init=False)
     total: int = field(default=0, init=False)
+    kept: int = field(default=0, init=False)
     nbytes: int = field(default=0, init=False)
+    arrays: int = field(default=0, init=False)
+    units: str = field(default="", init=False)
     _tokens: set[str] = field(default_factory=set, init=False)
     """The tokens of the writes that are shown; others may run on the same cluster."""
     _began: float = field(default=0.0, init=False)
     _drawn: float = field(default=0.0, init=False)
+    _line: str = field(default="", init=False)
+    """What the terminal shows."""
     _client: Any = field(default=None, init=False)
     _lock: Any = field(default_factory=threading.Lock, init=False)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
 
     def __enter__(self) -> Self:
-        self._began, self.total, self.written, self.nbytes = time.monotonic(), 0, 0, 0
+        self._began = self._drawn = time.monotonic()
+        self.total = self.written = self.kept = self.nbytes = self.arrays = 0
+        self.units = self._line = ""
         token = _shown.set(self)
         self._stack.callback(_shown.reset, token)
         self._stack.enter_context(Callback(posttask=self._after_task))
@@ -90,21 +112,28 @@ class ProgressBar:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
         self._client = None
-        if not self.total:
+        if not self.total + self.kept:
             return
         if error is None:
             # Events of the last tasks may still be under way.
             self.written = max(self.written, self.total)
-        self._draw()
-        self._print("\n")
+        if error is not None or self.final:
+            self._draw(end="\n")
+        elif self._line:
+            self._print(f"\r{'':{len(self._line)}}\r")
 
     def _expect(self, plans: Iterable[WritePlan]) -> None:
         """Add writes that are about to be computed."""
         for plan in plans:
             self._tokens.add(plan.write.marker.token)
+            self.arrays += 1
             self.total += plan.remaining
+            self.kept += 0 if plan.before is None else len(plan.before)
+            unit = "chunks" if plan.target.shards is None else "shards"
+            self.units = unit if self.units in {"", unit} else "chunks and shards"
         self._subscribe()
-        self._draw()
+        if self._in_terminal():
+            self._draw()
 
     def _subscribe(self) -> None:
         """Receive the events of the workers of the client in use, if there is one."""
@@ -133,22 +162,39 @@ class ProgressBar:
         with self._lock:
             self.written += chunks
             self.nbytes += nbytes
-            if time.monotonic() - self._drawn >= _INTERVAL:
+            interval = _INTERVAL if self._in_terminal() else _LOG_INTERVAL
+            if time.monotonic() - self._drawn >= interval:
                 self._draw()
 
-    def _draw(self) -> None:
+    def _draw(self, end: str = "") -> None:
         self._drawn = time.monotonic()
-        seconds = max(self._drawn - self._began, 1e-9)
-        done = min(1.0, self.written / max(1, self.total))
-        rate = format_bytes(int(self.nbytes / seconds))
-        line = f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {self.written}/{self.total} chunks, "
-        line += f"{format_bytes(self.nbytes)}, {rate}/s, {format_time(seconds)}"
-        self._print(f"\r{line:<78}")
+        if self._in_terminal():
+            shown, self._line = self._line, self._describe()
+            self._print(f"\r{self._line:<{len(shown)}}{end}")
+        else:
+            self._print(f"{self._describe()}\n")
+
+    def _describe(self) -> str:
+        """Return the state of the write in one line."""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        done = min(1.0, self.written / self.total) if self.total else 1.0
+        line = f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {done:.0%}, "
+        line += f"{self.written}/{self.total} {self.units}"
+        line += f" ({self.kept} kept)" if self.kept else ""
+        line += f", {format_bytes(self.nbytes)}, {format_bytes(int(self.nbytes / seconds))}/s, "
+        if 0 < self.written < self.total:
+            return f"{line}{format_time(seconds * (1 - done) / done)} left"
+        return line + format_time(seconds)
+
+    def _in_terminal(self) -> bool:
+        return self._stream().isatty()
 
     def _print(self, text: str) -> None:
-        out = sys.stderr if self.out is None else self.out
-        out.write(text)
-        out.flush()
+        self._stream().write(text)
+        self._stream().flush()
+
+    def _stream(self) -> TextIO:
+        return sys.stderr if self.out is None else self.out
 
 
 def expect(plans: Iterable[WritePlan]) -> None:

@@ -85,7 +85,7 @@ def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
             f"the code of {', '.join(names)} has changed since the unfinished write of "
             f"{write.marker.path!r} in {write.marker.store.url!r} began; chunks that it has stored "
             "keep the results of the former code. If these differ, start again with mode='w' and "
-            "without resume"
+            "without resume=True"
         )
 
 
@@ -98,7 +98,7 @@ def _check_sources(write: Write, facts: Mapping[str, Any]) -> None:
             f"{', '.join(urls)} changed since the unfinished write of {write.marker.path!r} in "
             f"{write.marker.store.url!r} began; chunks that it has stored keep the former values, "
             "and the others get the new ones. Unless these are the same, start again with "
-            "mode='w' and without resume"
+            "mode='w' and without resume=True"
         )
 
 

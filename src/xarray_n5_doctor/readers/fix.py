@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.ngff_attributes import images_of, with_images
+from xarray_n5.dialects.ngff_systems import has_systems
 from xarray_n5.dialects.pyramids import over
 from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5_doctor.readers.compare import BAD, compare
@@ -199,6 +200,11 @@ def _check_place(image: StoredImage) -> None:
     if len(images_of(image.group)) > 1:
         raise ValueError(
             "the group's 'multiscales' describe several images; correct the attributes by hand"
+        )
+    if any(isinstance(each, dict) and has_systems(each) for each in images_of(image.group)):
+        raise ValueError(
+            "the group's image has coordinate systems of OME-Zarr 0.6; correct the attributes by "
+            "hand"
         )
 
 

@@ -26,7 +26,6 @@ from xarray_n5.model.grid import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores.base import ObjectInfo
-from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,10 +98,6 @@ class Hdf5Container:
         """Return the container whose writes have reached the disk when they return."""
         return replace(self, fsync=True)
 
-    def sibling(self, name: str) -> bytes | None:
-        """Return the bytes of a file beside this one."""
-        return LocalStore(os.path.dirname(self.file)).get(name)  # noqa: PTH120
-
     # Operations that a single file does not need
 
     def _itself(self) -> Self:
@@ -114,7 +109,7 @@ class Hdf5Container:
     def _nothing(self, *args: object, **options: object) -> None:
         """Do nothing: HDF5 distinguishes arrays from groups, and keeps its metadata consistent."""
 
-    parent = foreign = prefetch = check_array = check_version = consolidate = sweep = _nothing
+    parent = foreign = check_array = check_version = consolidate = sweep = _nothing
 
     # Nodes
 

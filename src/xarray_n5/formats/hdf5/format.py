@@ -20,7 +20,6 @@ from xarray_n5.formats.hdf5.filters import Layout, filters_for
 from xarray_n5.model.json import check_json
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import normalize_path
-from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
@@ -28,12 +27,10 @@ if TYPE_CHECKING:
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 """Suffixes of HDF5 files."""
 
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 _SUPERBLOCK, _NEWER_SUPERBLOCK = 96, 48
 """The size of the superblock at the beginning of a file, in older and in newer versions."""
-
-_MAX_USER_BLOCK = 1 << 15
 
 _MAX_CHUNK_BYTES = (1 << 32) - 1
 
@@ -50,7 +47,6 @@ class Hdf5:
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True
-    array_at_root: ClassVar[bool] = False
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     native_to_xarray: ClassVar[bool] = False
@@ -106,31 +102,6 @@ class Hdf5:
         )
 
 
-def find_file(location: object) -> str | None:
-    """Return the path of an HDF5 file on a local disk, or of a new one; None for anything else."""
-    local = None if isinstance(location, LocalStore) else LocalStore.at(location, {})
-    return local.root if local is not None and _is_hdf5(local.root) else None
-
-
-def _is_hdf5(path: str) -> bool:
-    """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
-    try:
-        found = os.stat(path)  # noqa: PTH116
-        if not stat.S_ISREG(found.st_mode):
-            return False  # a directory; or a pipe, which would block
-        if _is_stub(path, found):
-            return path.endswith(SUFFIXES)
-        with open(path, "rb") as file:  # noqa: PTH123
-            start = file.read(len(_SIGNATURE))
-            offset = 512  # after a user block, whose size is a power of two
-            while start and start != _SIGNATURE and offset <= _MAX_USER_BLOCK:
-                file.seek(offset)
-                start, offset = file.read(len(_SIGNATURE)), offset * 2
-            return start == _SIGNATURE
-    except OSError:
-        return path.endswith(SUFFIXES) and not os.path.isdir(path)  # noqa: PTH112
-
-
 def stamp_of(path: str) -> object:
     """Return a value that changes whenever a file is written; None if there is no file, or a stub.
 
@@ -140,16 +111,17 @@ def stamp_of(path: str) -> object:
         found = os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if _is_stub(path, found):
+    if is_stub(path, found):
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _is_stub(path: str, found: os.stat_result) -> bool:
+def is_stub(path: str, found: os.stat_result) -> bool:
+    """Return whether a file is at most the superblock of an HDF5 file."""
     if found.st_size > _SUPERBLOCK or not stat.S_ISREG(found.st_mode):
         return False
     with open(path, "rb") as file:  # noqa: PTH123
         start = file.read(_SUPERBLOCK + 1)
-    version = start[len(_SIGNATURE) : len(_SIGNATURE) + 1]
+    version = start[len(SIGNATURE) : len(SIGNATURE) + 1]
     superblock = _SUPERBLOCK if version in {b"", b"\0", b"\1"} else _NEWER_SUPERBLOCK
-    return len(start) <= superblock and start[: len(_SIGNATURE)] == _SIGNATURE[: len(start)]
+    return len(start) <= superblock and start[: len(SIGNATURE)] == SIGNATURE[: len(start)]

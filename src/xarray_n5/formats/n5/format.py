@@ -69,7 +69,6 @@ class N5:
     lists_x_first: ClassVar[bool] = True
     pads: ClassVar[bool] = False
     one_writer: ClassVar[bool] = False
-    array_at_root: ClassVar[bool] = True
     states_kind: ClassVar[bool] = False
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False

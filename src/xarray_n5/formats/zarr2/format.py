@@ -49,7 +49,6 @@ class Zarr2:
     lists_x_first: ClassVar[bool] = False
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = False
-    array_at_root: ClassVar[bool] = True
     states_kind: ClassVar[bool] = False
     holds_shards: ClassVar[bool] = False
     consolidates: ClassVar[bool] = True

@@ -53,7 +53,6 @@ class Zarr3:
     lists_x_first: ClassVar[bool] = False
     pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = False
-    array_at_root: ClassVar[bool] = True
     consolidates: ClassVar[bool] = True
     native_to_xarray: ClassVar[bool] = True
     states_kind: ClassVar[bool] = True

@@ -138,7 +138,7 @@ class Sharding:
             return None
         try:
             return self.inner.decode(data)
-        except Exception as error:
+        except Exception as error:  # codecs raise errors of any type
             kind = EOFError if isinstance(error, EOFError) else ValueError
             raise kind(f"inner chunk {index}: {error}") from error
 

@@ -160,7 +160,8 @@ def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
             yield Finding("level-size", level.path, why, remedy)
         return
     sizes = list(zip(base.shape, factors, strict=True))
-    if not all(_fits(*each, found) for each, found in zip(sizes, level.shape, strict=True)):
+    known = zip(sizes, level.shape, _slacks(base, context), strict=True)
+    if not all(_fits(*each, found, slack) for each, found, slack in known):
         expected = tuple(math.floor(size / factor) for size, factor in sizes)
         shown = ", ".join(f"{factor:g}" for factor in factors)
         why = (
@@ -182,8 +183,21 @@ def _factors(context: ArrayContext) -> list[float] | None:
     return None
 
 
-def _fits(size: int, factor: float, found: int) -> bool:
+def _slacks(base: Array, context: ArrayContext) -> list[int]:
+    """Return how many samples a level may have more or less along each axis.
+
+    A level that was cropped by itself does not begin at the centre of the samples that it covers.
+    """
+    first, _ = resolve_geometry(context_of(base.node, like=context))
+    found, _ = resolve_geometry(context)
+    along = zip(first.axes, found.axes, strict=True)
+    centres = ((b.position((a.factor - 1) / 2), a) for b, a in along)
+    return [int(a.placed and abs(a.offset - at) > NEAR * abs(a.step)) for at, a in centres]
+
+
+def _fits(size: int, factor: float, found: int, slack: int = 0) -> bool:
     """Return whether an axis may have a size at a level, by any program's rule of rounding."""
     near = 0.0 if float(factor).is_integer() else NEAR
-    least = math.floor(size / factor * (1 - near))
-    return least <= found <= math.ceil(size / factor * (1 + near)) or (not least and found == 1)
+    least = math.floor(size / factor * (1 - near)) - slack
+    most = math.ceil(size / factor * (1 + near)) + slack
+    return least <= found <= most or (least <= 0 and found == 1)

@@ -41,7 +41,7 @@ def unfinished_nodes(survey: Survey) -> Iterator[Finding]:
         why = "it has an unfinished write; chunks that it has not written are read as fill values"
         if tokens == {REPAIRED}:
             why = "damaged chunks were removed and not written again; they are read as fill values"
-        remedy = "wait if a program is writing now; otherwise repeat the same call with resume=True"
+        remedy = "wait if a program is writing now; otherwise repeat the write with resume=True"
         yield Finding("unfinished", path, why, remedy)
 
 

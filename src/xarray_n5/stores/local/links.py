@@ -87,10 +87,9 @@ def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
     target = os.path.realpath(path)
     if not follow and not is_below(target, os.path.realpath(root)):
         why = (
-            f"is a link to {target!r}, outside of the container; copy its target into the "
-            "container, or, if you trust it, read with storage_options={'follow_links': True}"
+            f"is a link to {target!r}, outside of the container; copy its target into the container"
         )
-        raise UnsafePathError(root, key, why)
+        raise UnsafePathError(root, key, why, "follow_links")
     if not os.path.exists(target):
         why = (
             f"is a link to {target!r}, which does not exist; restore the target, or remove the link"

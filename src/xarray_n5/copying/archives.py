@@ -1,0 +1,249 @@
+"""Copy into one ZIP archive, ``.ozx`` (RFC-9 of OME-NGFF): by way of a container next to it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import struct
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+from xarray_n5.errors import MetadataError, NodeExistsError, PathError, ReadOnlyError
+from xarray_n5.formats import FORMATS, Zarr3
+from xarray_n5.formats.containers import Container, open_store
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.model.paths import is_left, meant_by, partial_key
+from xarray_n5.stores import LocalStore
+from xarray_n5.stores import _zip as zips
+from xarray_n5.stores.archive import OZX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xarray_n5.arrays.spec import Mode
+
+_DOCUMENT = Zarr3.documents[0]
+
+_PIECE = 1 << 22
+
+_VERSION = 45
+"""The version of the format that has ZIP64."""
+
+_MIDNIGHT, _1980 = 0, 33
+"""The earliest time and date: equal containers become equal archives."""
+
+_MODE = 0o100644 << 16
+"""The permissions of files that are unpacked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """The archive that a copy becomes, and the container in which it is prepared.
+
+    The container is a hidden directory next to the archive, so that a copy that was interrupted
+    can be resumed. The archive appears under its name when it is complete.
+    """
+
+    target: str
+    """The absolute path of the archive."""
+    path: str
+    """The path in it that the user's URL leads to."""
+    ended: bool
+    """Whether the copy to resume had ended."""
+    fsync: bool
+
+    @classmethod
+    def of(
+        cls,
+        url: object,
+        options: Mapping[str, Any] | None,
+        *,
+        mode: Mode,
+        format: str | None,  # noqa: A002
+        resume: bool,
+        fsync: bool,
+    ) -> Self | None:
+        """Return the archive that a URL names, after all checks; None if it names none.
+
+        Raises
+        ------
+        NodeExistsError
+            If it exists, or an interrupted copy to it.
+        """
+        found = _named(url, options)
+        if found is None:
+            return None
+        target, path = found
+        folder, name = os.path.split(target)
+        if format not in {None, Zarr3.name}:
+            raise MetadataError(f"{target}: {OZX} archives contain Zarr v3, not {format}")
+        if len(os.fsencode(partial_key(name))) > 255:  # noqa: PLR2004 - of file systems
+            raise PathError(f"{target}: the name is too long for a temporary file next to it")
+        packing = cls(target=target, path=path, ended=False, fsync=fsync)
+        begun, exists = os.path.lexists(packing.folder), os.path.lexists(target)
+        if begun and not resume:
+            hint = "resume it with resume=True, or remove this directory"
+            raise NodeExistsError(packing.folder, "", f"an interrupted copy to {name}", hint)
+        if exists and (os.path.isdir(target) or os.path.islink(target)):  # noqa: PTH112, PTH114
+            what = "not a file; choose another name"
+            raise NodeExistsError(target, "", "a directory or a link", what)
+        if exists and resume and not begun:
+            return cls(target=target, path=path, ended=True, fsync=fsync)
+        if exists and mode == "a":
+            raise ReadOnlyError(target, path, "is an archive, to which nothing can be added")
+        if exists and mode == "w-" and not begun:
+            raise NodeExistsError(target, "", "an archive", "use mode='w' to replace all of it")
+        if not os.access(folder, os.W_OK) and os.path.isdir(folder):  # noqa: PTH112
+            raise PermissionError(errno.EACCES, "no file can be created in it", folder)
+        return packing
+
+    @property
+    def folder(self) -> str:
+        """The directory of the container."""
+        folder, name = os.path.split(self.target)
+        return os.path.join(folder, f".{name}.copying")  # noqa: PTH118
+
+    @property
+    def container(self) -> Container:
+        """The container in which the copy is prepared."""
+        return KeyedContainer(LocalStore(self.folder), FORMATS[Zarr3.name])  # type: ignore[arg-type]
+
+    def finish(self) -> Container:
+        """Write the archive, remove the container, and return the archive as a container."""
+        folder, name = os.path.split(self.target)
+        for other in os.listdir(folder):  # noqa: PTH208 - those of killed processes
+            if meant_by(other) == name:
+                _remove(os.path.join(folder, other))  # noqa: PTH118
+        partial = os.path.join(folder, partial_key(name))  # noqa: PTH118
+        try:
+            write_archive(self.folder, partial, fsync=self.fsync)
+            os.replace(partial, self.target)  # noqa: PTH105
+        finally:
+            _remove(partial)
+        if self.fsync and os.name == "posix":
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        # A directory that is removed in part must not be resumed.
+        os.rename(self.folder, partial)  # noqa: PTH104
+        _remove(partial)
+        return KeyedContainer(open_store(self.target), FORMATS[Zarr3.name])  # type: ignore[arg-type]
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        if os.path.isdir(path):  # noqa: PTH112
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)  # noqa: PTH108
+
+
+def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | None:
+    """Return the local archive that a URL names, and the path in it; None if it names none."""
+    given = {name: value for name, value in (options or {}).items() if name == "follow_links"}
+    store = LocalStore.at(url, given)
+    if store is None:
+        if isinstance(url, str) and url.partition("?")[0].lower().endswith(OZX):
+            raise PathError(
+                f"{url.partition('?')[0]!r}: {OZX} archives are written to local paths; write it "
+                "there, and upload it"
+            )
+        return None
+    inner: list[str] = []
+    path = store.url
+    while not path.lower().endswith(OZX):
+        path, name = os.path.split(path)
+        if not name:
+            return None
+        inner.insert(0, name)
+    return None if os.path.isdir(path) and inner else (path, "/".join(inner))  # noqa: PTH112
+
+
+def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
+    """Write all files of a Zarr v3 container to a new archive.
+
+    Entries are stored in ZIP64, documents first and breadth first, and the comment says so.
+    """
+    infos = (each for each in LocalStore(folder).list_info("") if not is_left(each.key))
+    sizes = {each.key: each.size for each in infos}
+    _check_room(target, sum(sizes.values()))
+    documents = [key for key in sizes if key.rpartition("/")[2] == _DOCUMENT]
+    documents.sort(key=lambda key: (key.count("/"), key))
+    others = sorted(sizes.keys() - {*documents})
+    records = bytearray()
+    with open(target, "xb") as file:  # noqa: PTH123
+        for key in (*documents, *others):
+            records += _write_entry(file, folder, key, sizes[key])
+        offset = file.tell()
+        comment = _comment(folder, documents)
+        file.write(records)
+        file.write(_end_of(len(sizes), len(records), offset, comment))
+        if fsync:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _check_room(target: str, size: int) -> None:
+    folder = os.path.dirname(target)  # noqa: PTH120
+    if shutil.disk_usage(folder).free < size:
+        why = f"the archive needs {size} bytes; free them, and resume the copy with resume=True"
+        raise OSError(errno.ENOSPC, why, target)
+
+
+def _write_entry(file: BinaryIO, folder: str, key: str, size: int) -> bytes:
+    """Write a file to the archive, and return its record in the directory."""
+    name, offset, crc, left = key.encode(), file.tell(), 0, size
+    both = struct.pack("<QQ", size, size)
+
+    def header() -> bytes:
+        common = (_VERSION, zips.UTF_8, 0, _MIDNIGHT, _1980, crc, zips.FULL, zips.FULL, len(name))
+        return zips.LOCAL.pack(zips.LOCAL_MARK, *common, 4 + len(both)) + name
+
+    file.write(header() + struct.pack("<HH", zips.ZIP64, len(both)) + both)
+    with open(os.path.join(folder, key), "rb") as source:  # noqa: PTH118, PTH123
+        while piece := source.read(_PIECE):
+            crc, left = zlib.crc32(piece, crc), left - len(piece)
+            file.write(piece)
+    if left:
+        raise OSError(f"{os.path.join(folder, key)!r} has changed while it was packed")  # noqa: PTH118
+    end = file.tell()
+    file.seek(offset)
+    file.write(header())
+    file.seek(end)
+    extra = struct.pack("<HHQQQ", zips.ZIP64, 24, size, size, offset)
+    made = (_VERSION, 3, _VERSION, zips.UTF_8, 0, _MIDNIGHT, _1980, crc, zips.FULL, zips.FULL)
+    return (
+        zips.ENTRY.pack(zips.ENTRY_MARK, *made, len(name), len(extra), 0, 0, 0, _MODE, zips.FULL)
+        + name
+        + extra
+    )
+
+
+def _comment(folder: str, documents: Iterable[str]) -> bytes:
+    """Return the comment of an archive, with the version of its first OME-Zarr node."""
+    about: dict[str, Any] = {"zipFile": {"centralDirectory": {"jsonFirst": True}}}
+    for key in documents:
+        with open(os.path.join(folder, key), "rb") as file:  # noqa: PTH118, PTH123
+            match json.load(file):
+                case {"attributes": {"ome": {"version": str(version)}}}:
+                    about = {"version": version, **about}
+                    break
+    return json.dumps({"ome": about}).encode()
+
+
+def _end_of(count: int, size: int, offset: int, comment: bytes) -> bytes:
+    """Return the records at the end of an archive."""
+    made = (zips.END_64.size - 12, _VERSION, _VERSION, 0, 0, count, count, size, offset)
+    small = (0, 0, 0xFFFF, 0xFFFF, zips.FULL, zips.FULL, len(comment))
+    return (
+        zips.END_64.pack(zips.END_64_MARK, *made)
+        + zips.LOCATOR.pack(zips.LOCATOR_MARK, 0, offset + size, 1)
+        + zips.END.pack(zips.END_MARK, *small)
+        + comment
+    )

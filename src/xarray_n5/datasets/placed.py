@@ -1,0 +1,130 @@
+"""Datasets of images that are placed in a world: a dimension of views, and their matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.coordinates import Room
+from xarray_n5.datasets.build import build
+from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.datasets.build import DatasetOptions
+    from xarray_n5.model.image import Image
+
+COLUMNS = (*AXES, "1")
+"""The columns of matrices: of samples along z, y, x, and the constants."""
+
+_MOST = 1 << 28
+"""The maximum number of samples of a tree with coordinates: 2 GiB of them."""
+
+
+@dataclass(frozen=True)
+class PlacedImage:
+    """An image, with the coordinates that its axes do not have."""
+
+    image: Image[Array]
+    coords: Mapping[str, Mapping[str, xr.Variable]]
+    """The coordinates of each level."""
+    in_world: bool
+    """Whether the coordinates of z, y and x are world positions, or distances in a view."""
+
+    def dataset(
+        self, level: str, name: str, source: str, options: DatasetOptions, **how: Any
+    ) -> xr.Dataset:
+        """Return a level of the image as a Dataset.
+
+        Parameters
+        ----------
+        level
+            The name of the level.
+        name
+            The name of the variable, unless a coordinate has it.
+        source
+            The location of what describes the positions.
+        options, **how
+            As for :func:`~xarray_n5.datasets.build.build`.
+        """
+        found, own = self.image.levels[level], self.coords[level]
+        dims = found.named(options.dims)
+        taken = {*own, *(str(axis.name) for axis in dims.axes)}
+        while name in taken:
+            name += "_data"
+        dataset = build({name: self.image.at(level)}, {}, options, **how)
+        if name in dataset:
+            for key in ("downsamplingFactors", "affine"):
+                dataset[name].attrs.pop(key, None)
+            named = zip(found.named().axes, dims.axes, strict=True)
+            renamed = {str(before.name): str(after.name) for before, after in named}
+            stacked = {axis: renamed[axis] for axis in found.stacked_axes}
+            inner = [renamed.get(axis, axis) for axis in AXES]
+            coords = {
+                stacked.get(key, key): _coordinate(value, stacked) for key, value in own.items()
+            }
+            for key, value in coords.items():
+                if key.startswith(AFFINE):
+                    value.attrs[DIMS] = inner
+            dataset = dataset.assign_coords(coords)
+            for dim in inner:
+                if dim in dataset.coords and not self.in_world:
+                    dataset.variables[dim].encoding[FRAME] = "view"
+        dataset.encoding["source"] = source
+        return dataset
+
+
+def open_levels(
+    images: Mapping[str, PlacedImage], name: str, source: str, options: DatasetOptions, **how: Any
+) -> dict[str, xr.Dataset]:
+    """Return all levels of images as Datasets, by path: ``/s0``, or ``/name/s0``."""
+    budget, root = Room(_MOST), xr.Dataset()
+    root.encoding["source"] = source
+    found = {"/": root}
+    for key, placed in images.items():
+        for level in placed.image.levels:
+            path = f"/{key}/{level}".replace("//", "/")
+            found[path] = placed.dataset(level, name, source, options, budget=budget, **how)
+    return found
+
+
+def matrices(
+    name: str, dims: tuple[str, ...], values: np.ndarray, facts: Mapping[str, Any]
+) -> dict[str, xr.Variable]:
+    """Return matrices from samples along z, y, x to positions, with the names of their axes.
+
+    Parameters
+    ----------
+    name
+        The name of the coordinate.
+    dims, values, facts
+        The dimensions of views, the matrices, and the attributes.
+    """
+    return {
+        "axis": xr.Variable(("axis",), list(AXES)),
+        "column": xr.Variable(("column",), list(COLUMNS)),
+        name: xr.Variable((*dims, "axis", "column"), values, dict(facts)),
+    }
+
+
+def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
+    """Return a coordinate with the user's names of dimensions.
+
+    Each view is a block when Dask reads it, as in the image: xarray requires the same blocks for
+    all variables. It is stored as one chunk, though.
+    """
+    outer = {str(dim) for dim in variable.dims} & renamed.keys()
+    encoding = {
+        "chunks": variable.shape,
+        "preferred_chunks": {renamed[dim]: 1 for dim in outer},
+    }
+    dims = [renamed.get(str(dim), str(dim)) for dim in variable.dims]
+    return xr.Variable(
+        dims, variable.values, variable.attrs, {**variable.encoding, **(encoding if outer else {})}
+    )

@@ -1,0 +1,242 @@
+"""Images of OME-Zarr 0.6, which have coordinate systems instead of a list of axes.
+
+The levels of an image lead to one of its systems, the intrinsic one, whose axes they have.
+Transformations of the image lead from there to its other systems and to its labels; they do not
+move the image. Source: the specification of version 0.6, "Coordinate systems" and "Multiscales".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xarray_n5.dialects.values import whole_number
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.matrices import compose, matrix
+from xarray_n5.model.system_graph import ImageSystems, SystemGraph
+from xarray_n5.model.systems import Reference, parse_reference, parse_system
+from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.model.units import split_unit, written_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.model.systems import CoordinateSystem
+    from xarray_n5.model.transformations import Transformation
+
+VERSION = "0.6"
+"""The version that is written."""
+
+WRITTEN = f"ngff-{VERSION}"
+"""The name of the dialect that writes it."""
+
+STORED_WITH = "0.5"
+"""The default version of the format that can store it, Zarr v3."""
+
+_INTRINSIC = "intrinsic"
+"""The name of the system that is written."""
+
+_MOST = 256
+"""The maximum number of an image's systems, and of its transformations."""
+
+_SHOWN = 3
+"""The number of problems that a warning names."""
+
+_ENDS = ("input", "output")
+
+
+def has_systems(image: Mapping[str, Any]) -> bool:
+    """Return whether an image has coordinate systems, as since version 0.6."""
+    return "axes" not in image and bool(image.get("coordinateSystems"))
+
+
+def system_of(image: Mapping[str, Any], entry: Mapping[str, Any]) -> CoordinateSystem:
+    """Return the coordinate system of an image that the transformations of a level lead to.
+
+    Raises
+    ------
+    ValueError
+        If the image does not have it, or the level does not name one of several.
+    """
+    systems = _listed(image)
+    edges = entry.get("coordinateTransformations") or [{}]
+    output = edges[-1].get("output")
+    name = None if output is None else parse_reference(output, "'output' of a level").name
+    if name is None and all(each.axes == systems[0].axes for each in systems):
+        return systems[0]
+    found = [each for each in systems if each.name == name]
+    if not found:
+        known = ", ".join(repr(each.name) for each in systems)
+        raise ValueError(
+            f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
+            f"expected one of {known}"
+        )
+    return found[0]
+
+
+def _listed(image: Mapping[str, Any]) -> list[CoordinateSystem]:
+    listed = image["coordinateSystems"]
+    if not isinstance(listed, list) or len(listed) > _MOST:
+        raise ValueError(f"'coordinateSystems' is invalid; expected a list of up to {_MOST}")
+    return [parse_system(each, "'coordinateSystems'") for each in listed]
+
+
+def level_rows(entry: Mapping[str, Any], ndim: int) -> np.ndarray:
+    """Return the matrix from the samples of a level to its intrinsic system.
+
+    Version 0.6 has one transformation for each level; all of a longer list are applied in order.
+
+    Raises
+    ------
+    ValueError
+        If one is invalid, or not affine, or for another number of axes.
+    """
+    rows = np.eye(ndim, ndim + 1)
+    for each in entry["coordinateTransformations"]:
+        inner = {key: value for key, value in each.items() if key not in _ENDS}
+        step = parse_transformation(inner, f"'coordinateTransformations' of {entry.get('path')!r}")
+        rows = compose(rows, matrix(step, len(rows)))
+    if len(rows) != ndim:
+        raise ValueError(f"'coordinateTransformations' lead to {len(rows)} axes, expected {ndim}")
+    return rows
+
+
+def systems_around(
+    image: Mapping[str, Any], intrinsic: CoordinateSystem, path: str
+) -> ImageSystems:
+    """Return the systems of an image in the group at a path, and its transformations."""
+    systems = {Reference(each.name): each for each in _listed(image)}
+    listed = image.get("coordinateTransformations") or []
+    edges: list[Transformation] = []
+    problems: list[str] = []
+    if not isinstance(listed, list) or len(listed) > _MOST:
+        problems.append(f"'coordinateTransformations' is not a list of up to {_MOST}")
+        listed = []
+    if scaled := [a.unit for a in intrinsic.axes if split_unit(written_unit(a.unit))[0] != 1]:
+        problems.append(f"{intrinsic.name!r} has the unit {scaled[0]!r}, which is not a unit alone")
+        listed = []
+    for number, value in enumerate(listed):
+        kind = value.get("type") if isinstance(value, dict) else None
+        try:
+            edge = _edge(value, f"'coordinateTransformations' {number}, {kind!r}", systems)
+        except MetadataError as error:
+            problems.append(str(error))
+            continue
+        ends = [each for each in (edge.input, edge.output) if each is not None]
+        unknown = [each for each in ends if not each.path and each not in systems]
+        if unknown or len(ends) < len(_ENDS):
+            problems.append(f"{edge}: expected two systems in 'coordinateSystems'")
+        edges.append(edge)
+    return ImageSystems(intrinsic, SystemGraph(tuple(edges), systems), path, tuple(problems))
+
+
+def _edge(value: Any, where: str, systems: Mapping[Reference, CoordinateSystem]) -> Transformation:
+    """Return a transformation; those of drafts may name the axes of its systems."""
+    ends = [value.get(key) if isinstance(value, dict) else None for key in _ENDS]
+    known = [None if e is None else systems.get(parse_reference(e, where)) for e in ends]
+    names = [[axis.name for axis in each.axes] for each in known if each is not None]
+    axes = (names[0], names[1]) if len(names) == len(_ENDS) else None
+    return parse_transformation(value, where, axes=axes)
+
+
+def described_problems(systems: ImageSystems, problems: Sequence[str]) -> str | None:
+    """Return a warning about systems of an image that cannot be computed, or None."""
+    if not problems:
+        return None
+    more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    return (
+        f"{systems.path or '/'}: some transformations to other coordinate systems are ignored: "
+        f"{'; '.join([*problems[:_SHOWN], *more])}. Its coordinates are those of "
+        f"{systems.intrinsic.name!r}"
+    )
+
+
+def path_of_image(entry: Mapping[str, Any], node: ArrayContext) -> str:
+    """Return the path of the group whose images list an array."""
+    level = str(entry.get("path", "")).removeprefix("./").strip("/")
+    return node.path.removesuffix(level).strip("/")
+
+
+def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) -> dict[str, Any]:
+    """Return an image of version 0.4 or 0.5 as one of 0.6, with the other systems of an image.
+
+    Raises
+    ------
+    MetadataError
+        If an axis is in reverse direction, which version 0.6 does not have.
+    """
+    if "axes" not in image:
+        return dict(image)
+    name = _INTRINSIC if systems is None else systems.intrinsic.name
+    known = [] if systems is None else list(systems.graph.systems.values())
+    before = {a.name: a.to_json() for each in known if each.name == name for a in each.axes}
+    axes = [{**before.get(axis["name"], {}), **axis} for axis in image["axes"]]
+    own = {"name": name, "axes": axes}
+    listed = [own if each.name == name else each.to_json() for each in known]
+    edges = [] if systems is None else [edge.to_json() for edge in systems.graph.edges]
+    rest = {k: v for k, v in image.items() if k not in {"axes", "datasets", "version"}}
+    return {
+        **rest,
+        "coordinateSystems": listed or [own],
+        "datasets": [_dataset(each, name, axes) for each in image["datasets"]],
+        **({"coordinateTransformations": edges} if edges else {}),
+    }
+
+
+def _dataset(entry: Mapping[str, Any], name: str, axes: Sequence[Mapping[str, Any]]) -> Any:
+    scale, translation = entry["coordinateTransformations"]
+    for axis, step in zip(axes, scale["scale"], strict=True):
+        if step <= 0:
+            raise MetadataError(
+                f"OME-Zarr {VERSION} cannot describe the axis {axis['name']!r} in reverse "
+                f"direction, with a scale of {step}; reverse the data along it, or choose another "
+                "dialect"
+            )
+    ends = {"input": {"path": entry["path"]}, "output": {"name": name}}
+    whole = {"type": "sequence", **ends, "transformations": [scale, translation]}
+    if not any(translation["translation"]):
+        whole = {**scale, **ends}
+    return {**entry, "coordinateTransformations": [whole]}
+
+
+def without_systems(image: dict[str, Any]) -> dict[str, Any]:
+    """Return an image that :func:`with_systems` has written as one of version 0.5."""
+    if not has_systems(image):
+        return image
+    (entry,) = image["datasets"]
+    axes = [axis.to_json() for axis in system_of(image, entry).axes]
+    rows = level_rows(entry, len(axes))
+    moves = [
+        {"type": "scale", "scale": [whole_number(n) for n in np.diag(rows).tolist()]},
+        {"type": "translation", "translation": [whole_number(n) for n in rows[:, -1].tolist()]},
+    ]
+    gone = {"coordinateSystems", "coordinateTransformations"}
+    rest = {key: value for key, value in image.items() if key not in gone}
+    return {**rest, "axes": axes, "datasets": [{**entry, "coordinateTransformations": moves}]}
+
+
+def listed_axes(image: Mapping[str, Any]) -> list[Any]:
+    """Return the axes of an image of any version, as it lists them."""
+    if has_systems(image):
+        return [axis.to_json() for axis in system_of(image, image["datasets"][0]).axes]
+    return list(image.get("axes") or ())
+
+
+def chosen_version(dialect: object, version: str) -> str:
+    """Return the version of images that a dialect means, or the default of the format.
+
+    Raises
+    ------
+    ValueError
+        If the format cannot store it.
+    """
+    if dialect not in (WRITTEN, [WRITTEN]):
+        return version
+    if version != STORED_WITH:
+        raise ValueError(
+            f"OME-Zarr {VERSION} is stored in Zarr v3 only; choose format='zarr3', or "
+            f"dialect='ngff' for version {version}"
+        )
+    return VERSION

@@ -1,0 +1,133 @@
+"""The images of a scene: their levels, intrinsic systems, and own transformations."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.context import geometry_in
+from xarray_n5.arrays.group import Group
+from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.ngff_systems import system_of
+from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.image import Image, Level, Part
+from xarray_n5.model.level_names import level_name
+from xarray_n5.model.paths import join
+from xarray_n5.model.systems import Reference, parse_system
+from xarray_n5.model.transformations import parse_transformation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.dialects.protocol import DialectChoice
+    from xarray_n5.model.systems import CoordinateSystem
+    from xarray_n5.model.transformations import Transformation
+
+
+@dataclass(frozen=True)
+class SceneImage:
+    """An image of a scene, before it is placed."""
+
+    path: str
+    image: Image[Array]
+    """Its levels, with the axes of the intrinsic system."""
+    intrinsic: Reference
+    systems: Mapping[Reference, CoordinateSystem]
+    """Its systems, by their names in the scene."""
+    edges: tuple[Transformation, ...]
+    """The transformations between them, as seen from the scene."""
+
+
+def find_images(
+    group: Group, paths: Sequence[str], dialect: DialectChoice | None
+) -> list[SceneImage]:
+    """Return the images at paths in a scene's group, with two batches of reads.
+
+    A path without an image is omitted, with a warning.
+    """
+    nodes = group.nodes(paths)
+    listed: dict[str, tuple[Group, dict[str, Any], list[str]]] = {}
+    for path in paths:
+        node = nodes.get(path)
+        entry = next(images_in(node.attrs), None) if isinstance(node, Group) else None
+        if isinstance(node, Group) and entry is not None and (levels := level_paths(entry)):
+            listed[path] = node, entry, levels
+        else:
+            warn(f"{group.url}: the scene names {path!r}, which is not an image; it is left out")
+    wanted = [join(path, level) for path, (_, _, levels) in listed.items() for level in levels]
+    arrays = group.nodes(wanted)
+    found = []
+    for path, (node, entry, levels) in listed.items():
+        own = {level: arrays.get(join(path, level)) for level in levels}
+        own = {level: array for level, array in own.items() if isinstance(array, Array)}
+        if len(own) < len(levels):
+            lacking = ", ".join(each for each in levels if each not in own)
+            warn(f"{node.url}: the levels {lacking} are not stored; they are left out")
+        if own:
+            found.append(_image(path, node, entry, own, dialect))  # type: ignore[arg-type]
+    return found
+
+
+def _image(
+    path: str,
+    node: Group,
+    entry: dict[str, Any],
+    arrays: Mapping[str, Array],
+    dialect: DialectChoice | None,
+) -> SceneImage:
+    systems = [parse_system(each, node.url) for each in entry.get("coordinateSystems") or ()]
+    known = {Reference(each.name, path): each for each in systems}
+    if not systems:
+        raise MetadataError(
+            f"{node.url}: an image of a scene has no coordinateSystems, which OME-Zarr 0.6 has"
+        )
+    try:
+        name = system_of(entry, entry["datasets"][0]).name
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataError(f"{node.url}: {error}") from error
+    edges = [
+        parse_transformation(each, f"{node.url}: coordinateTransformations")
+        for each in entry.get("coordinateTransformations") or ()
+    ]
+    levels = {
+        level_name(number): _level(path, array, level, {**node.attrs}, dialect)
+        for number, (level, array) in enumerate(arrays.items())
+    }
+    return SceneImage(
+        path,
+        Image(None, levels),
+        Reference(name, path),
+        known,
+        tuple(edge.below(path) for edge in edges),
+    )
+
+
+def _level(
+    path: str, array: Array, level: str, attributes: dict[str, Any], dialect: DialectChoice | None
+) -> Level[Array]:
+    """Return a level with the axes that its own transformations describe."""
+    ome = attributes["ome"]
+    bare = [
+        {key: value for key, value in each.items() if key != "coordinateTransformations"}
+        for each in ome["multiscales"][:1]
+    ]
+    around = {**attributes, "ome": {**ome, "multiscales": bare}}
+    node = array.node
+    context = ArrayContext(
+        attributes=node.metadata.attributes,
+        shape=node.metadata.shape,
+        path=join(path, level),
+        parents=(*({},) * level.count("/"), around),
+        lists_x_first=node.container.lists_x_first,
+        dtype=node.metadata.dtype,
+    )
+    with warnings.catch_warnings():
+        if level != level_paths(bare[0])[0]:
+            warnings.simplefilter("ignore")  # those of the base level are the same
+        geometry = geometry_in(node, context, dialect)
+    geometry = replace(geometry, affine=None, systems=None)
+    return Level({(): Part(array)}, geometry, transposed=node.transposed)

@@ -1,0 +1,554 @@
+"""Containers in one ZIP archive: made by several programs, hostile, and read with few requests."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import random
+import re
+import shutil
+import struct
+import subprocess
+import threading
+import tracemalloc
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import dask
+import numpy as np
+import pytest
+import xarray as xr
+
+import xarray_n5
+from tests.support.exhaustive import cases
+from tests.support.servers import WebServer
+from xarray_n5 import ChunkError, MetadataError, N5Error, ReadOnlyError, open_array
+from xarray_n5.formats.containers import open_store
+from xarray_n5.stores import ArchiveStore, LocalStore, MemoryStore, Range
+from xarray_n5.stores import _zip as zips
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+VALUES = np.arange(20 * 30, dtype="u2").reshape(20, 30)
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Zarr v3 container with an array in shards, and one in chunks without compression."""
+    path = tmp_path_factory.mktemp("archive") / "cells.zarr"
+    how: dict[str, Any] = {"format": "zarr3", "chunks": 10, "axes": ["y", "x"]}
+    xarray_n5.create_group(path, format="zarr3", attributes={"note": "a"})
+    for name, more in {"shards": {"shards": 20}, "plain": {"compression": None}}.items():
+        array = xarray_n5.create_array(
+            path, f"em/{name}", shape=VALUES.shape, dtype="u2", **how, **more
+        )
+        array[:] = VALUES
+    return path
+
+
+def files_of(container: Path) -> list[str]:
+    found = (each for each in container.rglob("*") if each.is_file())
+    return sorted(each.relative_to(container).as_posix() for each in found)
+
+
+def by_zipfile(container: Path, target: Path, method: int = 0, *, seed: int = 0) -> None:
+    names = files_of(container)
+    random.Random(seed).shuffle(names)  # noqa: S311 - the same in each run
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name in names:
+            archive.write(container / name, name)
+
+
+def with_directories(container: Path, target: Path) -> None:
+    by_zipfile(container, target)
+    with zipfile.ZipFile(target, "a") as archive:
+        for name in ("em/", "em/shards/", "empty/"):
+            archive.writestr(name, b"")
+        archive.comment = b"PK\5\6 is not at the end"
+
+
+def with_zip64(container: Path, target: Path) -> None:
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in files_of(container):
+            with archive.open(name, "w", force_zip64=True) as file:
+                file.write((container / name).read_bytes())
+
+
+def streamed(container: Path, target: Path) -> None:
+    """Write descriptors after the entries, as programs do that cannot seek."""
+
+    class Pipe:
+        def __init__(self, file: Any) -> None:
+            self.write, self.flush = file.write, file.flush
+
+    with target.open("wb") as file, zipfile.ZipFile(Pipe(file), "w") as archive:  # type: ignore[arg-type]
+        for name in files_of(container):
+            archive.write(container / name, name)
+
+
+def by_program(container: Path, target: Path, *options: str) -> None:
+    if (program := shutil.which("zip")) is None:
+        pytest.skip("no zip here")
+    command = [program, "-q", "-r", *options, str(target), "."]
+    subprocess.run(command, cwd=container, check=True)  # noqa: S603
+
+
+def by_zarr(container: Path, target: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    with warnings.catch_warnings(), zarr.storage.ZipStore(target, mode="w") as store:
+        warnings.simplefilter("ignore")
+        root = zarr.open_group(store, mode="w")
+        root.attrs["note"] = "a"  # stored a second time
+        source = zarr.open_group(container, mode="r")
+        for name in ("shards", "plain"):
+            inner = source[f"em/{name}"]
+            made = root.create_array(
+                f"em/{name}",
+                shape=inner.shape,
+                chunks=inner.chunks,
+                dtype="u2",
+                dimension_names=["y", "x"],
+            )
+            made[:] = inner[:]
+
+
+def with_gaps(container: Path, target: Path) -> None:
+    """Update a file, as programs do that append to archives, and leave the old one."""
+    by_zipfile(container, target)
+    with warnings.catch_warnings(), zipfile.ZipFile(target, "a") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr("zarr.json", (container / "zarr.json").read_bytes())
+    data = bytearray(target.read_bytes())
+    first = data.find(b"PK\1\2")
+    while data[first + 46 : first + 55] != b"zarr.json":
+        first = data.find(b"PK\1\2", first + 1)
+    size = 46 + sum(struct.unpack_from("<HHH", data, first + 28))
+    del data[first : first + size]
+    count, length = struct.unpack_from("<H", data, len(data) - 12)[0] - 1, len(data) - 22
+    struct.pack_into("<HHL", data, length + 8, count, count, sized(data, length) - size)
+    target.write_bytes(data)
+
+
+def sized(data: bytearray, end: int) -> int:
+    return int(struct.unpack_from("<L", data, end + 12)[0])
+
+
+MAKERS: dict[str, Callable[[Path, Path], None]] = {
+    "stored": by_zipfile,
+    "another order": lambda container, target: by_zipfile(container, target, seed=7),
+    "deflated": lambda container, target: by_zipfile(container, target, zipfile.ZIP_DEFLATED),
+    "directories": with_directories,
+    "zip64": with_zip64,
+    "streamed": streamed,
+    "program": by_program,
+    "program, stored": lambda container, target: by_program(container, target, "-0"),
+    "zarr-python": by_zarr,
+    "gaps": with_gaps,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*more than once")
+@pytest.mark.parametrize("suffix", [".ozx", ".zarr.zip"])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_an_archive_reads_like_its_container(
+    maker: str, suffix: str, container: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / f"cells{suffix}"
+    MAKERS[maker](container, path)
+    assert xarray_n5.open_group(path).attrs["note"] == "a"
+    for name in ("shards", "plain"):
+        array = open_array(path, f"em/{name}")
+        np.testing.assert_array_equal(array[:], VALUES)
+        np.testing.assert_array_equal(array[3:5, 17], VALUES[3:5, 17])
+        blocks = pickle.loads(pickle.dumps(xarray_n5.from_n5(path, f"em/{name}")))  # noqa: S301
+        np.testing.assert_array_equal(blocks.compute(), VALUES)
+    dataset = xr.open_dataset(f"{path}/em", engine="n5")
+    assert {*dataset.data_vars} == {"shards", "plain"}
+    tree = xr.open_datatree(path, engine="n5", chunks={})
+    np.testing.assert_array_equal(tree["em"]["plain"].values, VALUES)
+
+
+def test_the_whole_package_reads_archives(container: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cells.ozx"
+    by_zipfile(container, path)
+    assert xr.open_dataset(path, group="em").shards.dims == ("y", "x")  # without engine=
+    state = xarray_n5.verify(path)["em/plain"].state
+    assert {*state.values.ravel().tolist()} == {"ok"}
+    assert xarray_n5.doctor(path)
+    xarray_n5.copy(path, tmp_path / "back.zarr", format="zarr3")
+    assert files_of(tmp_path / "back.zarr") == files_of(container)
+    with dask.config.set(scheduler="processes"):
+        assert int(xarray_n5.from_n5(path, "em/shards").sum().compute()) == VALUES.sum()
+
+
+def test_n5_and_zarr2_in_archives(tmp_path: Path) -> None:
+    for form in ("n5", "zarr2"):
+        xarray_n5.to_n5(VALUES, tmp_path / form, "a", format=form)
+        by_zipfile(tmp_path / form, tmp_path / f"{form}.zip")
+        assert xarray_n5.open_group(tmp_path / f"{form}.zip").format == form
+        np.testing.assert_array_equal(open_array(tmp_path / f"{form}.zip", "a")[:], VALUES)
+
+
+def test_archives_are_not_changed(container: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cells.ozx"
+    by_zipfile(container, path)
+    before = path.read_bytes()
+    writes: list[Callable[[], object]] = [
+        lambda: xarray_n5.to_n5(VALUES, path, "new"),
+        lambda: xarray_n5.create_group(path, "new"),
+        lambda: open_array(path, "em/plain", mode="r+"),
+        lambda: xr.Dataset({"a": ("x", [1])}).n5.to_n5(path),
+        lambda: xarray_n5.copy(container, path / "new"),
+        lambda: open_store(path).set("a", b""),
+        lambda: open_store(path).delete(["zarr.json"]),
+    ]
+    for write in writes:
+        with pytest.raises(ReadOnlyError, match="copy it to a container"):
+            write()
+    assert path.read_bytes() == before
+
+
+def test_an_archive_that_was_written_again_is_an_error(container: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cells.ozx"
+    by_zipfile(container, path)
+    array = open_array(path, "em/plain")
+    by_zipfile(container, path, seed=1)
+    with pytest.raises(MetadataError, match="open it again"):
+        array[:]
+    np.testing.assert_array_equal(open_array(path, "em/plain")[:], VALUES)
+    path.unlink()
+    with pytest.raises(MetadataError, match="was removed"):
+        array[:]
+
+
+# Requests
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges(MemoryStore):
+    """An archive far away, which lists the ranges that are requested."""
+
+    concurrency: ClassVar[int] = 64
+    seen: list[list[Range]] = field(default_factory=list)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        self.seen.append([*ranges])
+        return super().get_ranges(ranges)
+
+    def get(self, key: str) -> bytes | None:
+        if len(self.seen) == 0 or self.seen[-1] == []:
+            raise AssertionError("the whole archive was read")
+        return super().get(key)
+
+    def parent(self) -> None:
+        return None
+
+
+def test_opening_is_one_request_and_a_chunk_is_one(container: Path, tmp_path: Path) -> None:
+    by_zipfile(container, tmp_path / "a.ozx")
+    file = Ranges({"": (tmp_path / "a.ozx").read_bytes()}, name="far.ozx")
+    store = open_store(file)
+    assert isinstance(store, ArchiveStore)
+    assert [len(batch) for batch in file.seen] == [1]
+    plain, shards = open_array(store, "em/plain"), open_array(store, "em/shards")
+    file.seen.clear()
+    plain[:10, :10]
+    assert [len(batch) for batch in file.seen] == [1]
+    (part,) = file.seen[0]
+    assert 200 <= part.stop - part.start < 300  # type: ignore[operator]
+    file.seen.clear()
+    shards[:10, :10]
+    # The shard's index with the header in front of the shard, and one of its chunks.
+    assert [len(batch) for batch in file.seen] == [2, 1]
+    file.seen.clear()
+    shards[:10, 10:20]
+    assert [len(batch) for batch in file.seen] == [1]  # the index is kept
+    file.seen.clear()
+    np.testing.assert_array_equal(plain[:], VALUES)
+    assert [len(batch) for batch in file.seen] == [6]
+
+
+def test_a_large_directory_is_a_second_request() -> None:
+    file = Ranges(name="far.ozx")
+    file.items[""] = archive_of({f"a/{number:05}": b"%d" % number for number in range(3000)})
+    store = open_store(file)
+    assert len(file.seen) == 2
+    assert [*store.walk("a")] == [f"{number:05}" for number in range(3000)]
+    assert store.get("a/02999") == b"2999"
+    assert len(file.seen) == 3
+    assert open_store(file).get("a/00000") == b"0"
+    assert len(file.seen) == 5  # the end of the archive shows that nothing has changed
+
+
+def archive_of(files: dict[str, bytes], method: int = 0) -> bytes:
+    import io
+
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+@contextlib.contextmanager
+def serving_ranges(data: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Serve one file by ranges; list the requests."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "bytes=0-"))
+            assert wanted is not None
+            first, last = wanted.groups()
+            start = int(first) if first else max(0, len(data) - int(last))
+            stop = int(last) + 1 if first and last else len(data)
+            seen.append(f"{start}-{stop}")
+            part = data[start:stop]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(data)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part)
+
+        def do_HEAD(self) -> None:
+            seen.append("HEAD")
+            self.send_error(405)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            del format, args
+
+    with WebServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/cells.ozx", seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_web_servers_send_ranges(container: Path, tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    by_zipfile(container, tmp_path / "a.ozx")
+    with serving_ranges((tmp_path / "a.ozx").read_bytes()) as (url, seen):
+        array = open_array(f"{url}?sig=1", "em/plain")
+        opening = len(seen)
+        np.testing.assert_array_equal(array[:10, :10], VALUES[:10, :10])
+        assert len(seen) == opening + 1
+        assert opening <= 4  # the directory, and the documents of the array and the groups around
+        assert "HEAD" not in seen
+        dataset = xr.open_dataset(url, engine="n5", group="em")
+        np.testing.assert_array_equal(dataset.shards.values, VALUES)
+
+
+# The directory
+
+
+def test_entries_take_little_memory() -> None:
+    count = 100_000
+    record = struct.Struct("<4sBBHHHHHLLLHHHHHLL")
+    names = [f"em/s0/c/{n // 100}/{n % 100}".encode() for n in range(count)]
+    records = b"".join(
+        record.pack(b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 1, 1, len(name), 0, 0, 0, 0, 0, n * 100)
+        + name
+        for n, name in enumerate(names)
+    )
+    last = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0, 0, 0)
+    many = struct.pack(
+        "<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(records), count * 100
+    )
+    tail = (records + many + struct.pack("<4sLQL", b"PK\6\7", 0, 0, 1) + last)[-zips.TAIL :]
+    tracemalloc.start()
+    try:
+        directory = zips.read_directory("here", tail, lambda _, __: records)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 150 * count
+    assert directory.find("em/s0/c/999/99") is not None
+    assert directory.listing("em/s0")[0] == ("c",)
+    assert len(directory.listing("em/s0/c")[0]) == count // 100
+
+
+def changed(data: bytes, before: bytes, after: bytes) -> bytes:
+    assert before in data
+    return data.replace(before, after)
+
+
+def with_name(name: bytes) -> Callable[[bytes], bytes]:
+    return lambda data: changed(data, b"abcdef/1", name)
+
+
+def entry_with(offset: int, form: str, value: int) -> Callable[[bytes], bytes]:
+    """Return a change of the first record of the directory."""
+
+    def change(data: bytes) -> bytes:
+        found = bytearray(data)
+        struct.pack_into(form, found, data.index(b"PK\1\2") + offset, value)
+        return bytes(found)
+
+    return change
+
+
+def end_with(offset: int, form: str, value: int) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        found = bytearray(data)
+        struct.pack_into(form, found, data.rindex(b"PK\5\6") + offset, value)
+        return bytes(found)
+
+    return change
+
+
+HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "absolute": (with_name(b"/bcdef/1"), "names without"),
+    "parent": (with_name(b"ab/../.1"), "names without"),
+    "backslash": (with_name(b"abcdef\\1"), "names without"),
+    "NUL": (with_name(b"abcdef\0001"), "names without"),
+    "empty part": (with_name(b"abcde//1"), "names without"),
+    "same twice": (entry_with(42, "<L", 60), "overlap"),
+    "overlapping": (entry_with(20, "<LL", 50), "overlap"),
+    "outside": (entry_with(42, "<L", 1 << 30), "outside"),
+    "large": (entry_with(20, "<L", 1 << 31), "outside"),
+    "no ZIP64 sizes": (entry_with(24, "<L", 0xFFFFFFFF), "ZIP64"),
+    "another disk": (entry_with(34, "<H", 3), "split"),
+    "split": (end_with(4, "<H", 1), "split"),
+    "directory too large": (end_with(12, "<L", 0xFFFFFFF0), "shards"),
+    "more entries": (end_with(8, "<L", 0xFF00FF), "split|entries"),
+    "directory elsewhere": (end_with(16, "<L", 5), "outside|overlap"),
+    "no end": (lambda data: data[:-1], "at its end"),
+    "empty": (lambda _: b"", "at its end"),
+    "text": (lambda _: b"hello" * 100, "at its end"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_does_not_open(name: str, tmp_path: Path) -> None:
+    change, why = HOSTILE[name]
+    if name == "overlapping":
+        change = lambda data: entry_with(24, "<L", 50)(entry_with(20, "<L", 50)(data))  # noqa: E731
+    data = archive_of({"abcdef/1": b"a" * 10, "abcdef/2": b"b" * 10, "c": b"c" * 100})
+    (tmp_path / "x.ozx").write_bytes(change(data))
+    with pytest.raises(MetadataError, match=why):
+        open_store(tmp_path / "x.ozx")
+
+
+UNREADABLE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "encrypted": (entry_with(8, "<H", 1), "encrypted"),
+    "another method": (entry_with(10, "<H", 93), "of method 93"),
+    "stored, other sizes": (entry_with(24, "<L", 9), "are stored"),
+    "checksum": (entry_with(16, "<L", 9), "checksum"),
+    "data": (lambda data: changed(data, b"aaaaaaaaaa", b"aaaaaaaaab"), "checksum"),
+    "header": (lambda data: b"XX" + data[2:], "header is damaged"),
+    "header's size": (lambda data: data[:28] + b"\xff\xff" + data[30:], "differ"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_an_unreadable_entry_is_an_error_of_that_entry(name: str, tmp_path: Path) -> None:
+    change, why = UNREADABLE[name]
+    data = archive_of({"abcdef/1": b"a" * 10, "abcdef/2": b"b" * 10})
+    (tmp_path / "x.ozx").write_bytes(change(data))
+    store = open_store(tmp_path / "x.ozx")
+    assert store.get("abcdef/2") == b"b" * 10
+    with pytest.raises(MetadataError, match=why):
+        store.get("abcdef/1")
+    with pytest.raises(ChunkError, match=why):
+        store.with_limit(100).get("abcdef/1")
+
+
+def test_bombs_are_not_inflated(tmp_path: Path) -> None:
+    (tmp_path / "x.ozx").write_bytes(archive_of({"a": bytes(50 << 20)}, zipfile.ZIP_DEFLATED))
+    store = open_store(tmp_path / "x.ozx").with_limit(1 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChunkError, match="expected at most"):
+            store.get("a")
+        lying = entry_with(24, "<L", 1000)((tmp_path / "x.ozx").read_bytes())
+        (tmp_path / "y.ozx").write_bytes(lying)
+        with pytest.raises(ChunkError, match="checksum"):
+            open_store(tmp_path / "y.ozx").with_limit(1 << 20).get("a")
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_that_are_missing_or_directories_are_not_archives(tmp_path: Path) -> None:
+    (tmp_path / "folder.zip").mkdir()
+    assert isinstance(open_store(tmp_path / "folder.zip"), LocalStore)
+    assert isinstance(open_store(tmp_path / "nothing.ozx"), LocalStore)
+    with pytest.raises(N5Error):
+        open_array(tmp_path / "nothing.ozx", "a")
+
+
+def test_ranges_of_entries(tmp_path: Path) -> None:
+    data = bytes(range(100))
+    for method in (0, 8):
+        (tmp_path / "x.ozx").write_bytes(archive_of({"a": data, "b/c": b"12"}, method))
+        store = open_store(tmp_path / "x.ozx")
+        ranges = [
+            Range("a", 0, 5),
+            Range("b/c", -1, None),
+            Range("no", 0, 1),
+            Range("a", 90, 300),
+            Range("a", -5, None),
+        ]
+        assert store.get_ranges(ranges) == [data[:5], b"2", None, data[90:], data[-5:]]
+        assert store.head("a", 3) == (data[:3], 100)
+        assert store.head("a", 0) == (b"", 100)
+        assert store.head("no", 3) is None
+        assert store.get_many(["b/c", "no", "a"]) == [b"12", None, data]
+        assert [*store.fetch(["b/c", "no"], 1)] == [("b/c", b"12"), ("no", None)]
+        assert store.list("") == (("b",), ("a",))
+        assert [(each.key, each.size) for each in store.list_info("")] == [("a", 100), ("b/c", 2)]
+        assert store.is_folder("b")
+        assert not store.is_folder("a")
+        inner = store.child("b")
+        assert inner is not None
+        assert inner.get("c") == b"12"
+        assert inner.parent() == store
+
+
+@pytest.mark.more
+@pytest.mark.filterwarnings("ignore")
+def test_mutated_archives_give_data_or_an_error(container: Path, tmp_path: Path) -> None:
+    for name in ("stored", "deflated"):
+        MAKERS[name](container, tmp_path / "good.ozx")
+        good = (tmp_path / "good.ozx").read_bytes()
+        path, found = tmp_path / "bad.ozx", {"data": 0, "error": 0}
+        for seed in range(cases(100, 500)):
+            chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same in each run
+            data = bytearray(good)
+            directory = good.index(b"PK\1\2")
+            for _ in range(chance.randint(1, 4)):
+                at = chance.choice(
+                    [chance.randrange(len(data)), chance.randrange(directory, len(data))]
+                )
+                at = min(at, len(data) - 1)
+                how = chance.randrange(4)
+                if how == 0:
+                    data[at] = chance.randrange(256)
+                elif how == 1:
+                    data[at : at + 4] = b"\xff" * 4
+                elif how == 2:
+                    del data[at : at + chance.randint(1, 40)]
+                else:
+                    data[at:at] = data[at : at + chance.randint(1, 60)]
+            path.write_bytes(data)
+            tracemalloc.start()
+            try:
+                for inner in ("em/shards", "em/plain"):
+                    xr.open_dataset(path, engine="n5", group=inner).load()
+                [*open_store(path).list_info("")]
+                found["data"] += 1
+            except (N5Error, ValueError):
+                found["error"] += 1
+            finally:
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+            assert peak < 32 << 20
+        assert min(found.values()) > 0

@@ -1,0 +1,25 @@
+"""Samples are installed with the package, and open by name."""
+
+from __future__ import annotations
+
+import pytest
+import xarray as xr
+
+from xarray_n5 import tutorial
+
+
+@pytest.mark.parametrize("name", tutorial.names())
+def test_every_sample_opens_whole(name: str) -> None:
+    tree = xr.open_datatree(tutorial.path(name), engine="n5")
+    assert sum(node.load().nbytes for node in tree.to_dict().values()) > 0
+
+
+def test_cells_have_axes_in_micrometres() -> None:
+    cells = tutorial.open_dataset(chunks={})
+    assert cells["raw"].chunks is not None
+    assert {axis.attrs["units"] for axis in cells.coords.values()} == {"um"}
+
+
+def test_unknown_samples_are_errors_that_name_the_others() -> None:
+    with pytest.raises(ValueError, match=r"expected 'cells' or 'java-2.5.1'; did you mean 'cells'"):
+        tutorial.open_dataset("cell")
