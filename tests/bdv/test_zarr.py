@@ -44,12 +44,14 @@ from xarray_n5_cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
+
 FORMS = ["zarr3", "zarr2"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*views are not stored")
 
 
-def resaved(where: Path, form: str, **options: Any) -> Path:
+def resaved(where: Path, form: FormatName, **options: Any) -> Path:
     """A project that BigStitcher resaved, with unknown elements and sections."""
     where.mkdir(exist_ok=True)
     loader = write_zarr(where / "x.ome.zarr", grid(), form=form, **options)
@@ -68,7 +70,7 @@ def files(path: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_resaved_views_are_read_as_bigstitcher_reads_them(tmp_path: Path, form: str) -> None:
+def test_resaved_views_are_read_as_bigstitcher_reads_them(tmp_path: Path, form: FormatName) -> None:
     path = resaved(tmp_path, form, without=[(1, 2)])
     tree: Any = opened(path, chunks={})
     for level, factors in enumerate(FACTORS):
@@ -103,7 +105,7 @@ def test_levels_of_floored_sizes_have_whole_factors(tmp_path: Path, size: Any) -
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_factors_of_arrays_win_over_scales_in_another_order(tmp_path: Path, form: str) -> None:
+def test_factors_of_arrays_win_over_scales_in_another_order(tmp_path: Path, form: FormatName) -> None:
     path = resaved(tmp_path, form)
     for document in (tmp_path / "x.ome.zarr").glob(
         "s*.zarr/" + ("zarr.json" if form == "zarr3" else ".zattrs")
@@ -239,7 +241,7 @@ def test_shards_are_those_of_the_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_views_are_added_and_all_else_stays_byte_for_byte(tmp_path: Path, form: str) -> None:
+def test_views_are_added_and_all_else_stays_byte_for_byte(tmp_path: Path, form: FormatName) -> None:
     path = resaved(tmp_path, form)
     before, old = path.read_text("utf-8"), opened(path).load()
     kept = files(tmp_path / "x.ome.zarr")
@@ -264,7 +266,7 @@ def test_views_are_added_and_all_else_stays_byte_for_byte(tmp_path: Path, form: 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_views_again_change_no_byte_of_the_xml(tmp_path: Path, form: str) -> None:
+def test_the_same_views_again_change_no_byte_of_the_xml(tmp_path: Path, form: FormatName) -> None:
     path = resaved(tmp_path, form)
     before, tree = path.read_bytes(), opened(path).load()
     tree.n5.to_bdv(path, mode="a")
@@ -399,7 +401,7 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path, form: Any) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_command_line_writes_projects_in_zarr(tmp_path: Path, form: str) -> None:
+def test_the_command_line_writes_projects_in_zarr(tmp_path: Path, form: FormatName) -> None:
     path = resaved(tmp_path / "a", "zarr3")
     arguments = ["copy", str(path), str(tmp_path / "b.zarr"), "--project", str(tmp_path / "b.xml")]
     more = ["--format", form, *(["--shards", "4,8,8"] if form == "zarr3" else [])]

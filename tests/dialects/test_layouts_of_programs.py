@@ -36,6 +36,7 @@ from xarray_n5_cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Geometry
 
 
@@ -822,7 +823,7 @@ BOXED = {**FUSED, "FusionFormat": "OME-ZARR", "UseSharding": True}
 
 def fusion_in_zarr(
     place: Path,
-    form: str = "zarr3",
+    form: FormatName = "zarr3",
     *,
     group: str = "",
     settings: Any = BOXED,
@@ -875,7 +876,7 @@ def check_fused(place: Any, expected: Any, **options: Any) -> None:
 @pytest.mark.parametrize("form", ["zarr3", "zarr2"])
 @pytest.mark.parametrize("group", ["", "Round1/fused"])
 def test_fusions_into_ome_zarr_lie_where_their_box_says(
-    tmp_path: Path, form: str, group: str
+    tmp_path: Path, form: FormatName, group: str
 ) -> None:
     place = fusion_in_zarr(tmp_path / "fused.zarr", form, group=group)
     check_fused(place, FUSED_PLACES, group=group or None)
@@ -894,7 +895,7 @@ def test_fusions_into_ome_zarr_lie_where_their_box_says(
 
 @pytest.mark.parametrize("form", ["zarr3", "zarr2"])
 def test_older_fusions_have_the_anisotropy_in_their_settings_only(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: FormatName
 ) -> None:
     place = fusion_in_zarr(tmp_path / "fused.zarr", form, voxel=(1.0, 1.0, 1.0))
     check_fused(place, FUSED_PLACES)
@@ -958,7 +959,8 @@ def test_the_project_of_a_fusion_lies_where_its_container_does(
 
 def test_copies_of_fusions_in_zarr_are_placed_once(tmp_path: Path) -> None:
     place = fusion_in_zarr(tmp_path / "fused.zarr")
-    for name, form in (("a.zarr", "zarr2"), ("b.zarr", "zarr3"), ("c.n5", "n5")):
+    forms: dict[str, FormatName] = {"a.zarr": "zarr2", "b.zarr": "zarr3", "c.n5": "n5"}
+    for name, form in forms.items():
         copy(place, tmp_path / name, format=form)
         for level in "01":
             assert axes_of(tmp_path / name, level)[2:] == FUSED_PLACES[f"s{level}"]
@@ -967,7 +969,7 @@ def test_copies_of_fusions_in_zarr_are_placed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["n5", "hdf5"])
 @pytest.mark.parametrize("named", ["fused.xml", "other.xml", None])
 def test_fused_views_of_bigdataviewer_lie_where_their_box_says(
-    tmp_path: Path, form: str, named: str | None
+    tmp_path: Path, form: FormatName, named: str | None
 ) -> None:
     place = tmp_path / ("fused.n5" if form == "n5" else "fused.h5")
     settings = {**FUSED, "FusionFormat": f"BDV/{form.upper()}"}
@@ -987,11 +989,11 @@ def test_fused_views_of_bigdataviewer_lie_where_their_box_says(
         kind = "n5" if form == "n5" else "hdf5"
         inner = f'<{kind} type="relative">{place.name}</{kind}>'
         loader = f'<ImageLoader format="bdv.{kind}" version="1.0">{inner}</ImageLoader>'
-        steps = {(t, s.id): [("", np.eye(3, 4))] for t in range(2) for s in setups}
+        steps: Any = {(t, s.id): [("", np.eye(3, 4))] for t in range(2) for s in setups}
         (tmp_path / named).write_text(project_xml(setups, steps, loader=loader), "utf-8")
-    for digit in "01":
-        path = f"setup1/timepoint1/s{digit}" if form == "n5" else f"t00001/s01/{digit}/cells"
-        assert axes_of(place, path) == FUSED_PLACES[f"s{digit}"]
+    for number in "01":
+        path = f"setup1/timepoint1/s{number}" if form == "n5" else f"t00001/s01/{number}/cells"
+        assert axes_of(place, path) == FUSED_PLACES[f"s{number}"]
     image = variable(xr.open_dataset(place, engine="n5", level=1))
     assert facts(image.n5.geometry)[2:] == FUSED_PLACES["s1"]
     if named is None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
+
 View = tuple[int, int]
 """A time point and a setup."""
 
@@ -196,7 +198,7 @@ def write_zarr(
     *,
     without: Iterable[View] = (),
     factors: Sequence[Sequence[int]] = FACTORS,
-    form: Any = "zarr3",
+    form: FormatName = "zarr3",
 ) -> str:
     """Write the views as BigStitcher's resave does, and return the ImageLoader of its XML.
 
