@@ -131,6 +131,9 @@ def test_shell_commands_on_a_page_are_right(page: Path) -> None:
         match command:
             case ["xarray-n5", *_]:
                 pass  # run after the page's code
+            case ["conda", "install", "-c", "conda-forge", *packages]:
+                recipe = (ROOT / "ci" / "recipe.yaml").read_text(encoding="utf-8")
+                assert all(re.search(rf"- {name}(-core)? ", recipe) for name in packages)
             case ["bash", script]:
                 assert (ROOT / script).is_file(), script
             case ["git", "clone", url]:
