@@ -28,7 +28,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArrayBlockwiseDep, ArraySliceDep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import DTypeLike
@@ -104,8 +104,10 @@ def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
 def is_divisible(array: Array) -> bool:
     """Return whether blocks can be computed in parts, none of which needs many of the others.
 
-    All layers of the graph must be sources, or symbolic and map blocks to blocks. Then the cost of
-    cutting a part out of the graph depends on the part alone.
+    All layers of the graph must be sources, or map blocks to blocks: symbolic ones by their
+    indices; those that are written out, such as slices and rechunks that join whole blocks, if no
+    two of their tasks need the same one. Then the cost of cutting a part out of the graph depends
+    on the part alone, and nothing is computed twice.
     """
     graph = array.dask
     return all(
@@ -114,9 +116,19 @@ def is_divisible(array: Array) -> bool:
 
 
 def _maps_blocks(layer: Layer) -> bool:
-    return isinstance(layer, Blockwise) and all(
-        axes is None or {*axes} <= {*layer.output_indices} for _, axes in layer.indices
-    )
+    if isinstance(layer, Blockwise):
+        return all(axes is None or {*axes} <= {*layer.output_indices} for _, axes in layer.indices)
+    return isinstance(layer, MaterializedLayer) and _shares_nothing(layer)
+
+
+def _shares_nothing(layer: Mapping[Any, Any]) -> bool:
+    """Return whether no two tasks depend on the same one."""
+    seen: set[Any] = set()
+    for task in layer.values():
+        if type(task) not in (Task, Alias) or not seen.isdisjoint(task.dependencies):
+            return False
+        seen |= task.dependencies
+    return True
 
 
 def fused(array: Array) -> Array:
@@ -135,8 +147,7 @@ def cut(array: Array, indices: Iterable[tuple[int, ...]]) -> Array:
     layers: dict[str, Layer] = {}
     for name in reversed(graph._toposort_layers()):  # noqa: SLF001
         layer = graph.layers[name]
-        known: Any = () if isinstance(layer, Blockwise) else layer.keys()
-        part, dependencies = layer.cull(wanted, known)
+        part, dependencies = _cull(layer, wanted, is_source=not graph.dependencies[name])
         if dependencies:
             layers[name] = part
         for key, others in dependencies.items():
@@ -144,6 +155,22 @@ def cut(array: Array, indices: Iterable[tuple[int, ...]]) -> Array:
             wanted |= others
     needed = {name: graph.dependencies[name] & layers.keys() for name in layers}
     return Array(HighLevelGraph(layers, needed), array.name, array.chunks, meta=array._meta)  # noqa: SLF001
+
+
+def _cull(
+    layer: Any, wanted: set[Any], *, is_source: bool
+) -> tuple[Layer, Mapping[Any, AbstractSet[Any]]]:
+    """Return the tasks of a layer that are wanted, and what each depends on."""
+    if is_source or isinstance(layer, Blockwise):
+        known = () if isinstance(layer, Blockwise) else layer.keys()
+        found: tuple[Layer, Any] = layer.cull(wanted, known)
+        return found
+    tasks, left = {}, [key for key in wanted if key in layer]
+    while left:
+        key = left.pop()
+        tasks[key] = layer[key]
+        left.extend(other for other in tasks[key].dependencies if other in layer)
+    return MaterializedLayer(tasks), {key: task.dependencies for key, task in tasks.items()}
 
 
 class GridSlices(BlockwiseDep):

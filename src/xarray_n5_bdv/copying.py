@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_node
-from xarray_n5.copying.copy import Copy
 from xarray_n5.copying.scenes import datasets_to_resume, names_of
+from xarray_n5.copying.started import Copy
+from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.leaves import scene_in
 from xarray_n5.model.options import check_option
+from xarray_n5.model.paths import stem_of
+from xarray_n5_bdv.coordinates import ViewSelection
+from xarray_n5_bdv.from_scene import project_of
+from xarray_n5_bdv.images import images_of
 from xarray_n5_bdv.target import options_of_xml, write_options
 from xarray_n5_bdv.write import write_project
 
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
+    from xarray_n5.leaves import Scene
 
 
 def begin_copy(
@@ -70,7 +79,7 @@ def begin_copy(
         checksums=checksums,
         fsync=fsync,
     )
-    tree = _open_tree(source, source_path, source_options, options.label_multisets)
+    tree, base = _open_tree(source, source_path, source_options, options.label_multisets)
     chosen = (("chunks", options.chunks), ("compression", options.compression))
     encoding = {key: value for key, value in chosen if value is not None and value != "same"}
     encodings: dict[str, Any] = {
@@ -79,7 +88,7 @@ def begin_copy(
         if encoding and node.data_vars
     }
     try:
-        return Copy(write_project(tree, xml, how, encodings, storage_options))
+        return Copy(write_project(tree, xml, how, encodings, storage_options, base))
     except NodeExistsError:
         stored = datasets_to_resume(how, xml, "", options_of_xml(xml, storage_options))
         if not stored or _counts(stored.values()) != _counts(tree.subtree):
@@ -89,15 +98,33 @@ def begin_copy(
 
 def _open_tree(
     source: Any, path: str, storage_options: Mapping[str, Any] | None, multisets: LabelMultisets
-) -> xr.DataTree:
-    """Return a project, the arrays in a group, or one array as a tree, lazily."""
+) -> tuple[xr.DataTree, bytes | None]:
+    """Return a project, a scene, the arrays in a group, or one array as a tree, lazily.
+
+    The XML that a scene has kept is returned, too.
+    """
     options: dict[str, Any] = {"storage_options": storage_options, "label_multisets": multisets}
     how = {"engine": "n5", "chunks": {}, "group": path or None, **options}
     scene = find_scene(source, storage_options)
-    if scene is None and isinstance(open_node(source, path, **options), Array):
-        return xr.DataTree(xr.open_dataset(source, **how))
+    node = open_node(source, path, **options) if scene is None else None
+    if isinstance(node, Array):
+        return xr.DataTree(xr.open_dataset(source, **how)), None
+    if (group := scene_in(node)) is not None:
+        return _views_of(group)
     tree: xr.DataTree = xr.open_datatree(source, **how)
-    return tree
+    return tree, None
+
+
+def _views_of(scene: Scene) -> tuple[xr.DataTree, bytes]:
+    """Return the views of a scene as they open from a project, and its XML without a loader."""
+    project, stored, base = project_of(scene.content(None), scene.url)
+    selection = ViewSelection(timepoints=tuple(project.timepoints), setups=tuple(project.setups))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*views are not stored")
+        images = images_of(project, stored, selection, scene.url)
+    name = stem_of(scene.url.rpartition("/")[2], [".zarr"])
+    groups = open_levels(images, name, scene.url, DatasetOptions(), drop=frozenset(), decoders={})
+    return xr.DataTree.from_dict(groups), base
 
 
 def _counts(datasets: Iterable[xr.Dataset | xr.DataTree]) -> list[tuple[int, str]]:

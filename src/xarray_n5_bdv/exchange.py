@@ -80,14 +80,13 @@ def content_of(opened: OpenProject) -> SceneContent[Array]:
     for view in stored.views:
         setup = project.setups[view.setup]
         steps = steps_of(project, view)
-        levels = {
-            level_name(number): level
-            for number, views in sorted(stored.levels.items())
-            if view in views
-            and (level := _level(views[view], setup, stored.factors[number, view])) is not None
-        }
-        if len(levels) < sum(view in views for views in stored.levels.values()):
-            warn(f"{opened.file.url}: levels of setup {view.setup} without factors are left out")
+        levels = {}
+        for number, views in sorted(stored.levels.items()):
+            name, factors = level_name(number), stored.factors.get((number, view))
+            if view in views and factors is not None:
+                levels[name] = _level(views[view], setup, factors)
+            elif view in views:
+                warn(f"{opened.file.url}: level {name} has no factors, and so no coordinates")
         rows = np.eye(NDIM, NDIM + 1)
         for step in steps:
             rows = compose(rows, matrix(step, NDIM))
@@ -112,12 +111,8 @@ def ngff_unit(unit: str | None) -> str | None:
     return known.word if known else unit
 
 
-def _level(
-    part: Part[Array], setup: ViewSetup, factors: tuple[float, ...] | None
-) -> Level[Array] | None:
+def _level(part: Part[Array], setup: ViewSetup, factors: tuple[float, ...]) -> Level[Array]:
     """Return a level with the axes of the view's intrinsic system."""
-    if factors is None:
-        return None
     sizes, unit = setup.voxel_size or (1.0,) * NDIM, setup.unit if setup.voxel_size else None
     axes = tuple(
         Axis(

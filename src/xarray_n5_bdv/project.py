@@ -174,7 +174,7 @@ def read_project(document: bytes) -> Project:
             each.get("name") or "": _entities(each)
             for each in root.iterfind("SequenceDescription/ViewSetups/Attributes")
         },
-        timepoints=_timepoints(timepoints),
+        timepoints=read_timepoints(timepoints),
         missing=frozenset(
             map(_view, root.iterfind("SequenceDescription/MissingViews/MissingView"))
         ),
@@ -241,7 +241,7 @@ def _entities(attributes: Element) -> dict[int, Entity]:
     return found
 
 
-def _timepoints(element: Element | None) -> Sequence[int]:
+def read_timepoints(element: Element | None) -> Sequence[int]:
     """Return the ids of the time points, sorted; none if there is no element.
 
     A range of any length uses little memory.

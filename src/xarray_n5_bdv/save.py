@@ -67,7 +67,8 @@ def write_views(
     marker = how.marker("", "project", *distinct)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
-        return resume_end(marker, earlier.facts or {}, closing=target.update(added))
+        facts = earlier.facts or {}
+        return resume_end(marker, facts, target.update(added), how.remembered)
     existing = Existing.of(how, added, target)
     if how.mode == "w-" and not earlier.exists:
         existing.check_nothing()
@@ -88,9 +89,7 @@ def write_views(
         how.container.delete(path)
     for image in images:
         _create_groups(image, plans, how)
-    return Transaction(
-        plans, marker, remembered=bool(how.resume) and how.mode == "w-", closing=closing
-    ).begin()
+    return Transaction(plans, marker, remembered=how.remembered, closing=closing).begin()
 
 
 def _plans(image: ViewImage, how: WriteOptions, written: Sequence[str]) -> dict[str, WritePlan]:

@@ -13,8 +13,8 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import FsspecStore, LocalStore
 from xarray_n5.writing.request import WriteOptions
-from xarray_n5_bdv.combine import updated
-from xarray_n5_bdv.elements import document_of
+from xarray_n5_bdv.combine import updated, with_loader
+from xarray_n5_bdv.elements import document_of, loader_element
 from xarray_n5_bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
 from xarray_n5_bdv.location import ProjectFile, check_location, container_of
 from xarray_n5_bdv.project import Project, read_project
@@ -64,6 +64,8 @@ class ProjectTarget:
     """The container's path in a new XML."""
     project: Project | None
     """The existing project; None if there is none yet."""
+    base: bytes | None = None
+    """A whole new XML but for its loader; None for that of the views."""
 
     @classmethod
     def at(
@@ -111,7 +113,7 @@ class ProjectTarget:
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
-        found = ProjectUpdate(self.folder, self.name, self.place, added)
+        found = ProjectUpdate(self.folder, self.name, self.place, added, self.base)
         found.document(self.folder.with_limit(MOST_BYTES).get(self.name))
         return found
 
@@ -124,6 +126,7 @@ class ProjectUpdate:
     name: str
     place: XmlPath
     added: Project
+    base: bytes | None = None
 
     def __call__(self) -> None:
         """Write the XML, if it changes: as a hidden file that is renamed, on local disks."""
@@ -137,6 +140,8 @@ class ProjectUpdate:
         """Return the XML that replaces another one, or none."""
         where = f"{self.folder.url.rstrip('/')}/{self.name}"
         try:
+            if before is None and self.base is not None:
+                return with_loader(self.base, loader_element(self.place))
             if before is None:
                 return document_of(self.added, self.place)
             return updated(before, self.added)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ def write_project(
     how: WriteOptions,
     encodings: Mapping[str, Encoding] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    base: bytes | None = None,
 ) -> Transaction:
     """Return the transaction that stores a Dataset, or the levels in a tree, as a project.
 
@@ -72,8 +73,10 @@ def write_project(
         The encodings of variables by the paths of nodes; of a Dataset at "/".
     storage_options
         Options of the filesystem of the XML, if it is a URL.
+    base
+        The XML to write if there is none yet, whole but for its loader.
     """
-    target = ProjectTarget.at(project, how, storage_options)
+    target = replace(ProjectTarget.at(project, how, storage_options), base=base)
     before = target.project if how.mode != "w-" else None
     trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
     trees = {

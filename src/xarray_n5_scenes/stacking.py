@@ -9,7 +9,6 @@ import xarray as xr
 
 from xarray_n5.datasets.placed import PlacedImage, matrices
 from xarray_n5.datasets.world import AFFINE, AXES, START, STEP, WORLD_SYSTEM, WORLD_SYSTEMS
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.tolerances import ROUNDING
@@ -38,11 +37,8 @@ def images_of(world: World) -> dict[str, PlacedImage]:
     placed = {each.name: (world.graph.systems[each], world.positions(each)) for each in systems}
     images = world.images
     alike = len({_signature(image) for image in images}) == 1
-    dims = [DIM, "axis", "column"]
-    if alike and any(axis.name in dims for axis in images[0].image.base.geometry.axes):
-        warn(f"{world.group.url}: images with an axis called 'image' are not joined")
-        alike = False
-    if alike:
+    taken = {DIM, "axis", "column"} & {a.name for a in images[0].image.base.geometry.axes}
+    if alike and not taken:
         return {"": _stacked(images, placed)}
     return {image.path: _stacked([image], placed, alone=True) for image in images}
 

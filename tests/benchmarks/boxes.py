@@ -1,7 +1,7 @@
 """Functions with overlap and interpolation, here and by Dask and xarray.
 
-Run it with ``python -m tests.benchmarks.boxes``. Each row has a process of its own, whose peak
-memory is measured.
+``bash ci/bench boxes`` prints the table. Each row has a process of its own, whose peak memory is
+measured: ``python -m tests.benchmarks.boxes WORK VOLUME``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -26,11 +24,11 @@ from scipy.ndimage import gaussian_filter
 
 import xarray_n5
 from tests.benchmarks.machine import machine
-from tests.benchmarks.speed import show
-from tests.benchmarks.table import markdown
+from tests.benchmarks.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 HEADER = ("", "by", "tasks", "seconds", "peak memory")
 
@@ -99,39 +97,38 @@ def measure(place: str, name: str) -> None:
     show([json.dumps([tasks, seconds, peak, total])])
 
 
-def lines(turns: int) -> Iterator[tuple[str, ...]]:
+def lines(folder: Path, turns: int) -> Iterator[tuple[str, ...]]:
     """Return the lines of the table; works of both sides take turns."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder, "volume.n5")
-        make(place)
-        found: dict[str, list[Any]] = {name: [] for name in WORKS}
-        for _ in range(turns):
-            for name in WORKS:
-                command = [sys.executable, "-m", "tests.benchmarks.boxes", "--work", name]
-                text = subprocess.check_output([*command, str(place)], text=True)  # noqa: S603
-                found[name].append(json.loads(text.splitlines()[-1]))
-        for name, (title, by, _) in WORKS.items():
-            tasks, seconds, peak, total = zip(*found[name], strict=True)
-            first = found[name.partition("-")[0]][0][3]
-            assert abs(total[0] - first) <= 1e-6 * abs(first), "the results differ"
-            took, most = statistics.median(seconds), statistics.median(peak)
-            yield title, by, f"{tasks[0]:,}", f"{took:.1f}", f"{most:.0f} MB"
+    place = folder / "boxes.n5"
+    make(place)
+    found: dict[str, list[Any]] = {name: [] for name in WORKS}
+    for _ in range(turns):
+        for name in WORKS:
+            command = [sys.executable, "-m", "tests.benchmarks.boxes", name, str(place)]
+            text = subprocess.check_output(command, text=True)  # noqa: S603
+            found[name].append(json.loads(text.splitlines()[-1]))
+    for name, (title, by, _) in WORKS.items():
+        tasks, seconds, peak, total = zip(*found[name], strict=True)
+        first = found[name.partition("-")[0]][0][3]
+        assert abs(total[0] - first) <= 1e-6 * abs(first), "the results differ"
+        took, most = statistics.median(seconds), statistics.median(peak)
+        yield title, by, f"{tasks[0]:,}", f"{took:.1f}", f"{most:.0f} MB"
+
+
+def settings(turns: int) -> str:
+    """Return what the numbers are of."""
+    versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    what = f"{SIDE}³ bytes in chunks of {CHUNK}³ (zstd), two threads, the sum of the result"
+    return f"Medians of {turns} runs: {what}. {versions}; {machine()}"
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="Time functions with overlap, and interpolation.")
-    parser.add_argument("place", nargs="?", help="the volume of one work")
-    parser.add_argument("--work", choices=WORKS, help="compute this alone, and print its figures")
-    parser.add_argument("--turns", type=int, default=3, help="runs of each (%(default)s)")
+    """Do one of the works on a volume."""
+    parser = argparse.ArgumentParser(description="Print the figures of one work.")
+    parser.add_argument("work", choices=WORKS)
+    parser.add_argument("place", help="the volume")
     asked = parser.parse_args()
-    if asked.work is not None:
-        measure(asked.place, asked.work)
-        return
-    show(markdown(HEADER, lines(asked.turns)))
-    versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    what = f"{SIDE}³ bytes in chunks of {CHUNK}³, two threads, the sum of the result"
-    show(["", f"Medians of {asked.turns} runs: {what}. {versions}; {machine()}"])
+    measure(asked.place, asked.work)
 
 
 if __name__ == "__main__":

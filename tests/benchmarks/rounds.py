@@ -9,8 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.machine import machine
-from tests.benchmarks.speed import show
-from tests.benchmarks.table import markdown
+from tests.benchmarks.table import markdown, show
 from tests.support.far_work import WORKERS, WORKS, bucket, counted, run
 
 if TYPE_CHECKING:

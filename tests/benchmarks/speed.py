@@ -12,25 +12,19 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from tests.benchmarks import scheduler, targets, zarr2
+from tests.benchmarks import boxes, scheduler, targets, zarr2
 from tests.benchmarks.clock import in_turns
 from tests.benchmarks.contests import SECTIONS, Place
 from tests.benchmarks.graphs import milliseconds, works
 from tests.benchmarks.machine import cores, machine
-from tests.benchmarks.table import HEADER, Row, markdown
+from tests.benchmarks.table import HEADER, Row, markdown, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 LIBRARIES = ("xarray-n5", "tensorstore", "z5py", "dask", "xarray", "numpy", "deflate", "numcodecs")
 
-KINDS = (*SECTIONS, "graphs", "scheduler")
-
-
-def show(lines: Iterable[str]) -> None:
-    """Print lines as they come."""
-    for line in lines:
-        print(line, flush=True)  # noqa: T201
+KINDS = (*SECTIONS, "graphs", "scheduler", "boxes")
 
 
 def options() -> argparse.Namespace:
@@ -99,6 +93,10 @@ def compare(place: Place, sections: list[str], turns: int) -> None:
     if "scheduler" in sections:
         show(["", "### What a cluster's scheduler holds", ""])
         show(markdown(scheduler.HEADER, scheduler.lines(place.folder)))
+    if "boxes" in sections:
+        show(["", "### Functions with overlap, and other grids", ""])
+        show(markdown(boxes.HEADER, boxes.lines(place.folder, turns)))
+        show(["", boxes.settings(turns)])
     show(["", "### Targets", ""])
     show(markdown(targets.HEADER, targets.judged(rows)))
     show(failures(rows, place.folder))

@@ -85,3 +85,9 @@ def markdown(header: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> Itera
         yield "| " + " | ".join(cells) + " |"
     for cells in lines:
         yield "| " + " | ".join(cells) + " |"
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines as they come."""
+    for line in lines:
+        print(line, flush=True)  # noqa: T201

@@ -20,6 +20,9 @@ from xarray_n5_cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
+
+
 BOUNDS: dict[str, Any] = {"z": (100, "0.22 um"), "y": (None, 50), "x": ("10 nm", "60 nm")}
 """In a volume of 30 x 40 x 50 samples, of 10, 2 and 2 nm."""
 
@@ -80,7 +83,8 @@ def test_levels_are_cropped_alike_and_described(tmp_path: Path, levels: Path, na
 @pytest.mark.parametrize("seed", range(cases(3, 60)))
 def test_any_box_of_a_pyramid_has_its_coordinates(tmp_path: Path, levels: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    url, form = levels, ["n5", "zarr2", "zarr3"][seed % 3]
+    forms: list[FormatName] = ["n5", "zarr2", "zarr3"]
+    url, form = levels, forms[seed % 3]
     bounds: Any = {
         dim: tuple(sorted(rng.uniform(0, end, 2).tolist()))
         for dim, end in zip("zyx", (290, 78, 98), strict=True)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
+
 
 def check_schema(place: Path, path: str = "") -> dict[str, Any]:
     """Return ``ome`` of a group, after checking it with the specification's schema."""
@@ -119,7 +121,7 @@ def test_what_is_written_is_valid_and_read_as_version_5_is(
 
 
 @pytest.mark.parametrize("form", ["zarr2", "n5"])
-def test_other_formats_cannot_store_version_6(tmp_path: Path, form: str) -> None:
+def test_other_formats_cannot_store_version_6(tmp_path: Path, form: FormatName) -> None:
     place = tmp_path / "x"
     with pytest.raises(MetadataError, match="stored in Zarr v3 only; choose format='zarr3'"):
         xarray_n5.pyramid(volume(), place, "em", dialect="ngff-0.6", format=form)
@@ -129,7 +131,7 @@ def test_other_formats_cannot_store_version_6(tmp_path: Path, form: str) -> None
 
 
 def test_axes_in_reverse_direction_and_too_few_are_refused(tmp_path: Path) -> None:
-    how = {"dialect": "ngff-0.6", "format": "zarr3"}
+    how: dict[str, Any] = {"dialect": "ngff-0.6", "format": "zarr3"}
     with pytest.raises(MetadataError, match="axis 'z' in reverse direction"):
         xarray_n5.pyramid(volume(step=-2.0), tmp_path / "x.zarr", "em", **how)
     with pytest.raises(MetadataError, match="cannot describe the axes"):
@@ -192,8 +194,8 @@ def test_version_6_is_copied_to_other_formats(tmp_path: Path) -> None:
     ome = {"version": "0.6", "multiscales": [image_of("zyx", [2, 2, 2], [1, 1, 1], one)]}
     store(place, ome, shape=(2, 3, 4), path="0")
     before, _ = opened(place)
-    for name in ("x.n5", "v2.zarr"):
-        form = {"v2.zarr": "zarr2"}.get(name)
+    forms: dict[str, FormatName | None] = {"x.n5": None, "v2.zarr": "zarr2"}
+    for name, form in forms.items():
         xarray_n5.copy(place, tmp_path / name, format=form)
         after, said = opened(tmp_path / name)
         assert said == []

@@ -27,6 +27,7 @@ import xarray as xr
 import xarray_n5
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
+from tests.support import scenes
 from tests.support.containers import write_document
 from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
@@ -643,6 +644,43 @@ def a_scene_of_ome_zarr_is_not_applied() -> None:
     xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
 
 
+def a_scene(*edges: Any, axes: str = "zyx", levels: int = 1, **images: Any) -> None:
+    """Open a scene at ``scene.zarr`` of an image called ``tile_0`` and more."""
+    scenes.write_scene(Path("scene.zarr"), edges, [scenes.system("world", axes)])
+    for path in ("tile_0", *images):
+        image = scenes.image_attributes("zyx"[-len(axes) :], [1.0] * len(axes), levels=levels)
+        scenes.write_image(Path("scene.zarr"), path, (4,) * len(axes), image)
+
+
+def from_tile(number: int, kind: str, **members: Any) -> dict[str, Any]:
+    start = {"path": f"tile_{number}", "name": "physical"}
+    return {"type": kind, "input": start, "output": {"name": "world"}, **members}
+
+
+def an_image_of_a_scene_has_no_position() -> None:
+    a_scene(from_tile(0, "identity"), from_tile(1, "displacements", path="field"), tile_1=True)
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def an_image_of_a_scene_is_not_there() -> None:
+    gone = {"path": "gone", "name": "physical"}
+    a_scene(
+        from_tile(0, "identity"), {"type": "identity", "input": gone, "output": {"name": "world"}}
+    )
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def a_level_of_a_scene_is_not_there() -> None:
+    a_scene(from_tile(0, "identity"), levels=2)
+    shutil.rmtree("scene.zarr/tile_0/s1")
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def a_scene_exchanges_names() -> None:
+    a_scene(from_tile(0, "translation", translation=[0, 100]), axes="xy")
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
 def an_array_is_outside_of_a_box() -> None:
     for path, first in (("raw", 0.0), ("coarse/s2", 80.0), ("other", 90.0)):
         axes = [xarray_n5.Axis(name="x", scale=1.0, offset=first)]
@@ -654,6 +692,10 @@ WARNINGS: list[Callable[[], None]] = [
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
+    an_image_of_a_scene_has_no_position,
+    an_image_of_a_scene_is_not_there,
+    a_level_of_a_scene_is_not_there,
+    a_scene_exchanges_names,
     a_write_is_unfinished,
     a_function_has_changed,
     a_source_has_changed,
@@ -784,7 +826,8 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
 def templates() -> dict[str, str]:
     """Patterns of the messages that the package warns with, by where they stand."""
     found = {}
-    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.with_name("xarray_n5_bdv").rglob("*.py")]):
+    leaves = [SOURCE.with_name(f"xarray_n5_{name}") for name in ("bdv", "scenes")]
+    for path in sorted(each for folder in (SOURCE, *leaves) for each in folder.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):
                 continue

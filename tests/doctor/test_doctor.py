@@ -807,6 +807,27 @@ def test_a_pyramid_of_ours_agrees_in_every_format(tmp_path: Path, form: Any, nam
     assert run(tmp_path / name).exit_code == 0, run(tmp_path / name).output
 
 
+@pytest.mark.parametrize("version", ["0.6", "0.6.dev3", None])
+def test_programs_that_read_version_5_do_not_read_version_6(
+    tmp_path: Path, version: str | None
+) -> None:
+    place = tmp_path / "x.zarr"
+    pyramid(image_from(8), place, "raw", levels=2, format="zarr3", dialect="ngff-0.6")
+    group = xarray_n5.open_group(place, "raw", mode="r+")
+    group.attrs["ome"] = {**group.attrs["ome"], "version": version}
+    (found,) = others.examined(place, "raw")
+    read = {str(name): found.sel(reader=name) for name in found.reader.values}
+    agreeing = {name for name, seen in read.items() if seen.verdict == "agrees"}
+    assert agreeing == {"xarray_n5", "ome_ngff"}
+    assert read["neuroglancer"].verdict == "refuses"
+    assert f"not {version!r}" in str(read["neuroglancer"].reason.values)
+    assert "OME-NGFF 0.4 and 0.5" in str(read["napari_ome_zarr"].reason.values)
+    assert "copy it with dialect='ngff'" in found.attrs["obstacle"]
+    before = contents(place)
+    doctor(place, fix=True)
+    assert contents(place) == before
+
+
 @pytest.mark.parametrize(("form", "name"), FORMATS.items())
 def test_only_napari_loses_the_offset_of_a_pyramid_of_ours(
     tmp_path: Path, form: Any, name: str

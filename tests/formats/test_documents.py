@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.support.exhaustive import cases, some
 from tests.whole.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
+from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.stores import MemoryStore
@@ -265,8 +266,9 @@ def test_consolidated_metadata_never_bring_back_a_cached_document(
 ) -> None:
     place = PLACES[kind](tmp_path)
     dataset().n5.to_n5(place, "g", format=format)
-    container, _ = open_container(place)
-    container = container.cached()
+    opened, _ = open_container(place)
+    container = opened.cached()
+    assert isinstance(container, KeyedContainer)
     prefetch(container.store, container.format, "")
     assert all(container.nodes(["g", "g/a", "g/x"]))
     container.resize("g/x", (4,))  # as it is, which reads the consolidated metadata

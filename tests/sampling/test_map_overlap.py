@@ -422,3 +422,18 @@ def test_views_of_stacked_arrays_are_sources(tmp_path: Path) -> None:
         blocks = da.from_array(each.values, chunks=found.chunks)
         theirs = da.map_overlap(of_block, blocks, depth=1, boundary="nearest")
         np.testing.assert_array_equal(found, theirs.compute())
+
+
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_values_in_memory_are_given_to_dask_and_stored_ones_are_read(
+    tmp_path: Path, chunks: Any
+) -> None:
+    xarray_n5.create_array(tmp_path / "a.n5", "a", shape=(8, 6), dtype="u1", chunks=2)[...] = 7
+    raw = xr.open_dataset(tmp_path / "a.n5", engine="n5", group="a", chunks=chunks)["a"]
+    function: Any = np.negative
+    before = raw.n5.map_overlap(function, depth=1, boundary=0, chunks=4)
+    assert len(before.data.dask.layers) == 1
+    assert (raw.values == 7).all()
+    after = raw.n5.map_overlap(function, depth=1, boundary=0, chunks=4)
+    assert (len(after.data.dask.layers) == 1) == (chunks is not None)
+    xr.testing.assert_identical(before.compute(), after.compute())

@@ -15,6 +15,7 @@ import warnings
 import zipfile
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
@@ -43,7 +44,8 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive") / "cells.zarr"
     how: dict[str, Any] = {"format": "zarr3", "chunks": 10, "axes": ["y", "x"]}
     xarray_n5.create_group(path, format="zarr3", attributes={"note": "a"})
-    for name, more in {"shards": {"shards": 20}, "plain": {"compression": None}}.items():
+    own: dict[str, dict[str, Any]] = {"shards": {"shards": 20}, "plain": {"compression": None}}
+    for name, more in own.items():
         array = xarray_n5.create_array(
             path, f"em/{name}", shape=VALUES.shape, dtype="u2", **how, **more
         )
@@ -82,13 +84,11 @@ def with_zip64(container: Path, target: Path) -> None:
 def streamed(container: Path, target: Path) -> None:
     """Write descriptors after the entries, as programs do that cannot seek."""
 
-    class Pipe:
-        def __init__(self, file: Any) -> None:
-            self.write, self.flush = file.write, file.flush
-
-    with target.open("wb") as file, zipfile.ZipFile(Pipe(file), "w") as archive:  # type: ignore[arg-type]
-        for name in files_of(container):
-            archive.write(container / name, name)
+    with target.open("wb") as file:
+        pipe: Any = SimpleNamespace(write=file.write, flush=file.flush)
+        with zipfile.ZipFile(pipe, "w") as archive:
+            for name in files_of(container):
+                archive.write(container / name, name)
 
 
 def by_program(container: Path, target: Path, *options: str) -> None:

@@ -123,12 +123,11 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(15, 52),
-        "what exists; the group's document; its marker; the arrays' markers; their documents; the "
-        "group's attributes, read again because an object store has no locks; the markers, as "
-        "tasks see them; the chunks; the markers again; the group's marker, which is read; that "
-        "all is done; the markers of other writes; the removal of the arrays' markers; the markers "
-        "of other writes into the group; the removal of the group's marker",
+        *(14, 46),
+        "what exists; the group's marker; its document; the arrays' markers; their documents; the "
+        "markers, as tasks see them; the chunks; the hints at other writes; the group's marker, "
+        "which is read; that all is done; the hints again; the removal of the arrays' markers; the "
+        "hint at other writes into the group; the removal of the group's marker",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(
             zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
@@ -137,9 +136,10 @@ WORKS = (
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
         *(21, 72),
-        "as above, without documents and attributes; in addition, the documents of existing "
-        "arrays; the listings of their chunks; three to change their shapes; the records of tasks; "
-        "their listing and removal; the markers of other writes once more",
+        "as above, without documents, and with the markers of other writes in place of hints; in "
+        "addition, the documents of existing arrays; the listings of their chunks; three to change "
+        "their shapes; the records of tasks; their listing and removal; the markers of other "
+        "writes once more",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
         lambda fs: series(8, 12).to_zarr(
             zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2

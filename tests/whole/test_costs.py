@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -23,7 +24,7 @@ from tests.support.counting import CountingFileSystem
 from tests.support.stores import CountingStore
 from xarray_n5 import create_array, from_n5, open_array, pyramid, to_n5
 from xarray_n5.graph import GridSlices, slices_of
-from xarray_n5.stores import MemoryStore
+from xarray_n5.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -316,6 +317,69 @@ def written(fs: CountingFileSystem) -> Callable[[], object]:
     fs.calls.clear()
     fs.requests = 0
     return lambda: xr.open_dataset((fs, "a.n5"), engine="n5")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """The calls of all public methods of local stores, and their first arguments.
+
+    Calls inside of others are not noted, but those of `set` by `set_many` are.
+    """
+    noted: list[tuple[str, Any]] = []
+    depth = [0]
+
+    def noting(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(store: LocalStore, *arguments: Any, **options: Any) -> Any:
+            if not depth[0]:
+                noted.append((name, arguments[0] if arguments else None))
+            depth[0] += 1
+            try:
+                return method(store, *arguments, **options)
+            finally:
+                depth[0] -= 1
+
+        return call
+
+    without_requests = {"at", "child", "identity", "parent", "stamp", "uncached"}
+    without_requests |= {"fresh", "with_fsync", "with_limit"}
+    for name in dir(LocalStore):
+        method = getattr(LocalStore, name)
+        if not name.startswith("_") and name not in without_requests and callable(method):
+            monkeypatch.setattr(LocalStore, name, noting(name, method))
+    return noted
+
+
+def test_a_small_dataset_makes_few_calls_of_its_store(
+    tmp_path: Path, store_calls: list[tuple[str, Any]]
+) -> None:
+    values = da.from_array(np.ones((16, 16), "u2"), chunks=8)
+    with dask.config.set(scheduler="sync"):
+        xr.Dataset({"a": (("y", "x"), values)}).n5.to_n5(tmp_path / "a.n5")
+    assert len(store_calls) <= 28, store_calls
+    assert sum(name == "set" and key.startswith("a/") for name, key in store_calls) == 3 + 4
+
+
+@pytest.mark.parametrize("write", ["array", "dataset"])
+def test_a_write_lists_no_chunks_and_its_repetition_each_once(
+    tmp_path: Path, store_calls: list[tuple[str, Any]], write: str
+) -> None:
+    values = da.from_array(np.ones((6, 4), "u2"), chunks=(1, 4))
+
+    def run(**options: Any) -> list[str]:
+        store_calls.clear()
+        with dask.config.set(scheduler="sync"):
+            if write == "array":
+                to_n5(values, tmp_path / "x.n5", "a", **options)
+            else:
+                xr.Dataset({"a": (("y", "x"), values)}).n5.to_n5(tmp_path / "x.n5", **options)
+        listings = {"list", "walk", "list_info", "list_partials"}
+        return [name for name, key in store_calls if name in listings and f"{key}/" == "a/"]
+
+    assert run(mode="w") == []
+    shutil.rmtree(tmp_path / "x.n5")
+    assert run(resume=True) == []
+    # The first listing shows whether it is a group, and only the names directly in the array.
+    assert run(resume=True) == ["list", "list_info"]
 
 
 OPERATIONS: dict[str, tuple[Callable[[CountingFileSystem], Callable[[], object]], int, int]] = {

@@ -166,6 +166,70 @@ ZARR3_GROUP = {
     "attributes": {"ome": {"version": "0.5", "multiscales": [IMAGE]}},
 }
 
+SPACE = [
+    {"name": "y", "type": "space", "unit": "micrometer"},
+    {"name": "x", "type": "space", "longName": "width", "discrete": False},
+]
+
+STEPS: list[dict[str, Any]] = [
+    {"type": "mapAxis", "mapAxis": [1, 0]},
+    {"type": "rotation", "rotation": [[0, -1], [1, 0]]},
+    {"type": "projectAxis", "droppedInputs": [0], "createdOutputs": [0]},
+    {"type": "affine", "affine": [[1, 0, 2], [0, 1, 3]]},
+    {"type": "bijection", "forward": {"type": "identity"}, "inverse": {"type": "identity"}},
+    {
+        "type": "byDimension",
+        "transformations": [
+            {
+                "transformation": {"type": "translation", "translation": [1, 2]},
+                "inputAxes": [1, 0],
+                "outputAxes": [0, 1],
+            }
+        ],
+    },
+]
+
+IMAGE_06 = {
+    "coordinateSystems": [{"name": "world", "axes": SPACE}, {"name": "intrinsic", "axes": SPACE}],
+    "datasets": [
+        {
+            "path": "a",
+            "coordinateTransformations": [
+                {
+                    "type": "sequence",
+                    "input": {"path": "a"},
+                    "output": {"name": "intrinsic"},
+                    "transformations": [
+                        {"type": "scale", "scale": [1, 2]},
+                        {"type": "translation", "translation": [3, 4]},
+                    ],
+                }
+            ],
+        }
+    ],
+    "coordinateTransformations": [
+        {
+            "type": "sequence",
+            "name": "steps",
+            "input": {"name": "intrinsic"},
+            "output": {"name": "world"},
+            "transformations": STEPS,
+        },
+        {
+            "type": "affine",
+            "path": "m",
+            "input": {"path": "labels/a", "name": "x"},
+            "output": {"name": "intrinsic"},
+        },
+        {
+            "type": "affine",
+            "path": "a",
+            "input": {"name": "world"},
+            "output": {"name": "intrinsic"},
+        },
+    ],
+}
+
 NOTE = {
     "axes": ["x"],
     "types": {"x": "<i4"},
@@ -232,6 +296,13 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
         "a/.zarray": ZARR2_ARRAY,
     },
     "zarr3": {"zarr.json": ZARR3_GROUP, "a/zarr.json": ZARR3_ARRAY},
+    "zarr3 systems": {
+        "zarr.json": {
+            **ZARR3_GROUP,
+            "attributes": {"ome": {"version": "0.6", "multiscales": [IMAGE_06]}},
+        },
+        "a/zarr.json": ZARR3_ARRAY,
+    },
     "zarr3 shards": {
         "a/zarr.json": {
             **ZARR3_ARRAY,

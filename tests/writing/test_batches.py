@@ -110,14 +110,45 @@ def test_an_interrupted_batch_is_resumed(tmp_path: Path, submitted: list[int]) -
     np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / "a.n5", "a")[...], 7)
 
 
+@pytest.mark.parametrize(
+    "select", [lambda x: x.rechunk(3).rechunk(2), lambda x: x[1:]], ids=["rechunk", "slice"]
+)
 def test_blocks_that_depend_on_each_other_are_one_graph(
-    tmp_path: Path, submitted: list[int]
+    tmp_path: Path, submitted: list[int], select: Any
 ) -> None:
-    source = lazy().rechunk(3).rechunk(2)
+    """A slice that begins in a chunk is rechunked, so that no tasks share a chunk."""
+    source = select(lazy())
     with pytest.warns(UserWarning, match="the 30 blocks to write .* cannot be divided"):
-        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=10)
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", chunks=2, batch_size=10)
     assert submitted == [30]
-    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / "a.n5", "a")[...], VALUES)
+    found = xarray_n5.open_array(tmp_path / "a.n5", "a")[...]
+    np.testing.assert_array_equal(found, select(da.from_array(VALUES, chunks=2)))
+
+
+SELECTIONS: dict[str, Any] = {
+    "slice": lambda x: x[2:10],
+    "steps": lambda x: x[::2, ::-1],
+    "a number": lambda x: x[:, 3],
+    "an axis": lambda x: x[None, 2:],
+    "joined blocks": lambda x: x.rechunk(4),
+    "slice of values": lambda x: (x + 1)[2:].T,
+    "slice of joined blocks": lambda x: x.rechunk((4, 2))[4:].map_blocks(np.negative),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("opened", [True, False], ids=["stored", "made"])
+def test_selections_and_joined_blocks_are_divided(
+    tmp_path: Path, submitted: list[int], name: str, opened: bool
+) -> None:
+    stored = xarray_n5.create_array(tmp_path, "a", shape=VALUES.shape, dtype="u2", chunks=2)
+    stored[...] = VALUES
+    source = da.from_n5(tmp_path, "a") if opened else da.from_array(VALUES, chunks=2) + 0
+    lazy = SELECTIONS[name](source)
+    xarray_n5.to_n5(lazy, tmp_path, "b", chunks=lazy.chunksize, batch_size=4)
+    assert len(submitted) > 1
+    assert max(submitted) <= 4
+    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path, "b")[...], lazy.compute())
 
 
 @pytest.mark.parametrize("size", [0, -1, True, 2.5, "auto"])

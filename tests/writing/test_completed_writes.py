@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -19,11 +21,12 @@ from tests.support.containers import (
     write_dataset,
     write_pyramid,
 )
+from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.killing import begin
 from xarray_n5 import NodeExistsError, UnfinishedWriteWarning, copy, create_array, open_array, to_n5
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.copying.copy import begin_copy
-from xarray_n5.stores import LocalStore
+from xarray_n5.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +88,97 @@ def test_what_changed_since_a_write_has_ended_is_not_called_its_result(
     with pytest.raises(NodeExistsError, match="no write of it is unfinished"):
         write(tmp_path / name, resume=True)
     np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], after)
+
+
+@pytest.mark.parametrize("name", ["a.n5", "a.zarr"])
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_chunk_that_was_removed_is_written_again(
+    tmp_path: Path, write: Write, name: str, sparse: bool
+) -> None:
+    options = {"resume": True, "write_empty_chunks": not sparse}
+    write(tmp_path / name, **options)
+    chunk, kept = (
+        tmp_path / name / open_array(tmp_path / name, "a").node.key(index)
+        for index in ((1, 0), (2, 0))
+    )
+    inode = kept.stat().st_ino
+    for _ in range(2):
+        chunk.unlink()
+        report: Any = write(tmp_path / name, **options)
+        found = report["a"] if write is write_dataset else report
+        assert int((found["worker"] != "an earlier run").sum()) == 1
+        np.testing.assert_array_equal(open_array(tmp_path / name, "a")[...], NUMBERS)
+    assert kept.stat().st_ino == inode
+    assert not list(tmp_path.rglob(".writing-*"))
+
+
+def test_a_chunk_of_another_size_is_not_called_the_result(tmp_path: Path) -> None:
+    write_array(tmp_path / "b.n5", resume=True)
+    chunk = tmp_path / "b.n5/a/0/0"
+    before = chunk.stat()
+    chunk.write_bytes(chunk.read_bytes() + b"0")
+    os.utime(chunk, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(NodeExistsError):
+        write_array(tmp_path / "b.n5", resume=True)
+
+
+def test_a_later_write_removes_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "b.n5/a/.digests/finished.json"
+    for change in ("an element", "a region", "all"):
+        write_array(tmp_path / "b.n5", mode="w")
+        shutil.rmtree(tmp_path / "b.n5/a")
+        write_array(tmp_path / "b.n5", resume=True)
+        assert record.exists()
+        CHANGES[change](tmp_path / "b.n5")
+        assert not record.exists()
+
+
+def test_a_store_without_times_has_no_finished_writes() -> None:
+    store: Any = MemoryStore()
+    write_array(store, resume=True)
+    with pytest.raises(NodeExistsError):
+        write_array(store, resume=True)
+
+
+class StoppedError(BaseException):
+    """The process was killed."""
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("write", [write_array, write_dataset])
+def test_a_write_that_stops_at_any_step_is_known_to_have_finished(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [1 << 60]
+
+    def stops(method: Callable[..., None]) -> Callable[..., None]:
+        def call(store: LocalStore, *arguments: Any) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise StoppedError
+            method(store, *arguments)
+
+        return call
+
+    for name in ("set", "delete", "clear_folder"):
+        monkeypatch.setattr(LocalStore, name, stops(getattr(LocalStore, name)))
+    with dask.config.set(scheduler="sync"):
+        write(tmp_path / "whole.n5", resume=True)
+        steps = range((1 << 60) - left[0])
+        assert len(steps) > 10
+        expected = contents(tmp_path / "whole.n5").keys()
+        for step in steps if EXHAUSTIVE else spread(steps, 8):
+            place, left[0] = tmp_path / f"{step}.n5", step
+            with pytest.raises(StoppedError):
+                write(place, resume=True)
+            left[0] = 1 << 60
+            write(place, resume=True)
+            again: Any = write(place, resume=True)
+            report = again["a"] if write is write_dataset else again
+            assert set(report["worker"].values.flat) == {"an earlier run"}
+            np.testing.assert_array_equal(open_array(place, "a")[...], NUMBERS)
+            assert contents(place).keys() == expected
 
 
 def test_a_copied_container_does_not_count_as_finished(tmp_path: Path) -> None:

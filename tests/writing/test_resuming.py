@@ -171,8 +171,9 @@ WRITES: dict[str, tuple[Callable[[Any], None], Callable[..., Any]]] = {
 
 
 def outcome(store: FailingStore) -> dict[str, bytes]:
-    """All that is stored, but for the record of finished appends, which `resume` alone leaves."""
-    return {k: data for k, data in store.inner.items.items() if not k.endswith("appended.json")}
+    """All that is stored, but for the records of finished writes, which `resume` alone leaves."""
+    records = ("appended.json", "finished.json")
+    return {k: data for k, data in store.inner.items.items() if not k.endswith(records)}
 
 
 @pytest.mark.more

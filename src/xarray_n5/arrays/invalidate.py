@@ -67,7 +67,7 @@ def forget(
             # A stored chunk is no longer proof that this write has written it.
             parts = _added(said.get("again", []), [[side.start, side.stop] for side in box])
             if parts is not None:
-                other.as_found(said).begin({**said, "again": parts})
+                other.as_found(said).update({**said, "again": parts})
 
 
 def box_of(facts: Mapping[str, Any], chunks: tuple[int, ...]) -> Box | None:

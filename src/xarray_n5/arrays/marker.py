@@ -27,11 +27,11 @@ from xarray_n5.arrays.marker_json import (
     is_token,
     parse_mark,
 )
-from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
+from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError, UnsafePathError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.stores.base import Listing, Store
@@ -72,6 +72,8 @@ class WriteMarker:
     """The prefix of its records; earlier writes with the same token have another prefix."""
     attempt: str = field(default_factory=_new, compare=False)
     """The attempt that tasks belong to; those of an earlier, failed attempt must stop."""
+    first: bool = field(default=False, compare=False)
+    """Whether no other write into the node was unfinished when this attempt began."""
 
     @property
     def folder(self) -> str:
@@ -93,9 +95,18 @@ class WriteMarker:
         """Create the marker with facts for other processes; remove that of the plan."""
         # The hint shows an unfinished write to readers with one request. Both are stored before
         # anything else is written: a hint without a marker is ignored.
-        self._leave(self.folder, facts, UNFINISHED)
+        self._leave(self.folder, facts, (join(self.path, UNFINISHED), self._hint))
         if planned:
             self._forget_plan()
+
+    def update(self, facts: Mapping[str, Any]) -> None:
+        """Change the facts in the marker; the hint stays that of the write that began last."""
+        self._leave(self.folder, facts)
+
+    @property
+    def _hint(self) -> bytes:
+        """The content of the hint when this attempt began last."""
+        return json.dumps({"token": self.token, "attempt": self.attempt}).encode()
 
     def begin_planned(self) -> None:
         """Begin a planned write, unless another task has done so.
@@ -123,14 +134,23 @@ class WriteMarker:
         """Record in the marker that no chunks are pending."""
         self._leave(self.folder, {**facts, "done": True})
 
-    def _leave(self, folder: str, facts: Mapping[str, Any], *before: str) -> None:
-        """Store empty objects with some names in the node, and the marker."""
-        if self.store.is_link(folder):
-            self.store.clear_folder(folder)
+    def _leave(self, folder: str, facts: Mapping[str, Any], *before: tuple[str, bytes]) -> None:
+        """Store the marker, after other small files; a link of the folder's name is removed."""
         own = {"attempt": self.attempt, "run": self.run}
-        items = [(join(self.path, name), b"{}") for name in before]
-        items.append((join(folder, _MARK), json.dumps(own | {**facts, **own}).encode()))
-        deque(self.store.set_many(items, len(items)), maxlen=0)
+        items = [*before, (join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())]
+        try:
+            self._store(items)
+        except UnsafePathError:
+            if not self.store.is_link(folder):
+                raise
+            self.store.clear_folder(folder)
+            self._store(items)
+
+    def _store(self, items: Sequence[tuple[str, bytes]]) -> None:
+        if len(items) == 1:
+            self.store.set(*items[0])
+        else:
+            deque(self.store.set_many(items, len(items)), maxlen=0)
 
     # Reading
 
@@ -194,6 +214,18 @@ class WriteMarker:
         if not head.startswith(start):
             raise StaleTaskError(self.store.url, self.path)
 
+    def is_alone(self) -> bool:
+        """Return whether this attempt is current, and no other write into the node has begun.
+
+        There was none when it began, and later ones would have replaced its hint: one request, and
+        no listing of chunks. If it returns false, there may still be none.
+        """
+        return self.first and not self.is_stopped() and self.began_last()
+
+    def began_last(self) -> bool:
+        """Return whether no other attempt at a write into the node has begun after this one."""
+        return self.store.get(join(self.path, UNFINISHED)) == self._hint
+
     def is_stopped(self) -> bool:
         """Return whether this attempt failed in this process."""
         return attempts.is_stopped(self.attempt)
@@ -239,7 +271,7 @@ class WriteMarker:
 
         The marker records first that nothing is pending, unless another one does for all `part`s.
         """
-        if self.store.is_link(self.folder):
+        if not self.first and self.store.is_link(self.folder):
             return partial(self.store.clear_folder, self.folder)
         files = self.store.list(self.folder)[1] if records else ()
         notes = [join(self.folder, name) for name in files if name != _MARK]
@@ -251,6 +283,10 @@ class WriteMarker:
 
     def _end(self) -> None:
         # Another write may have begun until now, and relies on the hint: look as late as possible.
+        if self.is_alone():
+            self.store.delete([join(self.path, UNFINISHED), join(self.folder, _MARK)])
+            self.store.clear_folder(self.folder)
+            return
         shared = bool(find_markers(self.store, self.path, but=self)[0])
         self._remove(self.folder, *([] if shared else [UNFINISHED]))
         if shared:

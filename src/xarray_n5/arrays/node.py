@@ -328,10 +328,13 @@ class ArrayNode:
             if index in self.metadata.grid:
                 yield self.ordered(index)
 
-    def stored_indices(self) -> Iterator[Index]:
-        """Iterate over the chunks that are stored, also those beyond the array's ends."""
+    def stored_indices(self, rest: list[str] | None = None) -> Iterator[Index]:
+        """Iterate over the chunks that are stored, also those beyond the array's ends.
+
+        The keys of other files are added to `rest`, which none are in HDF5.
+        """
         stored = False
-        for index in self.container.list_chunks(self.path, self.metadata):
+        for index in self.container.list_chunks(self.path, self.metadata, rest):
             stored = True
             yield index
         if not stored:

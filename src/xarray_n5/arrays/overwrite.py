@@ -80,6 +80,8 @@ class Overwrite:
     """Whether a node, or the rest of a stopped replacement, is removed."""
     fresh: bool
     """Whether the container is new."""
+    vacant: bool
+    """Whether nothing will be at the location, not even the rest of a stopped write."""
 
     def make_room(self) -> Overwrite:
         """Remove what is replaced and complete the parent groups; return the rest of the plan."""
@@ -137,11 +139,13 @@ def check_overwrite(
         raise NodeExistsError(container.url, path, kind, hint)
     check_alone(container, [*groups, node])
     root = groups[0] if groups else node
+    removes = replacement is not None and container.exists(node)
     return Overwrite(
         container=container,
         node=node,
         groups=groups,
-        removes=replacement is not None and container.exists(node),
+        removes=removes,
+        vacant=removes or not any(container.store.list(path)),
         fresh=not root.described and container.occupant("") is None,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import deflate
 
-from xarray_n5.codecs.streams import bytes_of, read_streams
+from xarray_n5.codecs.streams import read_streams
 from xarray_n5.model.options import check_boolean, check_range
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Gzip:
         """Return one gzip or zlib stream without time and file name."""
         level = _USUAL_LEVEL if self.level == -1 else self.level
         compress = deflate.zlib_compress if self.use_zlib else deflate.gzip_compress
-        return compress(bytes_of(data), level)
+        return compress(data, level)
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the content of a gzip or zlib stream, whatever `use_zlib` claims.

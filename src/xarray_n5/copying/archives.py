@@ -112,6 +112,14 @@ class Packing:
         """The container in which the copy is prepared."""
         return KeyedContainer(LocalStore(self.folder), FORMATS[Zarr3.name])  # type: ignore[arg-type]
 
+    def check_unverified(self, *, verify: bool) -> None:
+        """Raise if a finished copy is to be compared: its container is gone."""
+        if verify:
+            raise ValueError(
+                f"{self.target!r} is a finished copy, which cannot be compared again with "
+                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
+            )
+
     def finish(self) -> Container:
         """Write the archive, remove the container, and return the archive as a container."""
         folder, name = os.path.split(self.target)

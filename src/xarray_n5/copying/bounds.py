@@ -12,7 +12,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.sampling.crop import check, windows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.axes import Geometry
@@ -37,7 +37,9 @@ def regions_within(
         samples there.
     """
     dims = {inner: dims_of(geometries[inner]) for inner in arrays}
-    sizes = {d: n for at, each in arrays.items() for d, n in zip(dims[at], each.shape, strict=True)}
+    sizes: dict[Hashable, int] = {
+        d: n for at, each in arrays.items() for d, n in zip(dims[at], each.shape, strict=True)
+    }
     check(sizes, bounds)
     found: dict[str, Region | None] = {}
     empty: dict[str, str] = {}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
 from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
@@ -23,17 +22,19 @@ from xarray_n5.copying.attributes import lists_of, of_group
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
-from xarray_n5.copying.scenes import plan_scene
+from xarray_n5.copying.scenes import SCENE, plan_scene
+from xarray_n5.copying.started import Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.leaves import scene_in
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
-from xarray_n5.writing.transaction import Transaction, compute_alone, resume_end
+from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
@@ -46,69 +47,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.plan import WritePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A started copy: groups and arrays exist, and their chunks are pending."""
-
-    transaction: Transaction | None = None
-    """The writes of a group's arrays; None for an array alone."""
-    alone: WritePlan | None = None
-    repairs: Mapping[str, WritePlan] = field(default_factory=dict)
-    """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
-    comparison: Comparison | None = None
-    """The comparison of the finished copy with its source, if requested."""
-    packing: Packing | None = None
-    """The archive that the finished copy becomes, if that is its target."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the copy to resume had ended."""
-        pending = (self.transaction, self.alone, self.packing)
-        return all(each is None for each in pending) and not self.repairs
-
-    @property
-    def chunks(self) -> int:
-        """The number of pending chunks."""
-        plans = [] if self.transaction is None else list(self.transaction.plans.values())
-        plans += [] if self.alone is None else [self.alone]
-        plans += self.repairs.values()
-        return sum(plan.remaining for plan in plans)
-
-    def compute(self) -> xr.DataTree | xr.Dataset:
-        """Compute and finish the copy, and return the report as :func:`xarray_n5.to_n5` does.
-
-        Raises
-        ------
-        DifferenceError
-            If it is compared with its source, and chunks differ.
-        """
-        report, comparison = self._write(), self.comparison
-        archive = None if self.packing is None else self.packing.finish()
-        if comparison is not None:
-            comparison = replace(comparison, container=archive or comparison.container)
-            report.attrs["verified"] = comparison.compute()
-        return report
-
-    def compared(self) -> Copy:
-        """Return the copy with a comparison of all that it writes."""
-        plans = [] if self.transaction is None else [*self.transaction.plans.values()]
-        if not plans:
-            raise ValueError(
-                "a copy of a project that has finished cannot be compared again with verify=True; "
-                "compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
-        sources = [(plan.request.path, plan.source) for plan in plans]
-        return replace(self, comparison=Comparison(plans[0].request.options.container, sources))
-
-    def _write(self) -> xr.DataTree | xr.Dataset:
-        if self.transaction is not None:
-            return self.transaction.compute()
-        if self.alone is not None:
-            return compute_alone(self.alone)
-        reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
-        return xr.DataTree.from_dict(reports)
 
 
 def begin_copy(
@@ -136,30 +74,14 @@ def begin_copy(
     check_option("mode", mode, "w-", "a", "w")
     checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
     if (packing := Packing.of(url, storage_options, **checks)) is not None:
-        if packing.ended and verify:
-            raise ValueError(
-                f"{packing.target!r} is a finished copy, which cannot be compared again with "
-                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
         if packing.ended:
+            packing.check_unverified(verify=verify)
             return Copy()
-        begun = begin_copy(
-            source,
-            source_path,
-            packing.container,
-            join(packing.path, path),
-            options=options,
-            without=without,
-            resume=resume,
-            source_options=source_options,
-            checksums=checksums,
-            batch_size=batch_size,
-            fsync=fsync,
-            verify=verify,
-        )
-        return replace(begun, packing=packing)
+        url, path, mode = packing.container, join(packing.path, path), "w-"
     options = options or CopyOptions()
     multisets = options.label_multisets
+    if format is None and options.dialect == SCENE and str(url).rstrip("/\\").endswith(".zarr"):
+        format = "zarr3"  # noqa: A001 - its only format
     how = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -172,16 +94,21 @@ def begin_copy(
         batch_size=batch_size,
     )
     place = new_path(how.path(path), how.container.documents)
+    given: Any = (how, place, options, without, source_options)
     if (scene := find_scene(source, source_options)) is not None:
-        given: Any = (source_path, how, place, options, without, source_options)
-        planned = Copy(plan_scene(scene, source, *given))
+        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
+    kept = how.format.name == "zarr3" and options.dialect in {None, "same"}
+    if not kept and (scene := scene_in(node)) is not None:
+        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
+        return planned.compared() if verify else planned
     target = CopyTarget(how, place, compares=verify)
     if isinstance(node, Array):
         begun, copies = _begin_array(node, target, options)
     else:
         begun, copies = _begin_group(node, target, options, without)
+    begun = replace(begun, packing=packing)
     if not verify:
         return begun
     sources = [(join(place, inner), each.data) for inner, each in copies.items()]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from xarray_n5 import leaves
 from xarray_n5.arrays.spec import supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import DatasetOptions
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from xarray_n5.writing.request import WriteOptions
     from xarray_n5.writing.transaction import Transaction
 
+SCENE = "ngff-0.6"
+"""The dialect of copies that are scenes of OME-Zarr."""
+
 _SAME = (None, None, "same")
 """The options of chunks, shards and compression that keep them unchanged."""
 
@@ -41,7 +45,8 @@ def plan_scene(
 ) -> Transaction | None:
     """Return the write of a scene's Datasets: a pyramid, or a group for each level.
 
-    Return None if the write to resume has ended.
+    With the dialect "ngff-0.6", it is that of a scene of OME-Zarr. Return None if the write to
+    resume has ended.
 
     Raises
     ------
@@ -51,9 +56,15 @@ def plan_scene(
     refused = names_of(region=options.region, dtype=options.dtype, without=list(without) or None)
     if refused:
         raise ValueError(
-            f"{scene.url!r} is a project, which is copied as Datasets and does not support "
+            f"{scene.url!r} is a {scene.kind}, which is copied as a whole and does not support "
             f"{refused}; open it with xarray.open_datatree, select, and store that with .n5.to_n5"
         )
+    if options.dialect == SCENE:
+        if group and scene.document is not None:
+            raise ValueError(
+                f"{group!r} is a part of {scene.url!r}, but a scene has all of its images; omit it"
+            )
+        return leaves.write_scene(scene.content(storage_options), how, path, options)
     tree = xr.open_datatree(
         source, engine="n5", chunks={}, group=group or None, storage_options=storage_options
     )

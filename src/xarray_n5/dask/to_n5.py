@@ -258,7 +258,6 @@ def to_n5(
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.writing.plan import plan_write
     from xarray_n5.writing.request import WriteOptions, WriteRequest
-    from xarray_n5.writing.resume import remember
     from xarray_n5.writing.tasks import write_lazily, write_when_read
     from xarray_n5.writing.transaction import compute_alone
 
@@ -298,9 +297,7 @@ def to_n5(
         return write_when_read(plan.source, plan.write.target, plan.write.start)
     if not compute:
         return write_lazily(plan.source, plan.write, plan.before)
-    report = compute_alone(plan)
-    if resume and mode == "w-" and region is None:
-        remember(plan.write.marker)
+    report = compute_alone(plan, options.remembered if region is None else None)
     if not return_stored:
         return report
     where = tuple(slice(s, s + n) for s, n in zip(plan.write.start, plan.source.shape, strict=True))

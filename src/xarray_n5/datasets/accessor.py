@@ -212,7 +212,7 @@ class DatasetAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         **coords_kwargs : array_like
             `coords` as keywords, such as ``z=new_z``.
@@ -265,7 +265,7 @@ class DatasetAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
 
         Returns
@@ -636,7 +636,7 @@ class DataTreeAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         level : int or str, optional
             The level, by number or name; by default the coarsest whose samples are no farther apart
@@ -695,7 +695,7 @@ class DataTreeAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         level : int or str, optional
             The level, by number or name; by default the coarsest whose samples are no farther apart

@@ -222,7 +222,7 @@ class DataArrayAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
         **coords_kwargs : array_like
             `coords` as keywords, such as ``z=new_z``.
@@ -275,7 +275,7 @@ class DataArrayAccessor:
             The value beyond the first and the last sample; by default NaN for floats and 0 for
             others.
         chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 64 MiB of whole stored chunks, those of
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
 
         Returns

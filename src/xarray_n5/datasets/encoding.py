@@ -119,7 +119,8 @@ def plan_group(
         path=path,
         variables=plans,
         attributes=convention.group_attributes(
-            without_variables(attributes),  # xarray's Zarr engine shows what this package wrote
+            # xarray's Zarr engine shows the images that this package wrote.
+            without_variables(attributes) if attributes else {},
             f"group {path or '/'!r}",
             empty=not plans,
         ),

@@ -161,7 +161,8 @@ def _open(
         if scene is None:
             raise
         return scene, path
-    return scene_in(node) or node, ""
+    scene = None if isinstance(node, Array) else scene_in(node)
+    return scene or node, ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:
             grow(group, facts, how)
             # It may have gone on meanwhile: if it has ended, its marker must not come back.
             if now := other.facts():
-                other.as_found(now).begin({**now, "grown": True})
+                other.as_found(now).update({**now, "grown": True})
 
 
 def check_place(group: Group, facts: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from xarray_n5.writing.transaction import EarlierRun, Transaction, begin_all, re
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     import xarray as xr
 
@@ -80,28 +80,44 @@ def write(
     marker = how.marker(root, datasets)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
-        return resume_end(marker, earlier.facts or {})
+        return resume_end(marker, earlier.facts or {}, remembered=how.remembered)
     groups = [
         _plan_group(dataset, path, encoding, how, resumes=earlier.exists)
         for dataset, path, encoding in datasets
     ]
     _check_sources(groups, how)
     writes = [_plan_writes(each.plan, how, earlier.written) for each in groups]
+    if earlier.has_ended and all(plan.is_done for plans in writes for plan in plans.values()):
+        return Transaction(_named(writes, root), marker, has_ended=True)
     # All checks have passed.
-    group = create_group(how.container, root, mode="a")
+    if how.format.one_writer:
+        create_group(how.container, root, mode="a")  # a new file has no markers
+    elif groups[0].existing is None:
+        if root:  # a new container is recognised before there is anything in it
+            create_group(how.container, root.rpartition("/")[0], mode="a")
+        marker = replace(marker, first=True)
     if groups[0].existing is not None and how.mode in {"w-", "w"}:
         _end_others(marker)
     planned = earlier.facts is not None
     marker.begin({**provenance(), "written": earlier.written}, planned=planned)
-    begun: dict[str, WritePlan] = {}
+    begun: list[dict[str, WritePlan]] = []
     for each, plans in zip(groups, writes, strict=True):
-        if each.plan.path != root:
-            group = create_group(how.container, each.plan.path, mode="a")
+        if each.existing is None:
+            attributes, _ = _attributes(each.plan, {}, how)
+            create_group(how.container, each.plan.path, attributes=attributes, mode="a")
+            begun.append(begin_all(plans, marker))
+            continue
+        group = create_group(how.container, each.plan.path, mode="a")
         _make_room(each, group, how)
-        begun |= begin_all(plans, marker, partial(_write_attributes, each.plan, group, how))
+        begun.append(begin_all(plans, marker, partial(_write_attributes, each.plan, group, how)))
     how.consolidate(root, default=True)
-    named = {path.removeprefix(root).strip("/"): plan for path, plan in begun.items()}
-    return Transaction(named, marker, remembered=bool(how.resume) and how.mode == "w-")
+    return Transaction(_named(begun, root), marker, remembered=how.remembered)
+
+
+def _named(writes: Iterable[Mapping[str, WritePlan]], root: str) -> dict[str, WritePlan]:
+    """Return the writes of several groups by their names in the report."""
+    plans = (item for each in writes for item in each.items())
+    return {path.removeprefix(root).strip("/"): plan for path, plan in plans}
 
 
 def _plan_group(
@@ -253,23 +269,31 @@ def _make_room(write: _GroupWrite, group: Group, how: WriteOptions) -> None:
 
 def _write_attributes(plan: GroupPlan, group: Group, how: WriteOptions) -> None:
     """Set the attributes of a group; in mode "a" they are added to its own."""
+    attributes, stale = _attributes(plan, group.attrs, how)
+    if attributes or stale:
+        group.attrs.change(attributes, stale)
+
+
+def _attributes(
+    plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions
+) -> tuple[dict[str, Any], set[str]]:
+    """Return the attributes to set, and the names of those to remove, of those `before`."""
     convention, attributes = convention_of(how.format), dict(plan.attributes)
     if how.mode == "a":
-        if note := _merged_note(note_of(group.attrs), attributes):
+        if note := _merged_note(note_of(before), attributes):
             attributes[convention.roundtrip_key] = note
-        named = [each["coordinates"] for each in (group.attrs, attributes) if "coordinates" in each]
+        named = [each["coordinates"] for each in (before, attributes) if "coordinates" in each]
         if named:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
     if plan.is_pyramid:
-        group.attrs.change(attributes, _stale(plan, group.attrs, how) - attributes.keys())
-        return
-    images = {}
+        return attributes, _stale(plan, before, how) - attributes.keys()
+    images: dict[str, Any] = {}
     if how.format.native_to_xarray:
         version = version_for(how.dialect, how.format.ngff_version)
-        images = images_of(plan, group.attrs, how.dialect, version)
-    stale = [key for key, value in images.items() if value is None]
+        images = images_of(plan, before, how.dialect, version)
+    stale = {key for key, value in images.items() if value is None}
     attributes |= images
-    group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
+    return {k: v for k, v in attributes.items() if k not in stale}, stale
 
 
 def _stale(plan: GroupPlan, existing: Mapping[str, Any], how: WriteOptions) -> set[str]:

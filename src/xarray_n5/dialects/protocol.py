@@ -91,8 +91,8 @@ class Dialect(Protocol):
 
     It may have two more members. If its lists may be in either order, ``list_order`` is that of its
     writers: "C", "N5", or "format" for N5 order in N5 and C order elsewhere. With a set ``signs``,
-    it is only asked if the array, its base level or a group around it has one of these attributes,
-    or members "sign/...", or if there is an XML.
+    it is only asked if the array, its base level or a group around it has one of these attributes
+    (of a key with slashes, the first part counts), or if there is the XML of a project.
     """
 
     name: ClassVar[str]

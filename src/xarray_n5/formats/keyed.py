@@ -130,7 +130,7 @@ class KeyedContainer:
     def exists(self, node: Node) -> bool:
         """Return whether there is a node; one without documents is a directory."""
         store, path = self.store, node.path
-        return node.described or any(store.list(path)) or store.is_folder(path)
+        return node.described or store.is_folder(path) or any(store.list(path))
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the names of possible nodes in a group, from a listing, which is always current.
@@ -303,10 +303,19 @@ class KeyedContainer:
         """Remove chunks; those that are not stored are ignored."""
         self.store.delete([self.chunk_key(path, metadata, index) for index in indices])
 
-    def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
-        """Iterate over the stored chunks, even those beyond the array's ends."""
-        found = (self.format.chunk_index(metadata, key) for key in self.store.walk(path))
-        return (index for index in found if index is not None)
+    def list_chunks(
+        self, path: str, metadata: ArrayMetadata, rest: list[str] | None = None
+    ) -> Iterator[Index]:
+        """Iterate over the stored chunks, even those beyond the array's ends.
+
+        The keys of other files are added to `rest`.
+        """
+        for key in self.store.walk(path):
+            index = self.format.chunk_index(metadata, key)
+            if index is not None:
+                yield index
+            elif rest is not None:
+                rest.append(key)
 
     def list_chunk_info(
         self, path: str, metadata: ArrayMetadata

@@ -266,6 +266,8 @@ def _request_root(store: Store, path: str) -> None:
         read = partial(_request, store, [path, ""], KEYED_FORMATS, [join(path, UNFINISHED)])
         looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
         together(store, [read, *(partial(_try, look) for look in looks)])
+    elif store.real_folders:
+        _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
 
 
 def _try(call: Callable[[], object]) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 Sampled = TypeVar("Sampled", xr.DataArray, xr.Dataset)
 
-_BLOCK = 1 << 26
-"""The maximum size of a block of the result and the box for it, together: 64 MiB."""
+_BLOCK = 1 << 25
+"""The maximum size of a block of the result and the box for it, together: 32 MiB."""
 
 _SIDE = 64
 """The side of a stored chunk where neither the target nor the source has chunks."""

@@ -195,7 +195,7 @@ def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
 def in_one_batch(fs: AbstractFileSystem, paths: Sequence[str]) -> list[Any]:
     """Return the bytes of several files by one call, or errors; None if that fails."""
     found: dict[str, Any] = {}
-    with contextlib.suppress(Exception):  # who asks again gets the error
+    with contextlib.suppress(Exception):  # each is requested again by itself
         found = fs.cat(paths, on_error="return")
     return [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
 

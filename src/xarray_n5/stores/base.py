@@ -64,6 +64,9 @@ class Store(ABC):
     concurrency: ClassVar[int] = 1
     """The number of requests that are worth having in flight; 1 for local files."""
 
+    real_folders: ClassVar[bool] = False
+    """Whether nothing is below a prefix without a directory."""
+
     @property
     @abstractmethod
     def url(self) -> str:
@@ -272,6 +275,10 @@ class Layer(Store):
     @property
     def concurrency(self) -> int:  # type: ignore[override]
         return self.store.concurrency
+
+    @property
+    def real_folders(self) -> bool:  # type: ignore[override]
+        return self.store.real_folders
 
     @property
     def most_at_once(self) -> int:

@@ -40,7 +40,8 @@ class CachedStore(Layer):
     operation that reads its own writes makes no further request. A write that fails clears the
     cache.
     - A document that is not in a cached listing is missing, and so is everything below a directory
-    that is not in it, if the store's listings are complete.
+    that is not in it, if the store's listings are complete. So is everything below a prefix without
+    a directory, if the store has real ones.
     - In another process, and behind ``store.uncached()``, only the store itself is used.
     """
 
@@ -126,6 +127,10 @@ class CachedStore(Layer):
         self._keep(self.listings, {prefix: found[prefix] for prefix in unknown}, before)
         return [found[prefix] for prefix in prefixes]
 
+    def walk(self, prefix: str) -> Iterator[str]:
+        """Iterate over all keys under `prefix`, which are not cached."""
+        return iter(()) if self._listing(prefix) is _NOTHING else self.store.walk(prefix)
+
     def _changes(self) -> int:
         """Return how often this store has been changed."""
         return self.changed[0]
@@ -169,12 +174,18 @@ class CachedStore(Layer):
             return self.documents.get(key, _UNKNOWN)
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
+        if listing is _NOTHING:
+            return None
         missing = listing is not None and name not in listing[1]
         return None if missing and self.store.complete_listings else _UNKNOWN
 
     def _listing(self, prefix: str) -> Listing | None:
         """Return the listing of a prefix if it is cached, or follows from those above it."""
         found = self.listings.get(prefix)
+        if found is None and self.no_folders and self.store.real_folders:
+            found = (
+                _NOTHING if self.no_folders.intersection((prefix, *_folders_of(prefix))) else None
+            )
         if found is not None or not prefix or not self.store.complete_listings:
             return found
         parent, _, name = prefix.rpartition("/")
@@ -257,8 +268,8 @@ class CachedStore(Layer):
         """Add a new file to cached listings; drop them if it is one of many, such as a chunk."""
         inner, keep = key, _is_one_of_few(key)
         for folder in _folders_of(key):
-            self.no_folders.discard(folder)
             listing = self._listing(folder)
+            self.no_folders.discard(folder)
             name, is_file = inner.rpartition("/")[2], inner == key
             if listing is not None and _has(listing[is_file], name):
                 return

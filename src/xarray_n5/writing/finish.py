@@ -13,9 +13,12 @@ from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
-from xarray_n5.writing.write import begin_planned
+from xarray_n5.writing.resume import forget_finished
+from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import xarray as xr
 
     from xarray_n5.arrays.marker import WriteMarker
@@ -27,11 +30,34 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
     several = [*parts, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], len(write.shape), ""), *several])
     mine = write.marker
+    if mine.is_alone():
+        if write.checksums:
+            keep_digests(write, receipts, alone=True)
+        if _may_have_lost_tasks(parts):
+            _sweep(write, alone=True)
+    else:
+        _finish_among_others(write, receipts)
+    if not write.part:
+        end(write)
+    return report_of(receipts, write)
+
+
+def _may_have_lost_tasks(parts: Iterable[Receipts]) -> bool:
+    """Return whether tasks may have been killed and repeated: not if all ran in this process."""
+    here = writer_name()
+    return "://" in here or any(name not in {"", here} for part in parts for name in part.names)
+
+
+def _finish_among_others(write: Write, receipts: Receipts) -> None:
+    """Finish a write to an array that others may write to, or have written to."""
+    mine = write.marker
     calls: Any = [lambda: begin_planned(write), lambda: mine.store.list(mine.path)]
     _, listing = together(mine.store, calls)
     others, _ = find_markers(mine.store, mine.path, tidy=True, but=mine, listing=listing)
     whole = bool(others) and write.is_whole()
     alone = whole or not any(each.facts() for each in others)  # a whole write ends the others
+    if DIGESTS in listing[0]:
+        forget_finished(mine)
     if write.checksums or DIGESTS in listing[0]:
         keep_digests(write, receipts, alone=alone)
     _sweep(write, alone=alone)
@@ -40,9 +66,6 @@ def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.D
             _end_repair(other, write)
         elif whole:
             other.end()
-    if not write.part:
-        end(write)
-    return _report(receipts, write)
 
 
 def end(write: Write) -> None:
@@ -50,7 +73,7 @@ def end(write: Write) -> None:
     if write.marker.token == REPAIRED:
         _end_repair(write.marker, write)
     else:
-        write.marker.end(records=write.journal)
+        write.marker.end(records=write.journal or write.resumed)
 
 
 def _end_repair(marker: WriteMarker, write: Write) -> None:
@@ -60,7 +83,7 @@ def _end_repair(marker: WriteMarker, write: Write) -> None:
         return
     left = [index for index in facts.get("chunks", ()) if not write.covers(index)]
     if left:
-        marker.as_found(facts).begin({**facts, "chunks": left})
+        marker.as_found(facts).update({**facts, "chunks": left})
     else:
         marker.end()
 
@@ -83,7 +106,7 @@ def _sweep(write: Write, *, alone: bool) -> None:
         store.delete(left)
 
 
-def _report(receipts: Receipts, write: Write) -> xr.Dataset:
+def report_of(receipts: Receipts, write: Write) -> xr.Dataset:
     """Return the receipts on the part of the chunk grid that was written."""
     names = np.array([*receipts.names, ""], object)
     columns = {

@@ -20,7 +20,7 @@ from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.request import aligned_blocks
-from xarray_n5.writing.resume import all_done, forget_overlapped, is_finished, renew, resume
+from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.source_stamps import stamps_of
 from xarray_n5.writing.user_code import code_of
@@ -50,7 +50,12 @@ class WritePlan:
     """The receipts of an earlier, interrupted run."""
     resumed: bool = False
     ended: bool = False
-    """Whether this very write has finished before, and nothing has changed since."""
+    """Whether this very write has finished before; chunks that have been removed are pending."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this very write has finished before, and nothing has changed since."""
+        return self.ended and not self.remaining
 
     @property
     def remaining(self) -> int:
@@ -69,15 +74,18 @@ class WritePlan:
         marked
             Whether the write has a finish that removes its marker.
         """
+        if self.is_done:
+            return self
         request, write = self.request, replace(self.write, whole=whole)
         options = request.options
+        vacant = self.array is not None and self.array.new is not None and self.array.new[0].vacant
         if options.resume:
-            options.container.sweep(request.path)
+            swept = vacant or write.left is not None  # which `renew` removes
+            options.container.sweep(request.path.rpartition("/")[0] if swept else request.path)
         array = self.array.make_room() if self.array is not None else None
+        write = replace(write, marker=replace(write.marker, first=vacant and not write.deferred))
         if self.resumed:
-            renew(write, deferred=request.deferred)
-        elif self.ended:
-            write.marker.begin({**write.facts(), "done": True})
+            write = renew(write, deferred=request.deferred)
         elif marked:
             write = replace(write, planned=write.deferred)
             write.leave_mark()
@@ -157,14 +165,15 @@ def _exists(request: WriteRequest) -> bool:
 def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) -> WritePlan:
     """Return the plan of a finished write; raise if the array may not be its result."""
     write = _write(request, target, token, aligned, (0,) * aligned.ndim, fresh=True)
-    if not is_finished(write.marker):
+    before = done_when_finished(write)
+    if before is None:
         _refuse_ended(request, target)
     return WritePlan(
         request=request,
         source=aligned,
         target=Array(target.node.bare()),
-        write=replace(write, resumed=not write.journal),
-        before=all_done(write),
+        write=replace(write, resumed=True),
+        before=before,
         ended=True,
     )
 

@@ -112,6 +112,11 @@ class WriteOptions:
         """The container's format."""
         return self.container.format
 
+    @property
+    def remembered(self) -> Container | None:
+        """The container, if repeating the write after its finish is to find nothing to do."""
+        return self.container.uncached() if self.resume and self.mode == "w-" else None
+
     def path(self, path: str) -> str:
         """Return the path in the container of a node below the group that the URL names."""
         return join(self.root, self.format.normalize_path(path))

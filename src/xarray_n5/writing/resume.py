@@ -10,13 +10,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dask.base import tokenize
 
 from xarray_n5.arrays.invalidate import box_of, forget
 from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import touched
-from xarray_n5.model.paths import DIGESTS, join
+from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, join, meant_by
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
@@ -24,8 +25,11 @@ from xarray_n5.writing.user_code import changed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import xarray as xr
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.grid import Index
     from xarray_n5.stores.base import Listing
     from xarray_n5.writing.write import Write
@@ -52,10 +56,11 @@ def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | N
         write = replace(write, marker=resumed, fresh=fresh, journal=journal)
         again = tuple(tuple(map(tuple, part)) for part in facts.get("again", ()))
         write = replace(write, resumed=not journal, again=again)
-        return write, all_done(write) if facts.get("done") else _done_before(write)
+        return (write, all_done(write)) if facts.get("done") else _done_before(write)
     planned = write.marker.planned()
     repaired = None
-    for other in unfinished_writes(write.marker.store, write.marker.path):
+    store, path = write.marker.store, write.marker.path
+    for other in unfinished_writes(store, path) if store.exists(join(path, UNFINISHED)) else ():
         said = other.facts()
         if other.token == REPAIRED:
             repaired = said and (other.as_found(said), said)
@@ -102,14 +107,15 @@ def _check_sources(write: Write, facts: Mapping[str, Any]) -> None:
         )
 
 
-def renew(write: Write, *, deferred: bool) -> None:
+def renew(write: Write, *, deferred: bool) -> Write:
     """Begin a new attempt at a write, which stops earlier tasks; a repair has one attempt.
 
     A planned write begins, unless it is `deferred` again.
     """
-    if write.marker.token == REPAIRED:
-        return
-    facts = write.marker.facts()
+    marker = write.marker
+    if marker.token == REPAIRED:
+        return write
+    facts = marker.facts()
     if facts is not None:
         _check_sources(write, facts)
         new = write.facts()
@@ -117,9 +123,15 @@ def renew(write: Write, *, deferred: bool) -> None:
             if names := changed(facts.get(key), now):
                 # Chunks of both versions are stored from now on: each later resume warns.
                 facts = {**facts, key: {**facts[key], **dict.fromkeys(names, "")}}
-        write.marker.begin({**new, **facts})
+        # Writes that began since the listing have replaced the hint of the earlier attempt.
+        first = write.left is not None and marker.as_found(facts).began_last()
+        marker = replace(marker, first=first)
+        marker.begin({**new, **facts})
+        if first and write.left:
+            marker.store.delete([join(marker.path, key) for key in write.left])
     elif not deferred:
-        write.marker.begin_planned()
+        marker.begin_planned()
+    return replace(write, marker=marker, left=None)
 
 
 def forget_overlapped(write: Write) -> None:
@@ -154,12 +166,16 @@ def inside(facts: Mapping[str, Any], array: Array) -> tuple[range, ...] | None:
         return None
 
 
-def _done_before(write: Write) -> Receipts:
-    """Return receipts for the chunks of an interrupted write, by its records or the chunks."""
-    ndim = len(write.shape)
-    stored = [index for index in write.target.stored_indices() if index in write]
+def _done_before(write: Write) -> tuple[Write, Receipts]:
+    """Return an interrupted write with what one listing shows, and receipts for its chunks."""
+    ndim, rest = len(write.shape), list[str]()
+    stored = [index for index in write.target.stored_indices(rest) if index in write]
+    own = f"{WRITING}{write.marker.token}/"
+    others = any(key.startswith((WRITING, PLANNED)) and not key.startswith(own) for key in rest)
+    if write.fresh and not others and not write.target.format.one_writer:
+        write = replace(write, left=tuple(key for key in rest if meant_by(key)))
     if not write.journal:
-        return _unrecorded((index for index in stored if not write.is_again(index)), write)
+        return write, _unrecorded((index for index in stored if not write.is_again(index)), write)
     there = set(stored)
     parts = [Receipts.of([], ndim, "")]
     for _, record in write.marker.records():
@@ -170,7 +186,7 @@ def _done_before(write: Write) -> Receipts:
             for index, size in zip(part.indices.tolist(), part.sizes.tolist(), strict=True)
         ]
         parts.append(part.chosen(np.array(rows, bool)))
-    return Receipts.merge(parts)
+    return write, Receipts.merge(parts)
 
 
 def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
@@ -186,7 +202,7 @@ def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
 
 
 _RECORD = f"{DIGESTS}/finished.json"
-"""A small file with the number, the total size and the latest time of all others."""
+"""A small file that says which write of a node finished last, and what it stored."""
 
 _LARGEST = 1 << 12
 
@@ -199,25 +215,75 @@ _MOST_APPENDS = 1000
 _LARGEST_APPENDS = 1 << 17
 
 
-def remember(mark: WriteMarker) -> None:
-    """Record that a write has finished, so that resuming it again finds nothing to do."""
-    if (found := _survey(mark)) is not None:
-        facts = {"token": mark.token, **found}
-        mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
+def remember(mark: WriteMarker, container: Container, report: xr.Dataset | None = None) -> None:
+    """Record that a write has finished, so that repeating it finds nothing to do.
 
-
-def is_finished(mark: WriteMarker) -> bool:
-    """Return whether a write has finished, and nothing below its node has changed since.
-
-    It is False if the store has no times of files.
+    Nothing is listed: chunks and documents that are newer than the record do not belong to it.
     """
+    facts: dict[str, Any] = {"token": mark.token, "node": _documents_of(mark, container)}
+    if report is not None:
+        sizes, known = report["bytes"].values, report["seconds"].notnull().values
+        facts["chunks"] = int((~known | (sizes > 0)).sum())
+        if known.all():
+            facts["bytes"] = int(sizes.sum())
+    mark.store.set(join(mark.path, _RECORD), json.dumps(facts).encode())
+
+
+def is_finished(mark: WriteMarker, container: Container) -> bool:
+    """Return whether a write into a group has finished, and the group's documents are unchanged."""
+    return _recorded(mark, container) is not None
+
+
+def done_when_finished(write: Write) -> Receipts | None:
+    """Return receipts for the chunks of a finished write; others have been removed since.
+
+    None if it has not finished, or anything has been written since; also if the store does not know
+    when. The chunks are listed once.
+    """
+    facts = _recorded(write.marker, write.target.container)
+    if facts is None:
+        return None
+    recorded, newest, stored, nbytes = None, 0.0, [], 0
+    for found in write.marker.store.list_info(write.marker.path):
+        if found.time is None or found.key.startswith((WRITING, PLANNED)):
+            return None
+        if found.key == _RECORD:
+            recorded = found.time
+            continue
+        newest = max(newest, found.time)
+        index = write.target.chunk_index(found.key)
+        if index is not None and index in write:
+            stored.append(index)
+            nbytes += found.size
+    if recorded is None or newest > recorded:
+        return None
+    if write.target.format.one_writer:  # each change of its file is newer
+        return all_done(write)
+    if len(stored) != facts.get("chunks"):
+        return _unrecorded(stored, write)
+    return all_done(write) if facts.get("bytes", nbytes) == nbytes else None
+
+
+def forget_finished(mark: WriteMarker) -> None:
+    """Remove the record of a finished write that another one has changed."""
+    mark.store.delete([join(mark.path, _RECORD)])
+
+
+def _recorded(mark: WriteMarker, container: Container) -> dict[str, Any] | None:
+    """Return the facts about a finished write; None if there are none, or documents changed."""
     record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
     facts = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         facts = json.loads(record[0]) if record else None
     if not isinstance(facts, dict) or facts.get("token") != mark.token:
-        return False
-    return facts == {"token": mark.token, **(_survey(mark) or {})}
+        return None
+    return facts if facts.get("node") == _documents_of(mark, container) else None
+
+
+def _documents_of(mark: WriteMarker, container: Container) -> str:
+    """Return a digest of the documents of a node; those of one file change with its time."""
+    keys = [join(mark.path, name) for name in sorted(container.documents)]
+    return tokenize(mark.store.get_many(keys) if keys else [])
 
 
 def remember_append(mark: WriteMarker, start: int, stop: int) -> None:
@@ -250,20 +316,6 @@ def _appends(mark: WriteMarker) -> list[tuple[str, int, int]]:
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, list) and [type(each) for each in row] == [str, int, int]
     ]
-
-
-def _survey(mark: WriteMarker) -> dict[str, float] | None:
-    """Return facts that change with every change below a node; None if times are unknown.
-
-    Records of the arrays in a group are ignored: they are written together.
-    """
-    count, size, newest = 0, 0, 0.0
-    for found in mark.store.list_info(mark.path):
-        if found.time is None:
-            return None
-        if not found.key.endswith(_RECORD):
-            count, size, newest = count + 1, size + found.size, max(newest, found.time)
-    return {"files": count, "bytes": size, "newest": newest}
 
 
 def is_written(array: Array, *, sparse: bool = False) -> bool:

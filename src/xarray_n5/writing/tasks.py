@@ -104,9 +104,10 @@ def write_block(
 ) -> Receipts:
     """Write a block, or its chunks that are `left`; return their receipts."""
     with write.marker.running():
-        begin_planned(write)
-        check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
         box = _shifted(where, write.start)
+        check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
+        if write.planned or write.marker.store.concurrency > 1 or _is_cut(write.target, box):
+            begin_planned(write)  # otherwise, the marker is read before each chunk
         target = _current(write.target, box)
         array = target.metadata
         block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
@@ -195,9 +196,13 @@ def _current(target: ArrayNode, box: tuple[slice, ...]) -> ArrayNode:
 
     Such a chunk would be clipped to the former end, and lose the rest.
     """
+    return target.refreshed().bare() if _is_cut(target, box) else target
+
+
+def _is_cut(target: ArrayNode, box: tuple[slice, ...]) -> bool:
+    """Return whether a box has chunks clipped by the end of the array."""
     ends = zip(box, target.metadata.shape, target.metadata.chunks, strict=True)
-    cut = any(where.stop == size and size % side for where, size, side in ends)
-    return target.refreshed().bare() if cut else target
+    return any(where.stop == size and size % side for where, size, side in ends)
 
 
 _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}

@@ -14,8 +14,9 @@ from dask.base import compute
 from xarray_n5.graph import is_divisible, reduce_all
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
+from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
-from xarray_n5.writing.finish import end
+from xarray_n5.writing.finish import end, report_of
 from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
 from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.formats.containers import Container
     from xarray_n5.graph import DelayedReport
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
@@ -49,7 +51,7 @@ class EarlierRun:
         if not how.resume:
             return cls()
         facts = marker.facts() or marker.planned()
-        return cls(facts, facts is None and how.mode == "w-" and is_finished(marker))
+        return cls(facts, facts is None and how.mode == "w-" and is_finished(marker, how.container))
 
     @property
     def exists(self) -> bool:
@@ -78,8 +80,10 @@ class Transaction:
     """The marker of the group that the arrays are in."""
     ends: Sequence[WriteMarker] = ()
     """The markers of finished writes that an interrupted finish has left."""
-    remembered: bool = False
-    """Whether resuming it again after its finish finds nothing to do."""
+    remembered: Container | None = None
+    """The container, if repeating it after its finish is to find nothing to do."""
+    has_ended: bool = False
+    """Whether all of it has finished before, so that nothing was begun."""
     closing: Callable[[], None] | None = None
     """The action after all data are written, before the marker is removed: it may be repeated, and
     is sent with the tasks."""
@@ -93,11 +97,14 @@ class Transaction:
     @property
     def _markers(self) -> list[tuple[WriteMarker, bool]]:
         """The markers of the writes, and whether they may have records."""
-        begun = [(plan.write.marker, plan.write.journal) for plan in self.plans.values()]
+        writes = [plan.write for plan in self.plans.values() if not plan.is_done]
+        begun = [(write.marker, write.journal or write.resumed) for write in writes]
         return [*((marker, True) for marker in self.ends), *begun]
 
     def compute(self) -> xr.DataTree:
         """Compute the writes and finish them here, so that a lost worker cannot have done so."""
+        if self.has_ended:
+            return xr.DataTree.from_dict(self._reports())
         expect(self.plans.values())
         return self._finish(self._reports())
 
@@ -113,18 +120,23 @@ class Transaction:
         return self._finish(reports)
 
     def _finish(self, reports: Mapping[str, Report]) -> xr.DataTree:
-        """Finish the writes, and record that if wanted."""
-        tree = self._last()(reports)
-        for marker in (
-            (*(each for each, _ in self._markers), self.marker) if self.remembered else ()
-        ):
-            remember(marker)
-        return tree
+        """Finish the writes, and record that if wanted, before their markers are removed."""
+        if self.remembered is None:
+            return self._last()(reports)
+        nodes: list[tuple[WriteMarker, Report | None]] = [(each, None) for each in self.ends]
+        nodes += [(plan.write.marker, reports[name]) for name, plan in self.plans.items()]
+        records: list[Any] = [
+            partial(remember, marker, self.remembered, report)
+            for marker, report in (*nodes, (self.marker, None))
+        ]
+        return self._last(records=records)(reports)
 
     def delayed(self) -> DelayedReport:
         """Write data in memory, and return a computation of the other writes that finishes them."""
-        now = {name: plan for name, plan in self.plans.items() if not plan.write.deferred}
-        later = {name: plan for name, plan in self.plans.items() if plan.write.deferred}
+        later = {n: p for n, p in self.plans.items() if p.write.deferred and not p.is_done}
+        now = {name: plan for name, plan in self.plans.items() if name not in later}
+        if self.has_ended:
+            return reduce_all([], partial(_given, reports=self._reports()), _name())
         if not self.plans:
             return self._lazy(self._last())
         reports = replace(self, plans=now)._compute_part() if now else {}  # noqa: SLF001
@@ -140,7 +152,11 @@ class Transaction:
             self.marker.postpone({**(self.marker.facts() or {}), "parts": parts})
         return rest._lazy(rest._last(reports))  # noqa: SLF001
 
-    def _last(self, before: Mapping[str, Report] | None = None) -> Callable[[Any], xr.DataTree]:
+    def _last(
+        self,
+        before: Mapping[str, Report] | None = None,
+        records: Sequence[Callable[[], None]] = (),
+    ) -> Callable[[Any], xr.DataTree]:
         """Return the function that finishes the writes, given their reports."""
         return partial(
             _end,
@@ -149,6 +165,7 @@ class Transaction:
             before=before,
             ending=self.ending,
             closing=self.closing,
+            records=records,
         )
 
     def _compute_part(self) -> dict[str, Report]:
@@ -156,15 +173,16 @@ class Transaction:
         expect(self.plans.values())
         reports = self._reports()
         written = [marker.path for marker, _ in self._markers]
-        self.marker.begin({**(self.marker.facts() or {}), "written": written})
+        self.marker.update({**(self.marker.facts() or {}), "written": written})
         together(self.marker.store, [partial(each.end, records=r) for each, r in self._markers])
         return reports
 
     def _reports(self) -> dict[str, Report]:
         """Compute the writes, large ones in batches, and return their reports."""
-        reports: dict[str, Report] = {}
-        with stopping(plan.write for plan in self.plans.values()):
-            for plans, size in _submitted(self.plans):
+        pending = {name: plan for name, plan in self.plans.items() if not plan.is_done}
+        reports = {n: _report_again(p) for n, p in self.plans.items() if n not in pending}
+        with stopping(plan.write for plan in pending.values()):
+            for plans, size in _submitted(pending):
                 if size is None:
                     (found,) = compute(replace(self, plans=plans)._lazy(_unchanged))  # noqa: SLF001
                     reports |= found
@@ -189,17 +207,25 @@ def begin_all(
 
 
 def resume_end(
-    marker: WriteMarker, facts: Mapping[str, Any], closing: Callable[[], None] | None = None
+    marker: WriteMarker,
+    facts: Mapping[str, Any],
+    closing: Callable[[], None] | None = None,
+    remembered: Container | None = None,
 ) -> Transaction:
     """Begin the rest of a transaction whose finish was interrupted, and return it."""
     marker.begin(facts)
     ends = [replace(marker, path=path, token=token) for path, token in facts.get("parts", ())]
     ending = {key: facts[key] for key in ("start", "grows") if key in facts}
-    return Transaction({}, marker, ends, closing=closing, ending=ending)
+    return Transaction({}, marker, ends, remembered, closing=closing, ending=ending)
 
 
-def compute_alone(plan: WritePlan) -> Report:
-    """Compute a write that has begun and is not part of a transaction, and finish it here."""
+def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Report:
+    """Compute a write that has begun and is not part of a transaction, and finish it here.
+
+    With `remembered`, its container, repeating it finds nothing to do.
+    """
+    if plan.is_done:
+        return _report_again(plan)
     expect([plan])
     write = replace(plan.write, part=True)
     size = batch_size_of(plan)
@@ -208,8 +234,16 @@ def compute_alone(plan: WritePlan) -> Report:
             (report,) = compute(write_lazily(plan.source, write, plan.before))
         else:
             report = _in_batches(plan, size)
+    if remembered is not None:
+        remember(write.marker, remembered, report)
     end(write)
     return cast("Report", report)
+
+
+def _report_again(plan: WritePlan) -> Report:
+    """Return the report of a write that has finished before."""
+    before = Receipts.of([], plan.source.ndim, "") if plan.before is None else plan.before
+    return report_of(before, plan.write)
 
 
 def _in_batches(plan: WritePlan, size: int) -> Report:
@@ -297,12 +331,14 @@ def _end(
     before: Mapping[str, Report] | None,
     ending: Mapping[str, Any],
     closing: Callable[[], None] | None,
+    records: Sequence[Callable[[], None]],
 ) -> xr.DataTree:
     """Finish writes: once their marker records that nothing is pending, they have finished."""
     marker.check()
     marker.done({**ending, "parts": [[each.path, each.token] for each, _ in markers]})
     if closing is not None:
         closing()
+    together(marker.store, records)
     store, ends = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
     # The other writes into the group are looked for while the markers of arrays are removed.
     calls: list[Any] = [*together(store, ends), partial(marker.ending, records=False)]

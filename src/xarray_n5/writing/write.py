@@ -62,6 +62,9 @@ class Write:
     sources: Mapping[str, SourceStamp] = field(default_factory=dict, compare=False)
     """The stamps of the stored arrays that the graph reads; tasks do not need them."""
 
+    left: tuple[str, ...] | None = field(default=None, compare=False)
+    """The temporary files of earlier attempts, if a listing has shown them, and no other write."""
+
     @property
     def box(self) -> tuple[range, ...]:
         """The chunks that are written, along each axis."""

@@ -203,8 +203,8 @@ def _check_place(image: StoredImage) -> None:
         )
     if any(isinstance(each, dict) and has_systems(each) for each in images_of(image.group)):
         raise ValueError(
-            "the group's image has coordinate systems of OME-Zarr 0.6; correct the attributes by "
-            "hand"
+            "the group's image is of OME-Zarr 0.6, which is not changed; for programs that read "
+            "0.5, copy it with dialect='ngff'"
         )
 
 

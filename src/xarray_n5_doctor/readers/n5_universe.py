@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.dialects import canonical, cosem, imagej, n5_viewer, ngff, paintera
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.level_names import level_number
+from xarray_n5_doctor.readers.ngff import is_of_systems
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of, unread
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def _of_data(level: StoredArray) -> Reading | None:
 
 
 def _of_ngff(level: StoredArray) -> Reading | None:
-    """Return a level of the OME-NGFF image around it: OmeNgffMetadataParser."""
+    """Return a level of the OME-NGFF image around it, up to 0.5: OmeNgffMetadataParser."""
+    if is_of_systems(level):
+        return None
     found = ngff.Ngff().read(level.context)
     return None if found is None or not found.placed else reading_of(found)
 

@@ -11,7 +11,7 @@ from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.values import numbers
 from xarray_n5.model.units import split_unit
 from xarray_n5_doctor.readers import strict
-from xarray_n5_doctor.readers.ngff import read_ngff
+from xarray_n5_doctor.readers.ngff import is_of_systems, read_ngff
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, refused, unread
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _SIZED = ("resolution", "axes", "units", "downsamplingFactors", "scales")
 
 _BOTH = {"0.4", "0.5-dev"}
 
-_VERSIONS = {"zarr2": _BOTH, "zarr3": _BOTH | {"0.5", "0.6.dev1", "0.6.dev3", "0.6"}}
-"""The versions of OME-NGFF in each format of Zarr."""
+_VERSIONS = {"zarr2": _BOTH, "zarr3": _BOTH | {"0.5"}}
+"""The versions of OME-NGFF in each format of Zarr. Its main branch knows drafts of 0.6, whose
+references to coordinate systems are strings; it refuses objects."""
 
 _TYPE_2 = re.compile(r"\|[ui]1|[<>](?:[ui][248]|f4)")
 _TYPE_3 = re.compile(r"u?int(?:8|16|32)|uint64|float32")
@@ -215,7 +216,7 @@ def _zarr(level: StoredArray, form: str) -> Reading:
     found = read_ngff(level)
     if found.fault:
         return found
-    if found.axes is None or version is None:
+    if found.axes is None or (version is None and not is_of_systems(level)):
         return _single(level, form)
     if version not in _VERSIONS[form]:
         return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")

@@ -6,11 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from xarray_n5.dialects import ngff
+from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.ngff_systems import has_systems
 from xarray_n5.model.alerts import ODD
 from xarray_n5_doctor.readers.protocol import Reading, SeenAxis, reading_of, refused, unread
 
 if TYPE_CHECKING:
     from xarray_n5_doctor.readers.protocol import StoredArray, StoredImage
+
+_NOT_CHECKED = "it reads OME-NGFF 0.4 and 0.5; OME-Zarr 0.6 only since mid-2026, not checked here"
 
 _NO_OFFSETS = "since version 0.9, it ignores translations: the image begins at 0"
 
@@ -21,7 +25,7 @@ class OmeZarr:
 
     name: ClassVar[str] = "ome_ngff"
     title: ClassVar[str] = "OME-NGFF"
-    source: ClassVar[str] = "ngff.openmicroscopy.org, 0.4 and 0.5; ome/ome-zarr-py"
+    source: ClassVar[str] = "ngff.openmicroscopy.org, 0.4 to 0.6; ome/ome-zarr-py"
 
     def read(self, image: StoredImage) -> list[Reading]:
         """Return the axes of each level of an image."""
@@ -39,6 +43,11 @@ def read_ngff(level: StoredArray) -> Reading:
     if found is None:
         return unread("no group around it has 'multiscales' that list it")
     return reading_of(found)
+
+
+def is_of_systems(level: StoredArray) -> bool:
+    """Return whether a level is of an image of OME-Zarr 0.6, which many programs do not read."""
+    return any(has_systems(image) for image, _, _ in listings(level.context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class Napari:
             return [
                 unread("it reads OME-Zarr; the reader of xarray-n5 for napari reads this")
             ] * len(image.levels)
+        if any(map(is_of_systems, image.levels)):
+            return [unread(_NOT_CHECKED)] * len(image.levels)
         base, *coarse = map(read_ngff, image.levels)
         return [_placed(base), *map(_by_shape, coarse)]
 

@@ -269,7 +269,12 @@ class Hdf5Container:
                 for index in stored:
                     files.clear_chunk(dataset, index)
 
-    def list_chunks(self, path: str, metadata: ArrayMetadata) -> Iterator[Index]:
+    def list_chunks(
+        self,
+        path: str,
+        metadata: ArrayMetadata,
+        rest: list[str] | None = None,
+    ) -> Iterator[Index]:
         """Iterate over the stored chunks."""
         return (index for index, _ in self._sizes(path))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from xarray_n5.model.paths import join, meant_by, partial_key
 from xarray_n5.stores._errors import MISSING
@@ -61,6 +61,8 @@ class LocalStore(Store):
     The directory may be reached through links. Links that leave it are never written or removed
     through, and only read with `follow_links`.
     """
+
+    real_folders: ClassVar[bool] = True
 
     root: str
     """The directory's absolute path."""

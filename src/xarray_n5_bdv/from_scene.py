@@ -1,0 +1,359 @@
+"""Images of a scene as views of a project: the way back of ``exchange.py``, and for other scenes.
+
+A scene that was a project has its transformations as they were listed, and all other facts in its
+attribute ``bigstitcher``. Transformations that were edited, and those of other scenes, become one
+affine and BigStitcher's calibration. Nothing in the attribute is trusted: ids, names and XML are
+checked like those of a file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+
+from xarray_n5.dialects.values import as_tuples, in_c_order
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import centre_shift
+from xarray_n5.model.image import Part
+from xarray_n5.model.system_graph import on_space, space_axes
+from xarray_n5.model.systems import SystemAxis
+from xarray_n5.model.tolerances import ROUNDING, SAME
+from xarray_n5.model.units import ratio, same_unit
+from xarray_n5_bdv.combine import updated
+from xarray_n5_bdv.exchange import KEY, inverse_sizes, ngff_unit
+from xarray_n5_bdv.loaders import View
+from xarray_n5_bdv.open import MOST_VIEWS
+from xarray_n5_bdv.project import Entity, Project, ViewSetup, read_project, read_timepoints
+from xarray_n5_bdv.registrations import CALIBRATION, NDIM, Registration, Transform
+from xarray_n5_bdv.spans import Edits, spans_of
+from xarray_n5_bdv.stored import StoredViews
+from xarray_n5_bdv.xml import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.model.axes import Axis
+    from xarray_n5.model.scene import SceneContent, ScenePart
+
+_ZYX = ("z", "y", "x")
+
+_EMPTY = '<SpimData version="0.2"><BasePath type="relative">.</BasePath></SpimData>'
+
+
+@dataclass
+class _Found:
+    """The views that are found so far."""
+
+    stored: StoredViews = field(default_factory=StoredViews)
+    setups: dict[int, ViewSetup] = field(default_factory=dict)
+    entities: dict[str, dict[int, Entity]] = field(default_factory=dict)
+    listed: dict[View, tuple[Transform, ...] | None] = field(default_factory=dict)
+    """The transforms as they were listed, if the scene still has them."""
+    sizes: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    """The voxel sizes of setups along z, y, x, by their first images."""
+    matrices: dict[View, np.ndarray] = field(default_factory=dict)
+    """The matrices from samples to the world along x, y, z, in the unit of the voxel size."""
+
+
+def project_of(content: SceneContent[Array], where: str) -> tuple[Project, StoredViews, bytes]:
+    """Return a scene as a project, its views, and its XML without a loader.
+
+    Raises
+    ------
+    MetadataError
+        If a project cannot describe an image, or ``bigstitcher`` is invalid.
+    """
+    facts = content.attributes.get(KEY)
+    try:
+        return _project(content, facts if isinstance(facts, dict) else {})
+    except MetadataError as error:
+        raise MetadataError(f"{where}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
+        raise MetadataError(
+            f"{where}: the attribute {KEY!r} is invalid ({error}); remove it to number the images "
+            "anew"
+        ) from error
+
+
+def _project(
+    content: SceneContent[Array], facts: Mapping[str, Any]
+) -> tuple[Project, StoredViews, bytes]:
+    known = {path: View(_id(t), _id(s)) for path, (t, s) in facts.get("views", {}).items()}
+    setups = {each.id: each for each in map(_setup, facts.get("setups", ()))}
+    found = _Found(entities=_entities(facts.get("entities", {})))
+    found.setups |= setups
+    for part in content.parts:
+        view = known.get(part.path)
+        names = _axes(part)
+        if view is not None and len(names) == NDIM and view.setup in setups:
+            _add(found, content, part, view, ())
+            continue
+        for (time, channel), indices in _slices(part):
+            setup = _new_setup(found, part, channel)
+            _add(found, content, part, View(time, setup), indices)
+    views = [*found.matrices]
+    element = _timepoints(facts.get("timepoints"))
+    times = {view.timepoint for view in views}
+    listed = {_id(n) for n in (() if element is None else read_timepoints(element))}
+    if not times <= listed:
+        element, listed = None, times
+    if (count := len(listed) * len(found.setups)) > MOST_VIEWS:
+        raise MetadataError(f"it has {count} views, expected at most {MOST_VIEWS}")
+    project = Project(
+        setups=dict(sorted(found.setups.items())),
+        entities={kind: dict(sorted(each.items())) for kind, each in found.entities.items()},
+        timepoints=tuple(sorted(listed)),
+        missing=frozenset(
+            view
+            for time, setup in product(listed, found.setups)
+            if (view := View(time, setup)) not in found.matrices
+        ),
+    )
+    project = _registered(project, found)
+    return project, found.stored, _document(facts.get("xml"), element, project)
+
+
+def _axes(part: ScenePart[Any]) -> list[str]:
+    """Return the names of an image's axes; raise if they are not those of views."""
+    names = [str(axis.name) for axis in part.image.base.geometry.axes]
+    kinds = [axis.kind for axis in part.image.base.geometry.axes[:-NDIM]]
+    proper = {*kinds} <= {"time", "channel"} and len({*kinds}) == len(kinds)
+    if tuple(names[-NDIM:]) != _ZYX or not proper:
+        raise MetadataError(
+            f"the image {part.path!r} has the axes {', '.join(names)}; expected z, y, x, preceded "
+            "by none, a time axis, a channel axis, or both"
+        )
+    return names
+
+
+def _slices(
+    part: ScenePart[Any],
+) -> Iterator[tuple[tuple[int, int | None], tuple[int, ...]]]:
+    """Iterate over the time points and channels of an image, and their indices in it."""
+    axes = part.image.base.geometry.axes[:-NDIM]
+    sizes = part.image.base.shape[: len(axes)]
+    for indices in product(*map(range, sizes)):
+        at = {axis.kind: index for axis, index in zip(axes, indices, strict=True)}
+        yield (at.get("time", 0), at.get("channel")), indices
+
+
+def _new_setup(found: _Found, part: ScenePart[Any], channel: int | None) -> int:
+    """Return the id of the setup of an image that has none; it is added if it is new."""
+    name = part.path if channel is None else f"{part.path}, channel {channel}"
+    for number, setup in found.setups.items():
+        if setup.name == name:
+            return number
+    number = max(found.setups, default=-1) + 1
+    tiles = found.entities.setdefault("tile", {})
+    tile = next((n for n, each in tiles.items() if each.name == part.path), None)
+    if tile is None:
+        tile = max(tiles, default=-1) + 1
+        tiles[tile] = Entity(tile, part.path)
+    found.entities.setdefault("channel", {}).setdefault(channel or 0, Entity(channel or 0))
+    attributes = {"channel": channel or 0, "tile": tile, "angle": 0, "illumination": 0}
+    for kind in ("angle", "illumination"):
+        found.entities.setdefault(kind, {}).setdefault(0, Entity(0))
+    found.setups[number] = ViewSetup(number, name=name, attributes=attributes)
+    return number
+
+
+def _add(
+    found: _Found,
+    content: SceneContent[Array],
+    part: ScenePart[Array],
+    view: View,
+    indices: tuple[int, ...],
+) -> None:
+    """Add the levels of a view, its voxel size, and its position."""
+    if view in found.matrices:
+        raise MetadataError(
+            f"two images are time point {view.timepoint} of setup {view.setup}: the second is "
+            f"{part.path!r}"
+        )
+    axes = part.image.base.geometry.axes[-NDIM:]
+    size, unit = tuple(axis.step for axis in axes), axes[-1].unit
+    if min(size) <= 0 or not all(same_unit(axis.unit, unit) for axis in axes):
+        raise MetadataError(f"the axes of {part.path!r} have different units, or negative scales")
+    if found.sizes.setdefault(view.setup, size) != size:
+        raise MetadataError(
+            f"the image {part.path!r} has the voxel size {size}, but another one of setup "
+            f"{view.setup} has {found.sizes[view.setup]}; remove {KEY!r} to number images anew"
+        )
+    before = found.setups[view.setup]
+    named = before.voxel_size == size and same_unit(ngff_unit(before.unit), unit)
+    bare = before.voxel_size is None and size == (1.0,) * NDIM and unit is None
+    shape = part.image.base.shape[-NDIM:]
+    if not named and not (bare and KEY in content.attributes):
+        before = replace(before, voxel_size=size, unit=unit)
+    if before.size is None and KEY not in content.attributes:
+        before = replace(before, size=shape)
+    found.setups[view.setup] = before
+    for number, level in enumerate(part.image.levels.values()):
+        (own,) = level.parts.values()
+        where = Part(own.array, (*own.indices, *indices))
+        found.stored.levels.setdefault(number, {})[view] = where
+        found.stored.factors[number, view] = _factors(part, number, axes, level.geometry.axes)
+    found.matrices[view] = _matrix(content, part, axes, before.unit)
+    found.listed[view] = _listed(part, before.voxel_size, axes)
+
+
+def _factors(
+    part: ScenePart[Any], number: int, base: Sequence[Axis], level: Sequence[Axis]
+) -> tuple[float, ...]:
+    """Return the factors of a level, by its distances between samples."""
+    found = []
+    for one, axis in zip(base, level[-NDIM:], strict=True):
+        factor = axis.step / one.step
+        near = round(factor)
+        found.append(float(near) if abs(factor - near) <= ROUNDING * factor else factor)
+        middle = one.offset + centre_shift(one.step, factor)
+        if abs(middle - axis.offset) > SAME * one.step:
+            warn(
+                f"level {number} of {part.path!r} begins at {axis.name} = {axis.offset:g}; a "
+                f"project centres samples on those that they cover, which begins at {middle:g}"
+            )
+    return tuple(found)
+
+
+def _matrix(
+    content: SceneContent[Any], part: ScenePart[Any], axes: Sequence[Axis], unit: str | None
+) -> np.ndarray:
+    """Return the matrix from samples x, y, z to the world, in the unit of the voxel size."""
+    start = [
+        SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in part.image.base.geometry.axes
+    ]
+    end = content.world
+    at = space_axes(end.axes)
+    if len(at) != NDIM:
+        raise MetadataError(f"the system {end.name!r} has {len(at)} axes of space, expected 3")
+    rows = on_space(part.matrix, start, end)
+    level = np.diag([*(axis.step for axis in axes), 1.0])
+    level[:NDIM, NDIM] = [axis.offset for axis in axes]
+    units = {end.axes[n].unit for n in at}
+    factor = 1.0
+    own = units.pop() if len(units) == 1 else None
+    if None not in {own, unit} and not same_unit(own, ngff_unit(unit)):
+        converted = ratio(own, unit)
+        if converted is None:
+            raise MetadataError(f"{part.path!r} is in {unit!r}, {end.name!r} in {own!r}")
+        factor = converted
+    found = np.array(in_c_order(rows @ level * factor))
+    if np.linalg.matrix_rank(found[:, :NDIM] / (np.abs(found).max() or 1), tol=1e-12) < NDIM:
+        raise MetadataError(f"the transformation of {part.path!r} is singular")
+    return found
+
+
+def _listed(
+    part: ScenePart[Any], size: tuple[float, ...] | None, axes: Sequence[Axis]
+) -> tuple[Transform, ...] | None:
+    """Return the transforms of a project in the steps of an image, if they are such."""
+    steps = [step for step in part.steps if step.type != "identity"]
+    if any(axis.offset for axis in axes) or len(part.image.base.geometry.axes) != NDIM:
+        return None
+    if size is not None:
+        first = steps.pop(0) if steps else None
+        if first is None or first.members.get("scale") != inverse_sizes(size):
+            return None
+    if steps and steps[-1].type == "scale":
+        steps.pop()
+    rows = [np.array(step.members.get("affine", ()), float) for step in steps]
+    if not all(each.shape == (NDIM, NDIM + 1) for each in rows):
+        return None
+    found = [Transform(step.name, in_c_order(each)) for step, each in zip(steps, rows, strict=True)]
+    return tuple(found[::-1])
+
+
+def _registered(project: Project, found: _Found) -> Project:
+    """Return the project with the registrations of its views.
+
+    They are as they were listed, if all views are then in their positions.
+    """
+    if None not in found.listed.values():
+        listed = {view: Registration(steps or ()) for view, steps in found.listed.items()}
+        candidate = replace(project, registrations=listed)
+        if all(_agrees(candidate, view, rows) for view, rows in found.matrices.items()):
+            return candidate
+    sizes = [found.setups[view.setup].voxel_size or (1.0,) * NDIM for view in found.matrices]
+    unit = min(min(size) for size in sizes)
+    steps = {}
+    for view, size in zip(found.matrices, sizes, strict=True):
+        total, scales = found.matrices[view] / unit, np.array(size[::-1]) / unit
+        total[:, :NDIM] /= scales
+        calibration = Transform(CALIBRATION, as_tuples(np.eye(NDIM, NDIM + 1) * [*scales, 1.0]))
+        steps[view] = Registration((Transform("registration", as_tuples(total)), calibration))
+    return replace(project, registrations=steps)
+
+
+def _agrees(project: Project, view: View, rows: np.ndarray) -> bool:
+    placed = project.physical(view)
+    near = 1e-9 * max(1.0, float(np.abs(rows).max()))
+    return placed is not None and bool(np.abs(placed[0] - rows).max() <= near)
+
+
+def _document(text: object, timepoints: ET.Element | None, project: Project) -> bytes:
+    """Return the XML of a project without a loader, in the XML that the scene has kept."""
+    document = (text if isinstance(text, str) else _EMPTY).encode()
+    read_project(document)
+    root = spans_of(document)
+    edits = Edits(document)
+    for span in root.all("BasePath"):
+        edits.replace(span, '<BasePath type="relative">.</BasePath>')
+    sequence = root.first("SequenceDescription")
+    new = [] if timepoints is None else [ET.tostring(timepoints, encoding="unicode")]
+    if sequence is None:
+        inner = f"<SequenceDescription>{''.join(new)}</SequenceDescription>"
+        edits.inside(root, [inner])
+    else:
+        for tag in ("ImageLoader", "ViewSetups", "Timepoints", "MissingViews"):
+            for span in sequence.all(tag):
+                edits.remove(span)
+        edits.inside(sequence, new)
+    return updated(b'<?xml version="1.0" encoding="UTF-8"?>\n' + edits.apply(), project)
+
+
+def _timepoints(value: object) -> ET.Element | None:
+    """Return the element of time points that a scene has kept."""
+    match value:
+        case {"type": "range" | "pattern" | "list" as kind, "text": str(text)}:
+            if re.search("<!", text):
+                raise ValueError("'timepoints' has a declaration")
+            element = ET.fromstring(f"<Timepoints>{text}</Timepoints>")  # noqa: S314 - no types
+            element.set("type", kind)
+            return element
+    return None
+
+
+def _id(value: object) -> int:
+    return whole("an id", str(value))
+
+
+def _setup(value: Mapping[str, Any]) -> ViewSetup:
+    size, voxel = value.get("size"), value.get("voxelSize") or {}
+    sides = voxel.get("size")
+    return ViewSetup(
+        _id(value["id"]),
+        name=None if value.get("name") is None else str(value["name"]),
+        size=None if size is None else tuple(_id(n) for n in size)[::-1],
+        voxel_size=None if sides is None else tuple(float(n) for n in sides)[::-1],
+        unit=None if voxel.get("unit") is None else str(voxel["unit"]),
+        attributes={str(kind): _id(n) for kind, n in value.get("attributes", {}).items()},
+    )
+
+
+def _entities(value: Mapping[str, Any]) -> dict[str, dict[int, Entity]]:
+    found: dict[str, dict[int, Entity]] = {}
+    for kind, listed in value.items():
+        for each in listed:
+            name = None if each.get("name") is None else str(each["name"])
+            facts = {str(key): str(text) for key, text in each.get("facts", {}).items()}
+            entity = Entity(_id(each["id"]), name, facts)
+            found.setdefault(str(kind), {})[entity.id] = entity
+        found.setdefault(str(kind), {})
+    return found
