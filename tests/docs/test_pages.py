@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
-from xarray_n5.formats import FORMATS
+from xarray_n5.formats import FORMATS, KEYED_FORMATS
 from xarray_n5.leaves import SCENES
 from xarray_n5_cli import main
 
@@ -49,6 +49,7 @@ def unchanged_tables() -> Iterator[None]:
     with ExitStack() as stack:
         for table in (COMPRESSIONS, DIALECTS, FORMATS, SCENES):
             stack.enter_context(mock.patch.dict(table))  # type: ignore[arg-type]
+        stack.callback(KEYED_FORMATS.__setitem__, slice(None), list(KEYED_FORMATS))
         yield
 
 

@@ -336,10 +336,10 @@ class DatasetAccessor:
             to them, and replaces arrays of the same names; "r+" writes new values into existing
             arrays, and changes nothing else.
         encoding : mapping, optional
-            By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
-            "scale_factor", "_FillValue", "units", "calendar". By default those with which it was
-            opened.
+            By variable: "chunks" (a shape, one side, "auto"), "shards" (likewise, in Zarr v3),
+            "compression", "layout" (as in :func:`~xarray_n5.create_array`), and the encodings of
+            xarray's coders, such as "dtype", "scale_factor", "_FillValue", "units", "calendar". By
+            default those with which it was opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values, and is revoked where `region` writes first.
@@ -766,9 +766,9 @@ class DataTreeAccessor:
             arrays, and changes nothing else. Each node is treated by itself; other groups stay.
         encoding : mapping, optional
             By the path of a node, such as ``"/"`` and ``"/a/b"``, and by variable: "chunks" (a
-            shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype"
-            and "units". By default those with which it was opened.
+            shape, one side, "auto"), "shards" (likewise, in Zarr v3), "compression", "layout" (as
+            in :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as
+            "dtype" and "units". By default those with which it was opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values.

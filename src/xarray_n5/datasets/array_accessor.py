@@ -422,9 +422,10 @@ class DataArrayAccessor:
             arrays, and changes nothing else.
         encoding : mapping, optional
             By variable, here ``{array.name: ...}``: "chunks" (a shape, one side, "auto"),
-            "compression", "layout" (as in :func:`~xarray_n5.create_array`), and the encodings of
-            xarray's coders, such as "dtype", "scale_factor", "_FillValue", "units", "calendar". By
-            default those with which it was opened.
+            "shards" (likewise, in Zarr v3), "compression", "layout" (as in
+            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
+            "scale_factor", "_FillValue", "units", "calendar". By default those with which it was
+            opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values, and is revoked where `region` writes first.
