@@ -34,6 +34,7 @@ def to_bdv(
     encoding: Mapping[str, Any] | None = None,
     compute: bool = True,
     *,
+    format: Literal["n5", "zarr2", "zarr3"] | None = None,  # noqa: A002
     align_chunks: bool = True,
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -43,9 +44,9 @@ def to_bdv(
 ) -> xr.DataTree | Delayed:
     """Store an image as a project of BigDataViewer and BigStitcher: ``image.n5.to_bdv(xml)``.
 
-    Views are stored in N5, a setup for each channel, tile, angle and illumination, and a time point
-    for each t. The XML is written when all data are written; what it says of other views stays byte
-    for byte.
+    Views are stored in N5 or in Zarr, a setup for each channel, tile, angle and illumination, and a
+    time point for each t. The XML is written when all data are written; what it says of other views
+    stays byte for byte.
 
     Parameters
     ----------
@@ -55,17 +56,22 @@ def to_bdv(
     xml : str or os.PathLike
         The path or URL of the XML file.
     data : str, os.PathLike or store, optional
-        The N5 container of the views. By default that of an existing project, or ``dataset.n5``
-        beside ``dataset.xml``.
+        The container of the views, in N5 or in Zarr. By default that of an existing project, or
+        ``dataset.n5`` next to ``dataset.xml``, or ``dataset.ome.zarr`` if `format` is one of Zarr.
     mode : {"w-", "w", "a"}, default: "w-"
         "w-" raises if there is a project, or if the container is not empty; "a" adds views, and
         replaces those of the same setups and time points; "w" also replaces them by others of
         another size, type or voxel size.
     encoding : mapping, optional
         By variable, or for a tree by the path of a node and by variable: "chunks" (a shape along z,
-        y, x, one side, "auto") and "compression". By default those with which it was opened.
+        y, x, one side, "auto"), "compression", and for Zarr v3 "shards" (likewise; None for no
+        shards). By default those with which it was opened; new shards have up to 16 x 16 chunks
+        along y and x, as in BigStitcher, and at most 256 MiB.
     compute : bool, default: True
         Whether to compute Dask arrays now.
+    format : {"n5", "zarr2", "zarr3"}, optional
+        The format of the container: by default that of an existing one, or that which its name ends
+        in (``.zarr`` is Zarr v2), or N5. A project in Zarr v3 requires BigStitcher 3.0.
     align_chunks : bool, default: True
         Whether blocks may be merged or split on the stored grid, so that one task writes each
         chunk.
@@ -119,6 +125,7 @@ def to_bdv(
     how = write_options(
         xml,
         data,
+        format=format,
         storage_options=storage_options,
         mode=mode,
         computed=compute,
@@ -139,9 +146,11 @@ def copy(
     data: object | None = None,
     *,
     source_path: str = "",
+    format: Literal["n5", "zarr2", "zarr3"] | None = None,  # noqa: A002
     mode: Mode = "w-",
     level: int | str | None = None,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
     label_multisets: LabelMultisets = "error",
     resume: bool = False,
@@ -159,18 +168,22 @@ def copy(
     xml : str or os.PathLike
         The path or URL of the XML file.
     data : str, os.PathLike or store, optional
-        The N5 container of the views; by default as of :func:`to_bdv`.
+        The container of the views, in N5 or in Zarr; by default as of :func:`to_bdv`.
     source_path : str, default: ""
         The path of an image in `source`.
+    format : {"n5", "zarr2", "zarr3"}, optional
+        The format of the container; by default as of :func:`to_bdv`.
     mode : {"w-", "w", "a"}, default: "w-"
         As of :func:`to_bdv`: "a" adds views to a project.
     level : int or str, optional
         A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks along z, y, x, by default that of each array.
+    shards : sequence of int, int or "auto", optional
+        The shape of the shards of Zarr v3 along z, y, x; by default as of :func:`to_bdv`.
     compression : str, mapping, Compression or None, default: "same"
-        "same" for that of each array, or gzip if N5 does not have it; otherwise as of
-        :func:`xarray_n5.copy`.
+        "same" for that of each array, or gzip if the container's format does not have it; otherwise
+        as of :func:`xarray_n5.copy`.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to copy Paintera's label multisets.
     resume : bool, default: False
@@ -210,9 +223,13 @@ def copy(
         source_path,
         xml,
         data,
+        format=format,
         mode=mode,
         options=CopyOptions(
-            chunks=chunks, compression=compression, label_multisets=label_multisets
+            chunks=chunks,
+            shards=shards,
+            compression=compression,
+            label_multisets=label_multisets,
         ),
         resume=resume,
         source_options=source_options,
@@ -231,6 +248,7 @@ def pyramid(
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
     method: Method = "mean",
+    format: Literal["n5", "zarr2", "zarr3"] | None = None,  # noqa: A002
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
@@ -250,7 +268,7 @@ def pyramid(
     xml : str or os.PathLike
         The path or URL of the XML file.
     data : str, os.PathLike or store, optional
-        The N5 container of the views; by default as of :func:`to_bdv`.
+        The container of the views, in N5 or in Zarr; by default as of :func:`to_bdv`.
     factors : int, mapping or sequence of these, optional
         The factors of a level over the one before it, along z, y, x; as of
         :func:`xarray_n5.pyramid`.
@@ -259,6 +277,8 @@ def pyramid(
     method : {"mean", "max", "min", "mode"}, default: "mean"
         As of :func:`xarray_n5.pyramid`, without "nearest": BigDataViewer assumes that samples are
         in the middle of their windows.
+    format : {"n5", "zarr2", "zarr3"}, optional
+        The format of the container; by default as of :func:`to_bdv`.
     axes : iterable of Axis, str or None, or Geometry, optional
         The axes of the image, in C order; by default those of `source`.
     chunks : sequence of int or int, optional
@@ -307,6 +327,7 @@ def pyramid(
     how = write_options(
         xml,
         data,
+        format=format,
         storage_options=storage_options,
         mode=mode,
         computed=True,

@@ -42,8 +42,12 @@ def combined(project: Project, added: Project) -> Project:
             facts = {**(before.facts if before else {}), **entity.facts}
             entities[kind][number] = replace(entity, facts=facts)
         entities[kind] = dict(sorted(entities[kind].items()))
+    loader = project.loader
+    if loader is not None and added.loader is not None:
+        loader = replace(loader, views={**added.loader.views, **loader.views})
     return replace(
         project,
+        loader=loader,
         setups=setups,
         entities=entities,
         timepoints=tuple(timepoints),
@@ -67,6 +71,7 @@ def updated(document: bytes, added: Project) -> bytes:
     if sequence is None:
         raise ValueError("it has no SequenceDescription")
     update = _Update(before, after, sequence, root, Edits(document))
+    update.loader()
     update.setups()
     update.timepoints()
     update.missing()
@@ -76,6 +81,8 @@ def updated(document: bytes, added: Project) -> bytes:
     for name in ("setups", "timepoints", "missing", "registrations"):
         if _plain(getattr(again, name)) != _plain(getattr(after, name)):
             raise ValueError(f"its {name} cannot be updated; export the project again")
+    if again.loader != after.loader:
+        raise ValueError("its ImageLoader cannot be updated; export the project again")
     return found
 
 
@@ -105,6 +112,19 @@ class _Update:
     sequence: Span
     root: Span
     edits: Edits
+
+    def loader(self) -> None:
+        """Add the images of new views to a loader for OME-Zarr."""
+        before, after = self.before.loader, self.after.loader
+        if before is None or after is None or before.views == after.views:
+            return
+        element = self.sequence.first("ImageLoader")
+        groups = None if element is None else element.first("zgroups")
+        if groups is None:
+            raise ValueError("its ImageLoader has no zgroups")
+        new = sorted((v, each) for v, each in after.views.items() if v not in before.views)
+        texts = [elements.text_of(elements.zgroup_element(*each)) for each in new]
+        self.edits.inside(groups, texts)
 
     def setups(self) -> None:
         """Add and change setups and entities."""

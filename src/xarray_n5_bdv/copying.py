@@ -38,6 +38,7 @@ def begin_copy(
     xml: object,
     data: object | None = None,
     *,
+    format: str | None = None,  # noqa: A002
     mode: str,
     options: CopyOptions,
     path: str = "",
@@ -61,7 +62,6 @@ def begin_copy(
         region=options.region,
         bounds=options.bounds or None,
         dtype=options.dtype,
-        shards=options.shards,
         dialect=options.dialect,
         without=list(without) or None,
     ):
@@ -72,6 +72,7 @@ def begin_copy(
     how = write_options(
         xml,
         data,
+        format=format,
         storage_options=storage_options,
         mode=mode,
         computed=True,
@@ -80,7 +81,7 @@ def begin_copy(
         fsync=fsync,
     )
     tree, base = _open_tree(source, source_path, source_options, options.label_multisets)
-    chosen = (("chunks", options.chunks), ("compression", options.compression))
+    chosen = tuple((name, getattr(options, name)) for name in ("chunks", "shards", "compression"))
     encoding = {key: value for key, value in chosen if value is not None and value != "same"}
     encodings: dict[str, Any] = {
         node.path: {name: dict(encoding) for name in node.data_vars}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -269,8 +269,3 @@ class ViewImage:
     factors: Sequence[tuple[int, ...]]
     """The factors of each level along z, y, x."""
     request: Requests
-
-
-def level_attributes(factors: Sequence[int]) -> dict[str, Any]:
-    """Return the attributes of a level's array."""
-    return {"downsamplingFactors": list(factors[::-1])}

@@ -1,6 +1,7 @@
 """Elements of a project's XML as spim_data writes them, and whole new documents.
 
-Source: spim_data's XmlIo classes; BigDataViewer's XmlIoN5ImageLoader.
+Source: spim_data's XmlIo classes; BigDataViewer's XmlIoN5ImageLoader; BigStitcher's
+XmlIoAllenOMEZarrLoader.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from xarray_n5_bdv.loaders import XmlPath
 from xarray_n5_bdv.xml import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5_bdv.loaders import View, XmlPath
+    from xarray_n5_bdv.loaders import Loader, View, ZarrView
     from xarray_n5_bdv.project import Entity, Project, ViewSetup
     from xarray_n5_bdv.registrations import Registration
 
@@ -31,8 +33,8 @@ def text_of(element: Element) -> str:
     return tostring(element, encoding="unicode")
 
 
-def document_of(project: Project, place: XmlPath) -> bytes:
-    """Return the XML of a project whose views are in an N5 container.
+def document_of(project: Project) -> bytes:
+    """Return the XML of a project.
 
     Raises
     ------
@@ -42,7 +44,8 @@ def document_of(project: Project, place: XmlPath) -> bytes:
     root = Element(ROOT, version=_VERSION)
     _add(root, "BasePath", ".").set("type", "relative")
     sequence = SubElement(root, "SequenceDescription")
-    sequence.append(loader_element(place))
+    if project.loader is not None:
+        sequence.append(loader_element(project.loader))
     sequence.append(setups_element(project))
     sequence.append(timepoints_element(project.timepoints))
     sequence.append(missing_element(sorted(project.missing)))
@@ -55,13 +58,30 @@ def document_of(project: Project, place: XmlPath) -> bytes:
 _DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>'
 
 
-def loader_element(place: XmlPath) -> Element:
-    """Return ``ImageLoader``: a plain path, in version 1.0, or a URI, in 1.1."""
-    found = Element("ImageLoader", format="bdv.n5", version="1.1" if place.is_encoded else "1.0")
-    target = _add(found, "n5", place.target)
-    if not place.is_uri:
-        target.set("type", "relative" if place.relative else "absolute")
+def loader_element(loader: Loader) -> Element:
+    """Return ``ImageLoader``; its container is at a path or a URI, not in a bucket."""
+    found = Element("ImageLoader", format=loader.format, version=loader.version or "")
+    place = loader.place
+    if isinstance(place, XmlPath) and loader.kind is not None:
+        target = _add(found, loader.kind, place.target)
+        if not place.is_uri:
+            target.set("type", "relative" if place.relative else "absolute")
+    if loader.kind == "zarr":
+        groups = SubElement(found, "zgroups")
+        groups.extend(zgroup_element(*each) for each in sorted(loader.views.items()))
     return found
+
+
+def zgroup_element(view: View, entry: ZarrView) -> Element:
+    """Return ``zgroup``: a view's image, and its indices of channels and time in it."""
+    indices = " ".join(map(str, (entry.indices or ())[::-1])) or "[]"
+    return Element(
+        "zgroup",
+        setup=str(view.setup),
+        tp=str(view.timepoint),
+        path=checked(entry.path),
+        indicies=indices,
+    )
 
 
 def setups_element(project: Project) -> Element:

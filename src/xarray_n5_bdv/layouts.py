@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+import numpy as np
+
 from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import factors_of
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 32
 """The maximum number of levels of a pyramid."""
+
+_MOST_FACTOR = 1 << 31
+
+_ROUNDED = 1e-3
+"""The precision of the ratios of scales, which may be those of floored sizes."""
 
 
 class ViewLayout(Protocol):
@@ -149,14 +156,43 @@ class ZarrLayout:
     def factors(
         self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
     ) -> tuple[float, ...] | None:
-        """Return the ratios of the scales in ``multiscales``, rounded as BigStitcher does."""
-        del array
-        scales = [_scale(each) for each in _entries(groups.get(self.group(view) or "", {}))]
-        if level == 0:
-            return (1.0,) * NDIM
-        if level >= len(scales) or scales[0] is None or (own := scales[level]) is None:
-            return None
-        return tuple(round(a / b, 4) for a, b in zip(own, scales[0], strict=True))
+        """Return the level's own factors, or else the ratios of the scales in ``multiscales``.
+
+        BigStitcher writes both, and older versions listed scales in another order than axes.
+        """
+        listed = factors_listed(groups.get(self.group(view) or "", {}), level)
+        own = _own_factors(array) if level else None
+        if own is not None and listed is not None and not np.allclose(own, listed, rtol=_ROUNDED):
+            where = f"level {level} of the project"
+            warn(
+                f"{where}: 'multiscales' has the factors {list(listed)} along "
+                f"z, y, x, but 'downsamplingFactors' has {list(own)}; using the latter"
+            )
+        return own or listed
+
+
+def factors_listed(attributes: Attributes, level: int) -> tuple[float, ...] | None:
+    """Return the ratios of the scales in ``multiscales`` along z, y, x, rounded as in BigStitcher.
+
+    None if there are no scales, or fewer levels.
+    """
+    if level == 0:
+        return (1.0,) * NDIM
+    scales = [_scale(each) for each in _entries(attributes)]
+    if level >= len(scales) or scales[0] is None or (own := scales[level]) is None:
+        return None
+    return tuple(round(a / b, 4) for a, b in zip(own, scales[0], strict=True))
+
+
+def _own_factors(array: ArrayMetadata) -> tuple[float, ...] | None:
+    """Return the factors along z, y, x that BigStitcher writes to arrays, x first, or None."""
+    match array.attributes.get("downsamplingFactors"):
+        case [x, y, z, *others] if len(others) in {0, len(array.shape) - NDIM}:
+            numbers = (z, y, x, *others)
+            valid = all(type(n) in {int, float} and 1 <= n < _MOST_FACTOR for n in numbers)
+            if valid and others == [1] * len(others):
+                return float(z), float(y), float(x)
+    return None
 
 
 def layout_of(project: Project) -> ViewLayout:

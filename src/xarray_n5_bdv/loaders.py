@@ -47,6 +47,11 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 """The supported formats of loaders, and the kind of the container."""
 
+_TAGS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+    {"n5": ("n5",), "hdf5": ("hdf5",), "zarr": ("zarr", "ome.zarr")}
+)
+"""The elements with the path of a container; MoBIE's is ``ome.zarr``."""
+
 _OF_URIS = frozenset({"bdv.n5", "bdv.n5.cloud", "bdv.multimg.zarr"})
 """The loaders whose relative paths are URI references."""
 
@@ -206,12 +211,12 @@ def _place(element: Element, kind: Kind) -> XmlPath | Bucket | None:
         if endpoint and not _is_web_server(endpoint):
             raise ValueError(f"the ServiceEndpoint {endpoint[:200]!r} is not the URL of a server")
         return _bucket(bucket, child_text(element, "Key"), endpoint, region)
-    target = child_text(element, kind)
+    found = next((each for tag in _TAGS[kind] if (each := element.find(tag)) is not None), None)
+    target = None if found is None else child_text(element, found.tag)
     if bucket := child_text(element, "s3bucket"):
         return _bucket(bucket, target)
     if target is None:
         return None
-    found = element.find(kind)
     relative = found is not None and found.get("type") == "relative"
     return XmlPath(target, relative, plain=_has_plain_paths(element))
 

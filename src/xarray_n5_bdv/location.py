@@ -11,6 +11,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ _RIGHTS = frozenset({"anon", "key", "secret", "token", "profile", "session", "us
 """Options of s3fs that select the credentials for a bucket."""
 
 _OF_PATHS = frozenset({"follow_links", "follow_external"})
+
+_ASKED = 8
+"""The maximum number of images of which the version of Zarr is looked up; views may be missing."""
 
 _ENDING = re.compile(r"\.xml(?:~\d+)?$", re.IGNORECASE)
 """The suffix of a project's name; BigStitcher numbers its backups: ``dataset.xml~1``."""
@@ -122,11 +126,11 @@ def check_location(store: Store, source: object, place: XmlPath) -> None:
 
 
 def _zarr_in(store: Store, loader: Loader) -> KeyedFormat:
-    """Return the version of Zarr for which the first image, or the root, has documents."""
-    first = next((view.path.strip("/") for view in loader.views.values()), "")
+    """Return the version of Zarr for which one of the first images, or the root, has documents."""
+    first = [view.path.strip("/") for view in islice(loader.views.values(), _ASKED)]
     forms = [form for form in KEYED_FORMATS if form.name.startswith("zarr")]
     keys = {
-        join(path, name): form for path in (first, "") for form in forms for name in form.documents
+        join(path, name): form for path in [*first, ""] for form in forms for name in form.documents
     }
     documents = zip(keys.values(), store.get_many(list(keys)), strict=True)
     return next((form for form, document in documents if document is not None), forms[0])

@@ -13,6 +13,7 @@ from xarray_n5.images.select import level_by_distance, level_by_number
 from xarray_n5.model.level_names import level_name, number_in, numbers_in_view
 from xarray_n5.model.options import check_option
 from xarray_n5_bdv.coordinates import ViewSelection
+from xarray_n5_bdv.fusions import in_world_of_input
 from xarray_n5_bdv.images import images_of
 from xarray_n5_bdv.layouts import layout_of
 from xarray_n5_bdv.location import container_of
@@ -142,6 +143,7 @@ class OpenProject:
             times = tuple(project.timepoints)
             selection = replace(selection, timepoints=times, single_timepoint=False)
             stored = self.find(selection, level)
+        project = in_world_of_input(project, stored.groups.values(), self.file.url)
         return images_of(project, stored, selection, self.file.url)
 
     def open_dataset(self, **how: Any) -> xr.Dataset:

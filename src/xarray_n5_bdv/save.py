@@ -1,6 +1,6 @@
 """Write views as a project: after all checks, data are written, and the XML last.
 
-The layout is that of BigStitcher, with groups as in its N5ApiTools (setupBdvDatasetsN5).
+The layouts are in ``written.py``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import numpy as np
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import other_writers, unfinished_writes
 from xarray_n5.arrays.overwrite import hint_of
-from xarray_n5.codecs import to_json
-from xarray_n5.errors import N5Error, NodeExistsError
-from xarray_n5.model.level_names import numbered, setup_name, view_path
-from xarray_n5.model.metadata import GroupMetadata, lists_levels
+from xarray_n5.errors import NodeExistsError
+from xarray_n5.model.level_names import setup_name
+from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.paths import UNFINISHED
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.writing.plan import WritePlan, plan_write
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import Project, ViewSetup
     from xarray_n5_bdv.target import ProjectTarget
-
-_RESOLUTION = (1.0, 1.0, 1.0)
+    from xarray_n5_bdv.written import WrittenLayout
 
 
 def write_views(
@@ -63,7 +61,10 @@ def write_views(
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
+    layout = target.layout
     added = reduce(combined, (image.described.project for image in images))
+    views = sorted(view for image in images for view in image.described.views)
+    added = replace(added, loader=layout.loader(target.place, views))
     marker = how.marker("", "project", *distinct)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
@@ -76,7 +77,7 @@ def write_views(
     closing = target.update(added)
     plans: dict[str, WritePlan] = {}
     for image in images:
-        plans |= _plans(image, how, earlier.written)
+        plans |= _plans(image, layout, how, earlier.written)
     removed = existing.levels_beyond(images)
     others = existing.other_writers(marker, plans)
     # All checks have passed.
@@ -88,18 +89,20 @@ def write_views(
     for path in removed:
         how.container.delete(path)
     for image in images:
-        _create_groups(image, plans, how)
+        _create_groups(image, layout, plans, how)
     return Transaction(plans, marker, remembered=how.remembered, closing=closing).begin()
 
 
-def _plans(image: ViewImage, how: WriteOptions, written: Sequence[str]) -> dict[str, WritePlan]:
+def _plans(
+    image: ViewImage, layout: WrittenLayout, how: WriteOptions, written: Sequence[str]
+) -> dict[str, WritePlan]:
     """Return the checked writes of an image's views by path, level by level."""
     anew = replace(how, mode="w", resume=False)
     plans: dict[str, WritePlan] = {}
     finer: dict[View, Array] = {}
     for level in range(len(image.factors)):
         for view in image.described.views:
-            path = view_path(view.setup, view.timepoint, level)
+            path = layout.path(view, level)
             request = image.request(view, level, path, finer.get(view))
             if path in written:
                 spec = replace(request.spec, mode="w")
@@ -109,35 +112,17 @@ def _plans(image: ViewImage, how: WriteOptions, written: Sequence[str]) -> dict[
     return plans
 
 
-def _create_groups(image: ViewImage, plans: Mapping[str, WritePlan], how: WriteOptions) -> None:
+def _create_groups(
+    image: ViewImage, layout: WrittenLayout, plans: Mapping[str, WritePlan], how: WriteOptions
+) -> None:
     """Create the groups of setups and views, with the attributes that BigStitcher reads."""
-    container, done = how.container, set()
+    by_setup: dict[int, list[View]] = {}
     for view in image.described.views:
-        if view.setup not in done:
-            done.add(view.setup)
-            base = plans[view_path(view.setup, view.timepoint, 0)].target.node.metadata
-            facts = {
-                "dataType": base.dtype.name,
-                "blockSize": list(base.chunks[::-1]),
-                "dimensions": list(base.shape[::-1]),
-                "compression": to_json(base.compression),
-                "downsamplingFactors": [list(each[::-1]) for each in image.factors],
-            }
-            path = setup_name(view.setup)
-            create_group(container, path, mode="a")
-            node = container.node(path)
-            whole = GroupMetadata(attributes={**node.metadata.attributes, **facts})
-            container.create(node, whole)
-        create_group(
-            container,
-            view_path(view.setup, view.timepoint),
-            mode="a",
-            attributes={
-                "resolution": list(_RESOLUTION),
-                "saved_completely": True,
-                "multiScale": True,
-            },
-        )
+        by_setup.setdefault(view.setup, []).append(view)
+    for number, views in by_setup.items():
+        base = plans[layout.path(views[0], 0)].target.node.metadata
+        setup = image.described.project.setups[number]
+        layout.create_groups(how.container, setup, views, image.factors, base)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +143,9 @@ class Existing:
         """Return the existing content, with one listing per setup."""
         container = how.container
         names = list(container.children("")) if container.exists(container.node("")) else []
-        wanted = [number for number in added.setups if setup_name(number) in names]
-        paths = [setup_name(number) for number in wanted]
-        nodes = container.nodes(paths) if paths else []
-        found, times = {}, {}
-        for number, path, node in zip(wanted, paths, nodes, strict=True):
-            if isinstance(node, N5Error):
-                raise node
-            found[number] = node.metadata.attributes
-            times[number] = frozenset(numbered(container.children(path), "timepoint"))
-        return cls(how=how, target=target, names=names, setups=found, timepoints=times)
+        times = target.layout.timepoints(container, names, added.setups)
+        setups = target.layout.described(container, times)
+        return cls(how=how, target=target, names=names, setups=setups, timepoints=times)
 
     def check_nothing(self) -> None:
         """Raise NodeExistsError if there is a project, or anything in its container."""
@@ -206,14 +184,13 @@ class Existing:
 
     def levels_beyond(self, images: Sequence[ViewImage]) -> list[str]:
         """Return the paths of levels of replaced views that the new ones do not have."""
-        found = []
+        found, layout = [], self.target.layout
         for image in images:
             for view in image.described.views:
                 if view.timepoint not in self.timepoints.get(view.setup, ()):
                     continue
-                path = view_path(view.setup, view.timepoint)
-                levels = numbered(self.how.container.children(path), "level")
-                count = len(image.factors)
+                path, count = layout.path(view), len(image.factors)
+                levels = layout.level_names(self.how.container, view)
                 found += [f"{path}/{name}" for n, name in levels.items() if n >= count]
         return found
 

@@ -38,6 +38,8 @@ class StoredViews:
     """The errors of unreadable views."""
     factors: dict[tuple[int, View], tuple[float, ...] | None] = field(default_factory=dict)
     """The factors of each level and view along z, y, x; None if they are unknown."""
+    groups: dict[str, Attributes] = field(default_factory=dict)
+    """The attributes of the root, and of the groups that describe views, by path."""
 
     @property
     def views(self) -> list[View]:
@@ -137,9 +139,12 @@ class _Reader:
         groups = groups_of(self.layout, self.views)
         self._prefetch(["", *groups], ahead)
         self.container.check_version()
-        for path, node in zip(groups, self._nodes(groups), strict=True):
+        paths = list(dict.fromkeys(["", *groups]))
+        for path, node in zip(paths, self._nodes(paths), strict=True):
             if isinstance(node, Node):
-                self.groups[path] = node.metadata.attributes
+                self.found.groups[path] = node.metadata.attributes
+                if path in groups:
+                    self.groups[path] = node.metadata.attributes
 
     def read(self, levels: Sequence[int]) -> None:
         """Read the metadata of levels, and sort them by level and view."""

@@ -18,30 +18,46 @@ from xarray_n5_bdv.elements import document_of, loader_element
 from xarray_n5_bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
 from xarray_n5_bdv.location import ProjectFile, check_location, container_of
 from xarray_n5_bdv.project import Project, read_project
+from xarray_n5_bdv.written import layout_to_write
 from xarray_n5_bdv.xml import LOOK, looks_like_project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.stores import Store
+    from xarray_n5_bdv.written import WrittenLayout
+
+
+_FORMATS = {"n5", "zarr2", "zarr3"}
+"""The formats of containers of projects."""
+
+_WRITTEN: set[tuple[str, str | None]] = {("bdv.multimg.zarr", "2.0"), ("bdv.multimg.zarr", "3.0")}
+"""The loaders of projects in Zarr to which views can be added."""
 
 
 def write_options(
-    xml: object, data: object | None, *, storage_options: Mapping[str, Any] | None, **options: Any
+    xml: object,
+    data: object | None,
+    *,
+    storage_options: Mapping[str, Any] | None,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
 ) -> WriteOptions:
     """Open the container of a project for a write.
 
-    Without `data`, it is that of the existing project, or one beside the XML with its name.
+    Without `data`, it is that of the existing project, or one beside the XML with its name, and the
+    suffix that BigStitcher gives to containers of this format.
     """
     if data is None:
         file = find_scene(xml, options_of_xml(xml, storage_options))
         if file is not None:
             data = file.container(storage_options).url
         elif isinstance(xml, str | os.PathLike):
-            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}.n5"
+            suffix = ".ome.zarr" if format in {"zarr2", "zarr3"} else ".n5"
+            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}{suffix}"
         else:
             raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
-    return WriteOptions.into(data, format=None, storage_options=storage_options, **options)
+    return WriteOptions.into(data, format=format, storage_options=storage_options, **options)
 
 
 def options_of_xml(
@@ -64,6 +80,8 @@ class ProjectTarget:
     """The container's path in a new XML."""
     project: Project | None
     """The existing project; None if there is none yet."""
+    layout: WrittenLayout
+    """The layout of views in the container."""
     base: bytes | None = None
     """A whole new XML but for its loader; None for that of the views."""
 
@@ -76,14 +94,14 @@ class ProjectTarget:
         Raises
         ------
         MetadataError
-            If the container is not N5, or the XML is that of another container.
+            If the container is HDF5, or the XML is that of another container.
         NodeExistsError
             If the file is not the XML of a project.
         """
-        if how.format.name != "n5":
+        if how.format.name not in _FORMATS:
             raise MetadataError(
-                f"{how.container.url}: a project is written as N5, but this is {how.format.name}; "
-                "name a container that ends with .n5"
+                f"{how.container.url}: a project is written as N5 or Zarr, but this is "
+                f"{how.format.name}; name a container that ends with .n5 or .zarr"
             )
         if how.root:
             raise MetadataError(
@@ -103,17 +121,22 @@ class ProjectTarget:
         found = None if document is None else _read(document, store.url)
         if found is not None:
             _check_container(ProjectFile(store, found, project), how, own_options)
-        elif place.is_encoded and (place.relative or place.target.startswith("file:")):
+        elif (
+            how.format.name == "n5"
+            and place.is_encoded
+            and (place.relative or place.target.startswith("file:"))
+        ):
             warn(
                 f"{store.url}: the container's path is written as the URI {place.target!r}, which "
                 "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
                 'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
             )
-        return cls(folder, store.name, store.url, place, found)
+        layout = layout_to_write(how.format, found)
+        return cls(folder, store.name, store.url, place, found, layout)
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
-        found = ProjectUpdate(self.folder, self.name, self.place, added, self.base)
+        found = ProjectUpdate(self.folder, self.name, added, self.base)
         found.document(self.folder.with_limit(MOST_BYTES).get(self.name))
         return found
 
@@ -124,7 +147,6 @@ class ProjectUpdate:
 
     folder: Store
     name: str
-    place: XmlPath
     added: Project
     base: bytes | None = None
 
@@ -140,10 +162,10 @@ class ProjectUpdate:
         """Return the XML that replaces another one, or none."""
         where = f"{self.folder.url.rstrip('/')}/{self.name}"
         try:
-            if before is None and self.base is not None:
-                return with_loader(self.base, loader_element(self.place))
+            if before is None and self.base is not None and self.added.loader is not None:
+                return with_loader(self.base, loader_element(self.added.loader))
             if before is None:
-                return document_of(self.added, self.place)
+                return document_of(self.added)
             return updated(before, self.added)
         except ValueError as error:
             raise MetadataError(f"{where}: the project cannot be updated: {error}") from error
@@ -152,17 +174,23 @@ class ProjectUpdate:
 def _check_container(
     file: ProjectFile, how: WriteOptions, storage_options: Mapping[str, Any] | None
 ) -> None:
-    """Raise if an XML is that of another container."""
+    """Raise if an XML is that of another container, or has another layout than is written."""
     loader = file.project.loader
-    is_n5 = loader is not None and loader.kind == "n5" and loader.problem is None
+    kind = "n5" if how.format.name == "n5" else "zarr"
     place = how.container.identity("")
-    if is_n5 and container_of(file, storage_options).identity("") == place:
-        return
-    raise MetadataError(
-        f"{file.url}: the project's container is {file.project.container!r} "
-        f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write to "
-        "the project's container, or name another XML"
-    )
+    known = loader is not None and loader.kind == kind and loader.problem is None
+    if loader is None or not known or container_of(file, storage_options).identity("") != place:
+        raise MetadataError(
+            f"{file.url}: the project's container is {file.project.container!r} "
+            f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write "
+            "to the project's container, or name another XML"
+        )
+    if kind == "zarr" and (loader.format, loader.version) not in _WRITTEN:
+        raise MetadataError(
+            f"{file.url}: views cannot be written to a project with the loader {loader.format!r} "
+            f"of version {loader.version}, expected 'bdv.multimg.zarr' of version 2.0 or 3.0; "
+            "write another project"
+        )
 
 
 def _read(document: bytes, url: str) -> Project:

@@ -11,7 +11,7 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import coords_of
-from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported
+from xarray_n5.arrays.spec import ArraySpec, as_sizes, chunk_shape, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
@@ -27,10 +27,10 @@ from xarray_n5_bdv.describe import (
     describe,
     factors_of_levels,
     images_of_tree,
-    level_attributes,
 )
 from xarray_n5_bdv.save import write_views
 from xarray_n5_bdv.target import ProjectTarget
+from xarray_n5_bdv.written import shards_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from xarray_n5.writing.transaction import Transaction
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import ViewSetup
+    from xarray_n5_bdv.written import WrittenLayout
 
 _NAME = "the image"
 """How messages call an image without a name."""
 
-_ENCODINGS = {"chunks", "compression"}
+_ENCODINGS = {"chunks", "compression", "shards"}
 """The encodings of an image that users may set."""
 
 
@@ -90,7 +91,7 @@ def write_project(
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
         chosen = [_chosen(dict(encodings or {}), path, own) for path, own in levels.items()]
-        images.append(_image(name or _NAME, described, chosen, how))
+        images.append(_image(name or _NAME, described, chosen, how, target.layout))
     facts = [[each for levels in trees.values() for each in levels.values()], target.url]
     return write_views(images, target, how, *facts)
 
@@ -106,48 +107,71 @@ def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _image(
-    name: str, described: Described, chosen: Sequence[Mapping[str, Any]], how: WriteOptions
+    name: str,
+    described: Described,
+    chosen: Sequence[Mapping[str, Any]],
+    how: WriteOptions,
+    layout: WrittenLayout,
 ) -> ViewImage:
     factors = factors_of_levels(name, described.levels)
-    stored = [Storage.of(array, own) for array, own in zip(described.levels, chosen, strict=True)]
+    stored = [
+        Storage.of(array, own, layout) for array, own in zip(described.levels, chosen, strict=True)
+    ]
 
     def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
         del finer
         data = described.data(view, level)
-        return request_of(data, path, how, factors[level], stored[level])
+        return request_of(data, path, how, factors[level], stored[level], layout)
 
     return ViewImage(described=described, factors=factors, request=request)
 
 
 @dataclass(frozen=True)
 class Storage:
-    """The storage of a level's views: their chunks along z, y, x, and the compression."""
+    """The storage of a level's views: their chunks and shards along z, y, x, the compression."""
 
     chunks: Any
     compression: Any
     explicit: bool
+    shards: Any = None
 
     @classmethod
-    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> Storage:
+    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any], layout: WrittenLayout) -> Storage:
         """Return the user's choice, or the storage that the image was opened from."""
         shape = tuple(array.sizes[axis] for axis in AXES)
         known = array.encoding
         chunks, kept = chosen.get("chunks"), known.get("chunks")
         if chunks is None and kept is not None and len(kept) == array.ndim:
             chunks = kept
-        if chunks is not None and not isinstance(chunks, str | int) and len(chunks) != len(AXES):
-            if len(chunks) != array.ndim:
-                raise MetadataError(
-                    f"chunks is {tuple(chunks)}; expected a number, 'auto', or the sides along z, "
-                    "y, x"
-                )
-            sides = dict(zip(array.dims, chunks, strict=True))
-            chunks = tuple(sides[axis] for axis in AXES)
+        sides = _sides("chunks", chunks, array)
+        if sides is not None:
+            sides = chunk_shape(sides, shape)
+        elif layout.in_shards:
+            blocks = array.chunksizes
+            chosen_sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
+            sides = chunk_shape(chosen_sides, shape)
+        shards = chosen.get("shards")
+        if "shards" not in chosen and layout.in_shards:
+            kept = known.get("shards")
+            shards = kept or shards_over(sides, shape, array.dtype.itemsize)
+        shards = _sides("shards", shards, array)
         given = "compression" in chosen
         compression = chosen.get("compression", known.get("compression"))
         if not given and compression is None:
-            compression = known.get("n5_compression", "gzip")
-        return cls(None if chunks is None else chunk_shape(chunks, shape), compression, given)
+            compression = known.get("n5_compression", layout.compression)
+        return cls(sides, compression, given, shards)
+
+
+def _sides(name: str, sides: Any, array: xr.DataArray) -> Any:
+    """Return the shape of chunks or shards along z, y, x."""
+    if sides is None or isinstance(sides, str | int) or len(sides) == len(AXES):
+        return sides
+    if len(sides) != array.ndim:
+        raise MetadataError(
+            f"{name} is {tuple(sides)}; expected a number, 'auto', or the sides along z, y, x"
+        )
+    named = dict(zip(array.dims, sides, strict=True))
+    return tuple(named[axis] for axis in AXES)
 
 
 def request_of(
@@ -156,21 +180,33 @@ def request_of(
     how: WriteOptions,
     factors: Sequence[int],
     stored: Storage,
+    layout: WrittenLayout,
 ) -> WriteRequest:
     """Return the request to write a level of a view."""
     compression = resolve(stored.compression)
-    if not stored.explicit:
-        facts = (data.shape, data.dtype, path, stored.chunks)
-        compression = supported(how.format, compression, *facts)
+    before = layout.axes[: -len(AXES)]
+    ones = (1,) * len(before)
+    chunks = stored.chunks if stored.chunks is None else (*ones, *stored.chunks)
+    shards = stored.shards
+    if shards is not None and not isinstance(shards, str):
+        shards = (*ones, *as_sizes("shards", shards, len(AXES)))
     lazy = is_dask_collection(data.variable)
+    data = data.expand_dims(before) if before else data
+    if not stored.explicit:
+        facts = (data.shape, data.dtype, path, chunks)
+        compression = supported(how.format, compression, *facts)
     spec = ArraySpec(
         path=path,
         mode="w-" if how.mode == "w-" else "w",
-        chunks=stored.chunks,
+        chunks=chunks,
+        shards=shards,
         compression=compression,
-        attributes=level_attributes(factors),
+        # Zarr v2 would name dimensions in an attribute, whose arrays have no fill value.
+        axes=layout.axes if layout.in_shards else None,
+        layout=how.format.nested_layout if before else None,
+        attributes=layout.level_attributes(factors),
     )
-    return WriteRequest.of(data.data, spec, how, dims=AXES, deferred=how.deferred and lazy)
+    return WriteRequest.of(data.data, spec, how, dims=layout.axes, deferred=how.deferred and lazy)
 
 
 def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -> Mapping[str, Any]:
@@ -226,17 +262,22 @@ def write_project_pyramid(
     whole = [(1,) * len(AXES)]
     for step in steps:
         whole.append(tuple(map(mul, whole[-1], step)))
+    layout = target.layout
+    ones = (1,) * (len(layout.axes) - len(AXES))
     same = compression == "same"
-    chosen = (base.compression or "gzip") if same else compression
-    storage = Storage(chunks, chosen, explicit=not same)
+    chosen = (base.compression or layout.compression) if same else compression
 
     def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
+        size = shapes[level]
+        shards = shards_over(chunks, size, base.dtype.itemsize) if layout.in_shards else None
+        storage = Storage(chunks, chosen, explicit=not same, shards=shards)
         if finer is None:
-            return request_of(described.data(view, 0), path, how, whole[0], storage)
+            return request_of(described.data(view, 0), path, how, whole[0], storage, layout)
         step, token = steps[level - 1], tokenize(base.token, path, method, steps)
-        blocks = coarser_blocks(finer, step, shapes[level], chunks, method, token)
-        data = xr.DataArray(blocks, dims=AXES)
-        return request_of(data, path, how, whole[level], storage)
+        at, sides = (*ones, *size), (*ones, *(shards or chunks))
+        blocks = coarser_blocks(finer, (*ones, *step), at, sides, method, token)
+        data = xr.DataArray(blocks[(0,) * len(ones)], dims=AXES)
+        return request_of(data, path, how, whole[level], storage, layout)
 
     views = ViewImage(described=described, factors=whole, request=request)
     facts = (base.token, method, steps, compression, target.url)

@@ -186,7 +186,7 @@ def copy(
     if project is None:
         begun = begin_copy(source, source_path, target, path, format=form, verify=verify, **how)
     else:
-        begun = begin_project(source, source_path, project, target, path=path, **how)
+        begun = begin_project(source, source_path, project, target, path=path, format=form, **how)
         begun = begun.compared() if verify else begun
     if begun.ended:
         echo(f"nothing to resume: {redact(dst)} is complete")

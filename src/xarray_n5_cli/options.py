@@ -88,8 +88,8 @@ def as_project(command: Callable[..., Any]) -> Callable[..., Any]:
         "--project",
         type=click.Path(),
         metavar="XML",
-        help="Write a project for BigDataViewer and BigStitcher: DST is its N5 "
-        "container, and XML is the file that describes it.",
+        help="Write a project for BigDataViewer and BigStitcher: DST is its container, in N5 "
+        "or, named *.zarr, in Zarr, and XML is the file that describes it.",
     )
     return option(command)
 

@@ -144,10 +144,7 @@ def pyramid(
 
 
 def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a pyramid for a project; raise UsageError for those it does not have.
-
-    Its container is N5, whatever the name of DST.
-    """
+    """Return a pyramid's options for a project; raise UsageError for those it does not have."""
     kept = {name: value for name, value in asked.items() if name not in _NOT_OF_PROJECTS}
     refused = [name for name in _NOT_OF_PROJECTS if asked.get(name) and name != "url"]
     if "url" not in asked:
@@ -157,7 +154,7 @@ def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "data": asked["url"]}
 
 
-_NOT_OF_PROJECTS = ("url", "path", "format", "partial", "shards")
+_NOT_OF_PROJECTS = ("url", "path", "partial", "shards")
 """Options of a pyramid that projects do not have."""
 
 

@@ -98,8 +98,7 @@ def write_scene(
     marker.begin(done, planned=earlier.facts is not None)
     for at, attributes in {**groups, path: scene}.items():
         create_group(how.container, at, mode="a", attributes=attributes)
-    remembered = bool(how.resume) and how.mode == "w-"
-    return Transaction(plans, marker, remembered=remembered).begin()
+    return Transaction(plans, marker, remembered=how.remembered).begin()
 
 
 def _check_nothing(how: WriteOptions, path: str) -> None:

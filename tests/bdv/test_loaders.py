@@ -222,6 +222,37 @@ def test_an_image_without_groups_holds_channels_and_times(tmp_path: Path) -> Non
     np.testing.assert_array_equal(xr.open_dataset(path, engine="n5", level=0)["a"], data)
 
 
+@pytest.mark.parametrize("tag", ["ome.zarr", "zarr"])
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_mobie_names_the_element_of_the_path_like_the_format(
+    tmp_path: Path, tag: str, form: str
+) -> None:
+    data = write_image(tmp_path / "x y.ome.zarr", "", (2, 2, 6, 12, 16), form=form)
+    place = f'<{tag} type="relative">x y.ome.zarr</{tag}>'
+    loader = f'<ImageLoader format="bdv.ome.zarr" version="0.2">{place}</ImageLoader>'
+    path = tmp_path / "a.xml"
+    path.write_text(with_loader(loader), "utf-8")
+    np.testing.assert_array_equal(xr.open_dataset(path, engine="n5", level=0)["a"], data)
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_the_version_of_zarr_is_found_if_the_first_views_are_missing(
+    tmp_path: Path, form: str
+) -> None:
+    where = tmp_path / "x.ome.zarr"
+    data = write_image(where, "s1-t1.zarr", (1, 1, 6, 12, 16), form=form)
+    for document in where.glob("*"):
+        if document.is_file():
+            document.unlink()  # a root without documents
+    entry = '<zgroup setup="{s}" tp="{t}" path="s{s}-t{t}.zarr" indicies="0 0" />'
+    entries = "".join(entry.format(t=t, s=s) for t, s in np.ndindex(2, 2))
+    path = tmp_path / "a.xml"
+    path.write_text(with_loader(zarr_loader(entries, "3.0")), "utf-8")
+    with pytest.warns(UserWarning, match="3 of 4 views are not stored"):
+        image = xr.open_dataset(path, engine="n5", level=0)["a"]
+    np.testing.assert_array_equal(image.sel(t=1, setup=1), data[0, 0])
+
+
 def test_no_path_leads_out_of_the_container(tmp_path: Path) -> None:
     write_image(tmp_path / "secret.zarr", "one", (6, 12, 16))
     write_image(tmp_path / "x.ome.zarr", "one", (6, 12, 16))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from tests.support.containers import write_document
 from tests.support.geometries import CALIBRATED, project
+from tests.support.projects import Setup, project_xml
 from tests.support.remote import Far
 from xarray_n5 import (
     Array,
@@ -35,6 +36,7 @@ from xarray_n5_cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Geometry
 
 
@@ -625,7 +627,7 @@ def test_levels_of_one_size_are_nodes_of_a_tree_in_zarr_too(tmp_path: Path) -> N
     assert list(tree.groups) == ["/", "/stack", "/stack/s0", "/stack/s1"]
 
 
-# BigStitcher-Spark: fusions without a project
+# BigStitcher-Spark: fusions
 
 FUSED: dict[str, Any] = {
     "InputXML": "file:/data/dataset.xml",
@@ -816,26 +818,190 @@ def test_images_of_a_fusion_that_differ_are_nodes_each(tmp_path: Path) -> None:
     assert {"/s0", "/s1", "/mask/s0"} <= set(groups)
 
 
-def test_fusions_into_ome_zarr_are_images_of_ngff(tmp_path: Path) -> None:
-    place, datasets = tmp_path / "fused.zarr", []
-    for name, size, step in (("0", 8, 0.5), ("1", 4, 1.0)):
-        shape = (2, 3, 4, size, size)
-        create_array(place, name, shape=shape, dtype="u2", chunks=(1, 1, 4, 4, 4), format="zarr2")
-        shift = {"type": "translation", "translation": [0, 0, 0, *[(step - 0.5) / 2] * 2]}
-        transforms = [{"type": "scale", "scale": [1, 1, 2.5, step, step]}, shift]
-        datasets.append({"path": f"/{name}", "coordinateTransformations": transforms})
-    axes = [{"name": "t", "type": "time"}, {"name": "c", "type": "channel"}]
+BOXED = {**FUSED, "FusionFormat": "OME-ZARR", "UseSharding": True}
+
+
+def fusion_in_zarr(
+    place: Path,
+    form: FormatName = "zarr3",
+    *,
+    group: str = "",
+    settings: Any = BOXED,
+    voxel: tuple[float, float, float] = (2.5, 1.0, 1.0),
+    reverse: bool = False,
+) -> Path:
+    """A fusion as CreateFusionContainer 3.0 lays it out, with two levels."""
+    datasets = []
+    create_group(place, format=form)
+    for level, factors in enumerate(((1, 1, 1), (1, 2, 4))):
+        shape = (2, 3, *(n // f for n, f in zip((6, 8, 12), factors, strict=True)))
+        array = create_array(
+            place,
+            f"{group}/{level}".strip("/"),
+            shape=shape,
+            dtype="u1",
+            chunks=(1, 1, 3, 4, 3),
+            shards=(1, 1, 6, 8, 12) if form == "zarr3" else None,
+            attributes={"downsamplingFactors": [*factors[::-1], 1, 1]} if level else None,
+        )
+        array[...] = np.arange(array.size).reshape(shape) % 251
+        scale = [1.0, 1.0, *(v * f for v, f in zip(voxel, factors, strict=True))]
+        shift = [0.0, 0.0, *(v * (f - 1) / 2 for v, f in zip(voxel, factors, strict=True))]
+        scale, shift = (scale[::-1], shift[::-1]) if reverse else (scale, shift)
+        transforms = [
+            {"type": "scale", "scale": scale},
+            {"type": "translation", "translation": shift},
+        ]
+        datasets.append({"path": f"/{level}", "coordinateTransformations": transforms})
+    axes = [{"name": "t", "type": "time", "unit": "millisecond"}, {"name": "c", "type": "channel"}]
     axes += [{"name": n, "type": "space", "unit": "micrometer"} for n in "zyx"]
-    image = {"version": "0.4", "name": "/", "axes": axes, "datasets": datasets}
-    settings = {**FUSED, "FusionFormat": "OME-ZARR"}
-    attributes = {"multiscales": [image], "Bigstitcher-Spark": settings}
-    (place / ".zattrs").write_text(json.dumps(attributes))
-    opened = variable(xr.open_dataset(place, engine="n5", level=1))
-    assert opened.dims == ("t", "c", "z", "y", "x")
-    expected = [("z", 2.5, 0.0), ("y", 1.0, 0.25), ("x", 1.0, 0.25)]
-    for found in (facts(opened.n5.geometry), axes_of(place, "1")):
-        assert [(a[0], *a[2:]) for a in found[2:]] == expected
-        assert {axis[1] for axis in found[2:]} == {"micrometer"}
+    ones = [{"type": "scale", "scale": [1.0] * 5}]
+    image = {"name": "/", "axes": axes, "datasets": datasets, "coordinateTransformations": ones}
+    attributes: Any = {"multiscales": [{**image, "version": "0.4"}]}
+    if form == "zarr3":
+        attributes = {"ome": {"multiscales": [image], "version": "0.5"}}
+    attributes["Bigstitcher-Spark"] = settings
+    create_group(place, group, attributes=attributes, mode="a")
+    return place
+
+
+def check_fused(place: Any, expected: Any, **options: Any) -> None:
+    for level, name in enumerate(("s0", "s1")):
+        opened = variable(xr.open_dataset(place, engine="n5", level=level, **options))
+        assert opened.dims == ("t", "c", "z", "y", "x")
+        assert facts(opened.n5.geometry)[2:] == expected[name]
+        assert not opened.t.attrs.get("units")
+
+
+@pytest.mark.parametrize("form", ["zarr3", "zarr2"])
+@pytest.mark.parametrize("group", ["", "Round1/fused"])
+def test_fusions_into_ome_zarr_lie_where_their_box_says(
+    tmp_path: Path, form: FormatName, group: str
+) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr", form, group=group)
+    check_fused(place, FUSED_PLACES, group=group or None)
+    for level in "01":
+        assert axes_of(place, f"{group}/{level}".strip("/"))[2:] == FUSED_PLACES[f"s{level}"]
+    tree = xr.open_datatree(place, engine="n5", group=group or None)
+    np.testing.assert_array_equal(
+        variable(tree["1"].to_dataset()), open_array(place, f"{group}/1".strip("/"))[...]
+    )
+    as_written = variable(
+        xr.open_dataset(place, engine="n5", group=f"{group}/0".strip("/"), dialect="ngff")
+    )
+    assert float(as_written.x[0]) == 0
+    assert as_written.x.attrs["units"] == "micrometer"
+
+
+@pytest.mark.parametrize("form", ["zarr3", "zarr2"])
+def test_older_fusions_have_the_anisotropy_in_their_settings_only(
+    tmp_path: Path, form: FormatName
+) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr", form, voxel=(1.0, 1.0, 1.0))
+    check_fused(place, FUSED_PLACES)
+
+
+def test_factors_of_fused_levels_win_over_scales_in_another_order(tmp_path: Path) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr", voxel=(1.0, 1.0, 1.0), reverse=True)
+    with pytest.warns(UserWarning, match="'downsamplingFactors' has .1.0, 2.0, 4.0.; using the"):
+        assert facts(open_array(place, "1").geometry())[2:] == FUSED_PLACES["s1"]
+    assert axes_of(place, "0")[2:] == FUSED_PLACES["s0"]
+
+
+def test_calibrated_fusions_keep_their_unit(tmp_path: Path) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr", voxel=(1.25, 0.5, 0.5))
+    expected = [("z", 1.25, -6.25), ("y", 0.5, 10.0), ("x", 0.5, -5.0)]
+    assert axes_of(place, "0")[2:] == [(name, "micrometer", *more) for name, *more in expected]
+
+
+def test_fusions_whose_depth_is_doubtful_warn(tmp_path: Path) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr", voxel=(4.0, 1.0, 1.0))
+    with pytest.warns(UserWarning, match=r"4 times as deep as wide, but 2.5 times by"):
+        assert facts(open_array(place, "0").geometry())[2] == ("z", None, 4.0, -20.0)
+
+
+@pytest.mark.parametrize("voxel", [(2.5, 1.0, 1.0), (1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("form", ["zarr3", "zarr2"])
+def test_the_project_of_a_fusion_lies_where_its_container_does(
+    tmp_path: Path, form: Any, voxel: tuple[float, float, float]
+) -> None:
+    settings = {**BOXED, "FusionFormat": "BDV/OME-ZARR"}
+    fusion_in_zarr(tmp_path / "fused.zarr", form, voxel=voxel, settings=settings)
+    setups = [
+        Setup(id=c, shape=(6, 8, 12), voxel=voxel, attributes={"channel": c}) for c in range(3)
+    ]
+    entries = "".join(
+        f'<zgroup setup="{c}" tp="{t}" path="" indicies="{c} {t}" />' for t, c in np.ndindex(2, 3)
+    )
+    loader = (
+        '<ImageLoader format="bdv.multimg.zarr" version="3.0"><zarr type="relative">fused.zarr'
+        f"</zarr><zgroups>{entries}</zgroups></ImageLoader>"
+    )
+    steps: Any = {(t, s.id): [("", np.eye(3, 4))] for t in range(2) for s in setups}
+    xml = tmp_path / "dataset-fused.xml"
+    xml.write_text(project_xml(setups, steps, loader=loader), "utf-8")
+    tree = xr.open_datatree(xml, engine="bdv")
+    tree.n5.to_bdv(tmp_path / "again.xml", format=form)
+    for place in (xml, tmp_path / "again.xml"):
+        for number, name in enumerate(("s0", "s1")):
+            found = variable(xr.open_datatree(place, engine="bdv")[name].to_dataset())
+            assert found.dims == ("t", "channel", "z", "y", "x")
+            assert facts(found.n5.geometry)[2:] == FUSED_PLACES[name]
+            stored = open_array(tmp_path / "fused.zarr", str(number))[...]
+            np.testing.assert_array_equal(found, stored)
+    moved = np.eye(3, 4)
+    moved[:, 3] = (1, 2, 3)
+    steps = {view: [("moved", moved)] for view in steps}
+    xml.write_text(project_xml(setups, steps, loader=loader), "utf-8")
+    found = variable(xr.open_dataset(xml, engine="bdv", level=0))
+    assert [a[3] for a in facts(found.n5.geometry)[2:]] == [1 * voxel[0], 2.0, 3.0]
+
+
+def test_copies_of_fusions_in_zarr_are_placed_once(tmp_path: Path) -> None:
+    place = fusion_in_zarr(tmp_path / "fused.zarr")
+    forms: dict[str, FormatName] = {"a.zarr": "zarr2", "b.zarr": "zarr3", "c.n5": "n5"}
+    for name, form in forms.items():
+        copy(place, tmp_path / name, format=form)
+        for level in "01":
+            assert axes_of(tmp_path / name, level)[2:] == FUSED_PLACES[f"s{level}"]
+
+
+@pytest.mark.parametrize("form", ["n5", "hdf5"])
+@pytest.mark.parametrize("named", ["fused.xml", "other.xml", None])
+def test_fused_views_of_bigdataviewer_lie_where_their_box_says(
+    tmp_path: Path, form: FormatName, named: str | None
+) -> None:
+    place = tmp_path / ("fused.n5" if form == "n5" else "fused.h5")
+    settings = {**FUSED, "FusionFormat": f"BDV/{form.upper()}"}
+    create_group(place, attributes={"Bigstitcher-Spark": settings}, format=form)
+    setups = [Setup(id=c, shape=(6, 8, 12), voxel=(2.5, 1.0, 1.0), dtype="u1") for c in range(3)]
+    factors = ((1, 1, 1), (1, 2, 4))
+    for time, setup in np.ndindex(2, 3):
+        for level, each in enumerate(factors):
+            shape = tuple(n // f for n, f in zip((6, 8, 12), each, strict=True))
+            path = f"setup{setup}/timepoint{time}/s{level}"
+            if form == "hdf5":
+                path = f"t{time:05d}/s{setup:02d}/{level}/cells"
+            own = {"downsamplingFactors": list(each[::-1])}
+            array = create_array(place, path, shape=shape, dtype="u1", attributes=own, format=form)
+            array[...] = 1 + setup + 10 * time
+    if named is not None:
+        kind = "n5" if form == "n5" else "hdf5"
+        inner = f'<{kind} type="relative">{place.name}</{kind}>'
+        loader = f'<ImageLoader format="bdv.{kind}" version="1.0">{inner}</ImageLoader>'
+        steps: Any = {(t, s.id): [("", np.eye(3, 4))] for t in range(2) for s in setups}
+        (tmp_path / named).write_text(project_xml(setups, steps, loader=loader), "utf-8")
+    for number in "01":
+        path = f"setup1/timepoint1/s{number}" if form == "n5" else f"t00001/s01/{number}/cells"
+        assert axes_of(place, path) == FUSED_PLACES[f"s{number}"]
+    image = variable(xr.open_dataset(place, engine="n5", level=1))
+    assert facts(image.n5.geometry)[2:] == FUSED_PLACES["s1"]
+    if named is None:
+        return
+    tree = xr.open_datatree(tmp_path / named, engine="bdv")
+    for name in ("s0", "s1"):
+        one = variable(tree[name].to_dataset())
+        assert facts(one.n5.geometry)[2:] == FUSED_PLACES[name]
 
 
 def test_fusions_into_hdf5_have_their_settings_as_single_attributes(tmp_path: Path) -> None:

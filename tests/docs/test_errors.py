@@ -25,6 +25,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.dialects.test_layouts_of_programs import FUSED, fusion_in_zarr
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support import scenes
@@ -564,6 +565,23 @@ def a_level_of_a_project_has_odd_factors() -> None:
     xr.open_dataset("project.xml", engine="n5", level=1)
 
 
+def a_fusion_lists_factors_in_another_order() -> None:
+    fusion_in_zarr(Path("fused.zarr"), voxel=(1.0, 1.0, 1.0), reverse=True)
+    xarray_n5.open_array("fused.zarr", "1").geometry()
+
+
+def a_fusion_has_another_depth() -> None:
+    fusion_in_zarr(Path("fused.zarr"), voxel=(4.0, 1.0, 1.0))
+    xarray_n5.open_array("fused.zarr", "0").geometry()
+
+
+def a_fusion_with_a_project_has_invalid_settings() -> None:
+    write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]), timepoints=(0, 1))
+    settings = {**FUSED, "PreserveAnisotropy": "yes"}
+    xarray_n5.open_group("x.n5", mode="r+").attrs["Bigstitcher-Spark"] = settings
+    xr.open_dataset("project.xml", engine="n5", level=0)
+
+
 def a_view_of_a_project_is_damaged() -> None:
     write_project(Path(), [Setup(id=0)], project_xml([Setup(id=0)]))
     Path("x.n5/setup0/timepoint1/s0/attributes.json").write_text("{")
@@ -741,6 +759,9 @@ WARNINGS: list[Callable[[], None]] = [
     several_projects_point_at_a_container,
     views_of_a_project_lack_a_level,
     a_level_of_a_project_has_odd_factors,
+    a_fusion_lists_factors_in_another_order,
+    a_fusion_has_another_depth,
+    a_fusion_with_a_project_has_invalid_settings,
     a_view_of_a_project_is_damaged,
     times_of_a_project_are_no_ids,
     a_server_is_named_by_a_project_alone,

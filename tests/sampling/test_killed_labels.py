@@ -111,7 +111,8 @@ def stored_blocks(folder: Path, name: str, blocks: Sequence[Sequence[int]]) -> i
 
 def blocks_in(folder: Path, name: str, depth: int) -> Sequence[Sequence[int]]:
     raw = xr.open_dataset(folder / name, engine="n5", chunks={})["raw"]
-    return raw.n5.map_overlap(np.copy, depth=depth).chunks
+    blocks: Sequence[Sequence[int]] = raw.n5.map_overlap(np.copy, depth=depth).chunks
+    return blocks
 
 
 @pytest.mark.exhaustive

@@ -23,6 +23,7 @@ from tests.support.ngff_points import SPEC
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
 from xarray_n5 import MetadataError, N5Error, NodeExistsError
+from xarray_n5_bdv.loaders import View
 from xarray_n5_bdv.project import read_project
 from xarray_n5_cli import main
 
@@ -90,7 +91,7 @@ def stitched(folder: Path) -> Path:
     """Two tiles at two time points, one of them rotated, and one view that is missing."""
     setups = [Setup(id=n, attributes={"channel": 0, "tile": n}) for n in (0, 3)]
     turn = [[0.6, -0.8, 0, 1 / 3], [0.8, 0.6, 0, 0.1], [0, 0, 1, -56.5]]
-    steps = {
+    steps: Any = {
         (0, 0): [
             ("Stitching", diagonal((1, 1, 1), (0, 1, 56.5))),
             ("calibration", diagonal((4, 1, 1))),
@@ -183,7 +184,7 @@ def random_project(folder: Path, seed: int) -> Path:
             matrix = np.eye(3, 4) + 0.3 * rng.normal(size=(3, 4))
             listed.append((["", "Stitching", "a &amp; b", "ICP"][rng.integers(4)], matrix))
         if voxel is not None and rng.random() < 0.8:
-            listed.append(("calibration", diagonal(np.array(voxel) / min(voxel))))
+            listed.append(("calibration", diagonal((np.array(voxel) / min(voxel)).tolist())))
         steps[view] = listed
     pattern = ", ".join(map(str, times))
     points = [
@@ -273,7 +274,7 @@ def test_an_edited_scene_wins_over_what_it_kept(tmp_path: Path) -> None:
     for path, view in zip(scene.image.values, [(0, 0), (0, 3), (1, 0)], strict=True):
         one, other = scene.sel(image=path), back.sel(t=view[0], setup=view[1])
         assert np.allclose(one.n5.to_world([1, 2, 3]), other.n5.to_world([1, 2, 3]), atol=1e-9)
-    steps = project_at(tmp_path / "back.xml").registrations[0, 3].transforms
+    steps = project_at(tmp_path / "back.xml").registrations[View(0, 3)].transforms
     assert [step.name for step in steps] == ["registration", "calibration"]
     assert back.tile_name.values.tolist() == ["left & lower", "right"]
 
@@ -281,7 +282,7 @@ def test_an_edited_scene_wins_over_what_it_kept(tmp_path: Path) -> None:
 def test_a_scene_of_another_program_becomes_a_project(tmp_path: Path) -> None:
     url = tmp_path / "s.zarr"
     turn = [[1, 0, 0, 10], [0, 0.6, -0.8, 20], [0, 0.8, 0.6, 30]]
-    edges = [
+    edges: list[dict[str, Any]] = [
         {"type": "affine", "affine": turn, "input": {"path": "a", "name": "physical"}},
         {"type": "translation", "translation": [0, 0, 5]}
         | {"input": {"path": "b/0", "name": "physical"}},

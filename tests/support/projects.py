@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from xarray_n5.formats import FormatName
+
 View = tuple[int, int]
 """A time point and a setup."""
 
@@ -189,16 +191,102 @@ def write_project(folder: Path, setups: Sequence[Setup], text: str, **options: A
     return path
 
 
+def write_zarr(
+    where: Path,
+    setups: Iterable[Setup],
+    timepoints: Iterable[int] = (0, 1),
+    *,
+    without: Iterable[View] = (),
+    factors: Sequence[Sequence[int]] = FACTORS,
+    form: FormatName = "zarr3",
+) -> str:
+    """Write the views as BigStitcher's resave does, and return the ImageLoader of its XML.
+
+    By N5ApiTools.setupBdvDatasetsOMEZARR, OMEZarrAttibutes and XmlIoAllenOMEZarrLoader: paths of
+    levels begin with a slash, sizes of levels are floored, and time is in milliseconds.
+    """
+    entries = ""
+    create_group(where, "", mode="a", format=form)
+    for setup, time in [(setup, time) for setup in setups for time in timepoints]:
+        if (time, setup.id) in set(without):
+            continue
+        path, datasets = f"s{setup.id}-t{time}.zarr", []
+        for level, each in enumerate(factors):
+            array = create_array(
+                where,
+                f"{path}/{level}",
+                shape=(1, 1, *level_shape(setup.shape, each)),
+                dtype=setup.dtype,
+                chunks=(1, 1, 4, 4, 4),
+                shards=(1, 1, 4, 8, 8) if form == "zarr3" else None,
+                layout=None if form == "zarr3" else {"dimension_separator": "/"},
+                attributes={"downsamplingFactors": [*each[::-1], 1, 1]} if level else None,
+            )
+            array[...] = values((time, setup.id), level, array.shape, setup.dtype)
+            steps = [(s * f, s * (f - 1) / 2) for s, f in zip(setup.voxel or (), each, strict=True)]
+            scale = {"type": "scale", "scale": [1.0, 1.0, *(step for step, _ in steps)]}
+            shift = {"type": "translation", "translation": [0.0, 0.0, *(at for _, at in steps)]}
+            datasets.append({"path": f"/{level}", "coordinateTransformations": [scale, shift]})
+        axes = [{"type": "time", "name": "t", "unit": "millisecond"}]
+        axes += [{"type": "channel", "name": "c"}]
+        axes += [{"type": "space", "name": name, "unit": "micrometer"} for name in "zyx"]
+        ones = [{"type": "scale", "scale": [1.0] * 5}]
+        image = {"name": "/", "axes": axes, "datasets": datasets, "coordinateTransformations": ones}
+        described: Any = {"multiscales": [{**image, "version": "0.4"}]}
+        if form == "zarr3":
+            described = {"ome": {"multiscales": [image], "version": "0.5"}}
+        create_group(where, path, attributes=described, mode="a")
+        entries += f'<zgroup setup="{setup.id}" tp="{time}" path="{path}" indicies="0 0" />'
+    return (
+        f'<ImageLoader format="bdv.multimg.zarr" version="3.0"><zarr type="relative">{where.name}'
+        f"</zarr><zgroups>{entries}</zgroups></ImageLoader>"
+    )
+
+
+def bigstitcher_reads(xml: Path) -> dict[View, list[tuple[tuple[float, ...], np.ndarray]]]:
+    """The levels of each view that BigStitcher 3.0 reads: their factors in x, y, z, and values.
+
+    By XmlIoAllenOMEZarrLoader, version 3.0, AllenOMEZarrLoader.extract3DVolume and
+    AllenOMEZarrProperties; zarr-python reads the arrays.
+    """
+    import zarr
+
+    element = ET.parse(xml).find("SequenceDescription/ImageLoader")  # noqa: S314 - our own
+    assert element is not None
+    assert element.attrib == {"format": "bdv.multimg.zarr", "version": "3.0"}
+    place = bigdataviewer_opens(xml, "zarr")
+    assert place is not None
+    root = zarr.open_group(place, mode="r")
+    found = {}
+    for each in element.findall("zgroups/zgroup"):
+        view = int(each.attrib["tp"]), int(each.attrib["setup"])
+        indices = [int(number) for number in each.attrib["indicies"].split(" ")]
+        group: Any = root[each.attrib["path"]]
+        attributes: Any = dict(group.attrs)
+        (image,) = attributes.get("ome", attributes)["multiscales"]
+        levels, first = [], None
+        for level, dataset in enumerate(image["datasets"]):
+            scale = dataset["coordinateTransformations"][0]["scale"][::-1]
+            first = first or scale
+            ratios = tuple(round(scale[d] / first[d] * 10000) / 10000 for d in range(3))
+            volume = np.asarray(group[str(level)])
+            for number in indices[::-1]:  # the last axis in Java is the first here
+                volume = volume[number]
+            levels.append((ratios, volume))
+        found[view] = levels
+    return found
+
+
 # Where other programs look for the container of an XML
 
 
-def bigdataviewer_opens(xml: Path) -> str | None:
+def bigdataviewer_opens(xml: Path, kind: str = "n5") -> str | None:
     """The container that BigDataViewer 10.6 opens for an XML; None if it cannot.
 
     By the source of XmlHelpers.loadPathURI (spim_data 2.3.5) and XmlIoN5ImageLoader, with the rules
     of java.net.URI and java.io.File on Linux.
     """
-    found = ET.parse(xml).find(".//ImageLoader/n5")  # noqa: S314 - our own
+    found = ET.parse(xml).find(f".//ImageLoader/{kind}")  # noqa: S314 - our own
     assert found is not None
     text = found.text or ""
     if found.get("type") == "relative":

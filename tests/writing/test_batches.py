@@ -143,7 +143,7 @@ def test_selections_and_joined_blocks_are_divided(
 ) -> None:
     stored = xarray_n5.create_array(tmp_path, "a", shape=VALUES.shape, dtype="u2", chunks=2)
     stored[...] = VALUES
-    source = da.from_n5(tmp_path, "a") if opened else da.from_array(VALUES, chunks=2) + 0
+    source = xarray_n5.from_n5(tmp_path, "a") if opened else da.from_array(VALUES, chunks=2) + 0
     lazy = SELECTIONS[name](source)
     xarray_n5.to_n5(lazy, tmp_path, "b", chunks=lazy.chunksize, batch_size=4)
     assert len(submitted) > 1

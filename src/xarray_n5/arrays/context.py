@@ -11,7 +11,7 @@ from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.level_names import base_path, fused_in, number_in, view_in
+from xarray_n5.model.level_names import base_path, fused_in, level_table_of, number_in, view_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
@@ -78,7 +78,8 @@ def load_context(
     attribute_order
         The order of lists of axes in attributes, if the user states it.
     """
-    inside, most = bool(path), _GENERATIONS
+    # BigDataViewer's views in HDF5 are one group deeper.
+    inside, most = bool(path), _GENERATIONS + (level_table_of(path) is not None)
     if not inside and _is_level(container.name):
         container, path, most = _within_groups(container)
     elif inside and fused_in(container.name) and (above := container.parent()):

@@ -149,8 +149,14 @@ def resolve_geometry(
             keys += known.keys
     if dialect is not None and not readings:
         invalid.append(f"no {' or '.join(k.name for k in dialects)} metadata describe its axes")
-    geometry, disagreements = combine(readings, len(node.shape))
-    return replace(geometry, keys=frozenset(keys)), invalid + disagreements
+    completed = frozenset().union(
+        *(getattr(known, "completes", ()) for known in dialects if known.name in dict(readings))
+    )
+    geometry, disagreements = combine(
+        [each for each in readings if each[0] not in completed], len(node.shape)
+    )
+    names = tuple(name for name, _ in readings)
+    return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 
 def find_dialects(choice: DialectChoice) -> list[Dialect]:

@@ -1,31 +1,42 @@
 """Containers of BigDataViewer and BigStitcher: views with an XML file, and fusions.
 
 Lists are in N5 order, always x, y, z, in every format. Sources: bigdataviewer-core's N5ImageLoader
-and Hdf5ImageLoader; BigStitcher-Spark's CreateFusionContainer, for plain N5 and HDF5.
+and Hdf5ImageLoader; BigStitcher-Spark's CreateFusionContainer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from xarray_n5.dialects import pyramids
-from xarray_n5.dialects.values import numbers
+from xarray_n5.dialects.levels import images_in, listings
+from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.level_names import fused_in, is_level, level_in, view_in
+from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
 
 NDIM = 3
 
 _NAMES = ("x", "y", "z")
+
+_OME_AXES = ("t", "c", "z", "y", "x")
+
+_MULTISCALES = "multiscales of the group"
+
+_ROUNDED = 1e-3
+"""The precision of ratios of scales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,12 @@ class Bdv:
                 placed = _placed(node.xml, *found)
             except ValueError as error:
                 warn(f"{node.path}: the XML beside the container is ignored: {error}")
+        fusion = fusion_around(node.parents, node.path)
+        if fusion is not None and fusion.completes(placed):
+            axes = pyramids.axes_at_level(
+                _NAMES, (None,) * NDIM, fusion.voxel, factors, fusion.offset
+            )
+            return Geometry(axes, {"scale": fusion.source, "offset": f"{_ROOT}/{_BOX}"})
         if placed is None:
             if factors is None:
                 return None
@@ -89,43 +106,111 @@ _BOX, _PRESERVED, _FACTOR, _LEVELS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Fusion:
+    """The position of a fused volume in the world of its input: voxels in x, y, z, of its pixels.
+
+    The box is in voxels of the output: the writer divides its z by the anisotropy.
+    """
+
+    voxel: tuple[float, ...]
+    source: str
+    """The attribute that states the voxel."""
+    start: tuple[float, ...] | None
+    """The first voxel, if the attributes state it."""
+
+    @property
+    def offset(self) -> tuple[float, ...]:
+        """The position of the first voxel."""
+        start = self.start or (0.0,) * NDIM
+        return tuple(first * step for first, step in zip(start, self.voxel, strict=True))
+
+    def voxel_over(self, listed: Sequence[float], where: str) -> tuple[float, ...]:
+        """Return the voxel in x, y, z from that of other metadata; warn if its depth differs.
+
+        Versions before 3.0 wrote a depth of 1 there, whatever the anisotropy.
+        """
+        x, y, z = listed
+        depth, ratio = self.voxel[-1] / self.voxel[0], z / x
+        if math.isclose(ratio, 1.0, rel_tol=_ROUNDED):
+            return x, y, z * depth
+        if not math.isclose(ratio, depth, rel_tol=_ROUNDED):
+            warn(
+                f"{where}: a voxel is {ratio:g} times as deep as wide, but {depth:g} times by "
+                f"{self.source}; using the former"
+            )
+        return x, y, z
+
+    def completes(self, placed: tuple[np.ndarray, str | None, str] | None) -> bool:
+        """Return whether an XML places a view no further than its writer did: with the identity."""
+        split = (self.voxel, (0.0,) * NDIM) if placed is None else per_axis(placed[0])
+        if split is None or any(split[1]):
+            return False
+        ratios = [scale / step for scale, step in zip(split[0], self.voxel, strict=True)]
+        return bool(np.allclose(ratios, ratios[0], rtol=SAME, atol=0))
+
+
+def fusion_in(groups: Iterable[Mapping[str, Any]]) -> Fusion | None:
+    """Return the fusion that the nearest of some groups describes, or None.
+
+    Raises
+    ------
+    ValueError
+        If its attributes are invalid.
+    """
+    found = next(filter(None, map(_settings, groups)), None)
+    if found is None:
+        return None
+    box = numbers(_BOX, found.get(_BOX), NDIM, positive=False, exact=True)
+    return Fusion(*_voxel(found), box)
+
+
+def fusion_around(groups: Iterable[Mapping[str, Any]], where: str) -> Fusion | None:
+    """Return the fusion that views are part of, if its position is known; warn if it is invalid."""
+    try:
+        found = fusion_in(groups)
+    except ValueError as error:
+        warn(f"{where}: {_ROOT!r} is ignored: {error}")
+        return None
+    return None if found is None or found.start is None else found
+
+
+@dataclass(frozen=True, slots=True)
 class BigStitcher:
     """A fusion of BigStitcher-Spark, ``chCtpT/sL``, and ``Bigstitcher-Spark`` on the root group.
 
     Coordinates are in pixels of the input, whose size is not in the attributes, so they have no
-    unit.
+    unit. In OME-Zarr, the image is that of ``multiscales``, which lack its position.
     """
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
     signs: ClassVar[frozenset[str]] = frozenset({_ROOT})
     list_order: ClassVar[Literal["N5"]] = "N5"
+    completes: ClassVar[frozenset[str]] = frozenset({Ngff.name})
+    """The dialects whose positions these ones replace without a warning."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes of a fused level.
-
-        The box is in voxels of the output: the writer divides its z by the anisotropy.
-        """
-        ndim = len(_NAMES)
-        if not _is_fused(node.path) or len(node.shape) != ndim:
+        """Return the axes of a fused level."""
+        if len(node.shape) == len(_OME_AXES):
+            return _in_ome_zarr(node)
+        if not _is_fused(node.path) or len(node.shape) != NDIM:
             return None
-        found = next(filter(None, map(_settings, node.parents)), None)
-        if found is None:
+        fusion = fusion_in(node.parents)
+        if fusion is None:
             return None
-        voxel, where = _voxel(found)
-        box = numbers(_BOX, found.get(_BOX), ndim, positive=False, exact=True)
-        factors = pyramids.factors_of(node)
-        said = f"{where}, downsamplingFactors" if factors is not None else where
-        if factors is None:
-            factors = _listed_factors(found, node)
+        factors, where = pyramids.factors_of(node), fusion.source
+        if factors is not None:
+            where = f"{where}, downsamplingFactors"
+        else:
+            settings = next(filter(None, map(_settings, node.parents)), {})
+            factors = _listed_factors(settings, node)
         if not pyramids.check_level(node, factors):
             return None
-        starts = [first * step for first, step in zip(box or (0.0,) * ndim, voxel, strict=True)]
-        sources = {"names": "layout of the container", "scale": said}
-        sources |= {"offset": f"{_ROOT}/{_BOX}"} if box is not None else {}
-        return Geometry(
-            pyramids.axes_at_level(_NAMES, (None,) * ndim, voxel, factors, starts), sources
-        )
+        sources = {"names": "layout of the container", "scale": where}
+        sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
+        units = (None,) * NDIM
+        axes = pyramids.axes_at_level(_NAMES, units, fusion.voxel, factors, fusion.offset)
+        return Geometry(axes, sources)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
         """Return the attribute of a level; the root's cannot be written."""
@@ -134,6 +219,53 @@ class BigStitcher:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
         """Return no attributes: those of a fusion are on the root."""
         return {}
+
+
+def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
+    """Return the axes of a level of an OME-Zarr image, at its position in the input's world.
+
+    Its ``multiscales`` have a scale of 1 "micrometer" for a pixel of the input, and no offset.
+    Versions before 3.0 have 1 for z, too, whatever the anisotropy. None if there is an offset, so
+    that somebody else wrote them.
+    """
+    group = next((each for each in node.parents if any(images_in(each))), {})
+    listed = next(listings(node), None)
+    fusion = fusion_in([group])
+    if listed is None or fusion is None:
+        return None
+    _, entry, first = listed
+    above = node.path.removesuffix(str(entry["path"]).removeprefix("./").strip("/"))
+    base = f"{above}{str(first.get('path', '')).removeprefix('./').strip('/')}"
+    found, whole = Ngff().read(node), Ngff().read(replace(node, path=base))
+    if found is None or whole is None or found.affine is not None or whole.affine is not None:
+        return None
+    spatial = whole.axes[-NDIM:]
+    if tuple(each.name for each in found.axes) != _OME_AXES or any(a.offset for a in spatial):
+        return None
+    voxel = fusion.voxel_over([each.step for each in spatial[::-1]], node.path)
+    ratios = [a.step / b.step for a, b in zip(found.axes[-NDIM:], spatial, strict=True)][::-1]
+    factors = _own_factors(node) or tuple(ratios)
+    if not np.allclose(factors, ratios, rtol=_ROUNDED, atol=0):
+        warn(
+            f"{node.path}: 'multiscales' has the factors {ratios[::-1]} along z, y, x, but "
+            f"'downsamplingFactors' has {list(factors[::-1])}; using the latter"
+        )
+    # Pixels of the input are not micrometres.
+    pixels = voxel[0] == voxel[1] == 1
+    units = [None if pixels else each.unit for each in spatial[::-1]]
+    placed = replace(fusion, voxel=voxel)
+    axes = pyramids.axes_at_level(_NAMES, units, voxel, factors, placed.offset)
+    time, channel = (replace(each, unit=None) for each in found.axes[:-NDIM])
+    sources = {"names": _MULTISCALES, "scale": f"{_MULTISCALES}, {fusion.source}"}
+    sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
+    return Geometry((time, channel, *axes), sources)
+
+
+def _own_factors(node: ArrayContext) -> tuple[float, ...] | None:
+    """Return the factors of a level of an OME-Zarr image in x, y, z, if it has any."""
+    listed = node.attributes.get("downsamplingFactors")
+    found = numbers("downsamplingFactors", listed, len(node.shape), exact=True)
+    return None if found is None or found[NDIM:] != (1.0, 1.0) else found[:NDIM]
 
 
 def _is_fused(path: str) -> bool:
