@@ -453,8 +453,8 @@ class DataArrayAccessor:
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
             images on their group.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing one, or that which the name
-            of a new one ends in, such as ``.zarr``, or N5.
+            The format of the container; by default that of an existing container. For a new one, it
+            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
         resume : bool or str, default: False
             Resume an interrupted write: blocks whose chunks have been written are not computed
             again. See :func:`~xarray_n5.to_n5`.
