@@ -1,6 +1,6 @@
 """The picture in docs/howto/napari.md, made anew: xvfb-run python ci/make_napari.py.
 
-It needs a display, and an environment with "napari[all]" beside this package.
+It needs a display, and an environment with "napari[all]" next to this package.
 """
 
 from __future__ import annotations

@@ -58,6 +58,14 @@ PHRASES = {
     r"known are": "expected one of",
     r"cut off": "truncated",
     r"nobody": "no other program, no one",
+    r"beside": "next to",
+    r"cures?|cured": "fix, repair",
+    r"opinions?": "reading",
+    r"(?<!ground )(?<!ground-)truth": "expected",
+    r"(?:is|are) judged by": "counts as",
+    r"it has none but": "only",
+    r"what is more": "also",
+    r"of which of": "a noun",
 }
 """Patterns, matched as whole words in any case, and what to write instead."""
 

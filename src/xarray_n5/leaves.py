@@ -1,4 +1,4 @@
-"""What lives in packages beside the core, or above the accessors, and is imported on first use.
+"""What lives in packages next to the core, or above the accessors, and is imported on first use.
 
 The core imports no leaf: it knows their public names, and the files of scenes that they open, by
 the tables here alone. So do accessors for functions of higher ranks.

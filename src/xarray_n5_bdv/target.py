@@ -45,8 +45,8 @@ def write_options(
 ) -> WriteOptions:
     """Open the container of a project for a write.
 
-    Without `data`, it is that of the existing project, or one beside the XML with its name, and the
-    suffix that BigStitcher gives to containers of this format.
+    Without `data`, it is that of the existing project, or one next to the XML with its name and
+    the suffix that BigStitcher gives to containers of this format.
     """
     if data is None:
         file = find_scene(xml, options_of_xml(xml, storage_options))

@@ -36,7 +36,7 @@ def stored_images(survey: Survey, xml: bytes | None = None) -> tuple[StoredImage
     survey
         The nodes of the container.
     xml
-        The project of BigDataViewer that names the container; by default the one beside it.
+        The project of BigDataViewer that names the container; by default the one next to it.
     """
     arrays = [each for path, each in survey.arrays.items() if not is_level_table(path)]
     levels = {array.path: level for array, level in _levels(survey.container, arrays)}

@@ -31,7 +31,7 @@ def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
     Parameters
     ----------
     layers
-        The layers; the first one determines the position.
+        The layers; all of them are in view.
     urls
         The URLs of their sources.
     """
@@ -40,13 +40,15 @@ def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
     for space in spaces:
         for name, (size, unit, _, _) in space.items():
             dims.setdefault(name, (size, unit))
-    first = spaces[0]
-    shown = list(first)[: layers[0].spatial]
+    shown = list(spaces[0])[: layers[0].spatial]
+    whole = {**spaces[0], **{name: _extent(spaces, name) for name in shown}}
     state: dict[str, Any] = {
         "dimensions": {name: list(each) for name, each in dims.items()},
         "displayDimensions": shown,
-        "position": [next(each[name][2] for each in spaces if name in each) for name in dims],
-        **_zoom(first, shown),
+        "position": [
+            next(each[name][2] for each in (whole, *spaces) if name in each) for name in dims
+        ],
+        **_zoom(whole, shown),
         "layers": _layers(layers, urls),
         "layout": "4panel" if len(shown) > 2 else "xy",  # noqa: PLR2004
         "selectedLayer": {"visible": False},
@@ -81,8 +83,19 @@ def _space(layer: Layer) -> _Space:
     return {**dict(space[::-1]), **{dim.name: found[dim.name] for dim in layer.dims[:outer]}}
 
 
+def _extent(spaces: Sequence[_Space], name: str) -> tuple[float, str, float, float]:
+    """Return a dimension of the first layer with the middle and the extent of all layers."""
+    size, unit, middle, extent = spaces[0][name]
+    found = [each[name] for each in spaces if name in each and each[name][1] == unit]
+    low = min((at - length / 2) * step for step, _, at, length in found) / size
+    high = max((at + length / 2) * step for step, _, at, length in found) / size
+    if high - low <= extent:
+        return size, unit, middle, extent
+    return size, unit, (low + high) / 2, high - low
+
+
 def _zoom(space: _Space, shown: Sequence[str]) -> dict[str, float]:
-    """Return scales that show a whole layer."""
+    """Return scales that show the whole extent."""
     units = {space[name][1] for name in shown}
     sizes = [space[name][0] if len(units) == 1 else 1.0 for name in shown]
     extents = [space[name][3] * size for name, size in zip(shown, sizes, strict=True)]

@@ -711,7 +711,7 @@ def test_the_only_xml_that_points_at_a_container_is_found(tmp_path: Path, kind: 
     tree: Any = xr.open_datatree(tmp_path / "x.n5", engine="n5")
     assert tree["s1"].x.attrs["units"] == "um"
     (tmp_path / "copy.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())
-    with pytest.warns(UserWarning, match=r"copy\.xml, fusion\.xml beside .* all refer to it"):
+    with pytest.warns(UserWarning, match=r"copy\.xml, fusion\.xml next to .* all refer to it"):
         assert array.geometry().axes[0].unit is None
     # One of the same name is the container's own.
     (tmp_path / "x.xml").write_bytes((tmp_path / "fusion.xml").read_bytes())

@@ -105,7 +105,9 @@ def test_levels_of_floored_sizes_have_whole_factors(tmp_path: Path, size: Any) -
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_factors_of_arrays_win_over_scales_in_another_order(tmp_path: Path, form: FormatName) -> None:
+def test_factors_of_arrays_win_over_scales_in_another_order(
+    tmp_path: Path, form: FormatName
+) -> None:
     path = resaved(tmp_path, form)
     for document in (tmp_path / "x.ome.zarr").glob(
         "s*.zarr/" + ("zarr.json" if form == "zarr3" else ".zattrs")

@@ -416,7 +416,7 @@ def test_a_rotated_view_has_a_matrix_and_no_places() -> None:
     ],
 )
 def test_an_xml_that_cannot_be_read_only_warns(xml: bytes) -> None:
-    with pytest.warns(UserWarning, match="the XML beside the container is ignored"):
+    with pytest.warns(UserWarning, match="the XML next to the container is ignored"):
         assert places(view(xml)) == [(1, 0), (2, 0.5), (4, 1.5)]
 
 

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
-from xarray_n5.formats import FORMATS
+from xarray_n5.formats import FORMATS, KEYED_FORMATS
 from xarray_n5.leaves import SCENES
 from xarray_n5_cli import main
 
@@ -49,6 +49,7 @@ def unchanged_tables() -> Iterator[None]:
     with ExitStack() as stack:
         for table in (COMPRESSIONS, DIALECTS, FORMATS, SCENES):
             stack.enter_context(mock.patch.dict(table))  # type: ignore[arg-type]
+        stack.callback(KEYED_FORMATS.__setitem__, slice(None), list(KEYED_FORMATS))
         yield
 
 
@@ -131,6 +132,9 @@ def test_shell_commands_on_a_page_are_right(page: Path) -> None:
         match command:
             case ["xarray-n5", *_]:
                 pass  # run after the page's code
+            case ["conda", "install", "-c", "conda-forge", *packages]:
+                recipe = (ROOT / "ci" / "recipe.yaml").read_text(encoding="utf-8")
+                assert all(re.search(rf"- {name}(-core)? ", recipe) for name in packages)
             case ["bash", script]:
                 assert (ROOT / script).is_file(), script
             case ["git", "clone", url]:

@@ -29,6 +29,7 @@ from tests.support.projects import Setup, diagonal, project_xml, write_project
 from xarray_n5 import Axis, MissingPackageError, create_array, create_group, pyramid
 from xarray_n5_cli import main
 from xarray_n5_view.links import is_public
+from xarray_n5_view.state import _extent, _zoom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -442,6 +443,20 @@ def test_levels_that_are_listed_are_one_layer_wherever_they_are(
     assert len(state["layers"]) == 1
     (pyramid,) = json.loads(get(f"{root_of(state)}.zattrs"))["multiscales"]
     assert [each["path"] for each in pyramid["datasets"]] == ["s0", "s1"]
+
+
+def test_all_layers_are_in_view_at_the_beginning() -> None:
+    tiles = [{"x": (0.5, "m", 4.0, 8.0)}, {"x": (1.0, "m", 10.0, 8.0)}, {"t": (1.0, "s", 0.0, 3.0)}]
+    assert _extent(tiles[:1], "x") == (0.5, "m", 4.0, 8.0)
+    whole = _extent(tiles, "x")
+    assert whole == (0.5, "m", 14.0, 28.0)  # from 0 to 14 m
+    scales = [_zoom({"x": each}, ["x"])["crossSectionScale"] for each in (tiles[0]["x"], whole)]
+    assert scales[1] / scales[0] == 28 / 8
+
+
+def test_layers_in_other_units_do_not_change_the_extent() -> None:
+    spaces = [{"x": (0.5, "m", 4.0, 8.0)}, {"x": (1.0, "", 100.0, 8.0)}]
+    assert _extent(spaces, "x") == (0.5, "m", 4.0, 8.0)
 
 
 @viewer

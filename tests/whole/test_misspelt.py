@@ -43,6 +43,7 @@ IMAGE = xr.DataArray(np.ones((8, 8, 8)), dims=("z", "y", "x"), name="f")
         ({"chunks": 4}, r"encoding=\{.*\{'chunks': \.\.\.\}\}"),
         ({"compression": "zstd"}, r"encoding=\{.*\{'compression': \.\.\.\}\}"),
         ({"compressor": None}, r"encoding=\{.*\{'compression': \.\.\.\}\}"),
+        ({"shards": 8}, r"encoding=\{.*\{'shards': \.\.\.\}\}"),
         ({"overwrite": True}, "mode='w'"),
         ({"component": "a"}, "did you mean 'group'"),
         ({"chunksizes": (4, 4)}, r"'chunks': \.\.\."),

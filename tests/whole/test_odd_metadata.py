@@ -858,7 +858,7 @@ def test_xml_with_a_document_type_is_ignored(tmp_path: Path, kind: str, encoding
     node(tmp_path / "c.n5", "setup0/timepoint0/s0", **view)
     (tmp_path / "c.xml").write_bytes(text.encode(encoding))
     array = xarray_n5.open_array(tmp_path / "c.n5", "setup0/timepoint0/s0")
-    with pytest.warns(UserWarning, match="XML beside the container is ignored"):
+    with pytest.warns(UserWarning, match="XML next to the container is ignored"):
         assert all(axis.unit is None for axis in array.geometry().axes)
 
 

@@ -24,14 +24,14 @@ _MOST_FILES = 32
 
 
 def find_xml(container: Container) -> bytes | None:
-    """Return the XML file beside a container that describes its views, or None."""
+    """Return the XML file next to a container that describes its views, or None."""
     suffix = next(filter(container.name.endswith, container.format.suffixes), "")
     name = f"{container.name.removesuffix(suffix)}.xml"
     directory = _around(container)
     try:
         own = None if directory is None else directory.get(name)
     except PermissionError as error:
-        warn(f"{name!r} beside {container.url!r} cannot be read, if it exists: {error}")
+        warn(f"{name!r} next to {container.url!r} cannot be read, if it exists: {error}")
         return None
     if own is not None or directory is None:
         return own
@@ -40,7 +40,7 @@ def find_xml(container: Container) -> bytes | None:
         found = dict(_pointing_at(container, directory.uncached()))
     if len(found) > 1:
         warn(
-            f"{', '.join(sorted(found))} beside {container.url!r} all refer to it, so none is "
+            f"{', '.join(sorted(found))} next to {container.url!r} all refer to it, so none is "
             "used; open one of them as a project"
         )
     return next(iter(found.values())) if len(found) == 1 else None

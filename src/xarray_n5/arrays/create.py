@@ -126,8 +126,8 @@ def create_array(
         creates the array, or opens an existing one of the same shape, dtype and chunks (if given),
         and adds the attributes; "r+" does only the latter.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-        The format of the container; by default that of an existing one, or that which the name of a
-        new one ends in, such as ``.zarr``, or N5.
+        The format of the container; by default that of an existing container. For a new one, it is
+        guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
     dialect : str or iterable of str, optional

@@ -581,8 +581,8 @@ def create_group(
         "w-" raises if an array, or a group that is not empty, exists; "a" opens an existing group,
         and adds `attributes` to its own.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-        The format of the container; by default that of an existing one, or that which the name of a
-        new one ends in, such as ``.zarr``, or N5.
+        The format of the container; by default that of an existing container. For a new one, it is
+        guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
 

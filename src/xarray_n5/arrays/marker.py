@@ -1,4 +1,4 @@
-"""Markers of unfinished writes: a hidden folder beside an array or in a group.
+"""Markers of unfinished writes: a hidden folder next to an array or in a group.
 
 The folder's name has the write's token, a digest of what is written and where. A task that finds
 the marker sees the right container, and later processes can resume the same write only.
@@ -300,7 +300,7 @@ class WriteMarker:
         self._remove(self._plan)
 
     def _remove(self, folder: str, *before: str) -> None:
-        """Remove names beside a marker, the marker, and its folder if that exists without.
+        """Remove names next to a marker, the marker, and its folder if that exists without.
 
         The temporary files in the folder are of killed attempts at the same write.
         """

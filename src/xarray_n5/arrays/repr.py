@@ -109,7 +109,7 @@ _SLOPE = 0.5
 """The length of the axis in depth, across and up, as a part of its own."""
 
 _LABEL = 18
-"""The maximum number of letters of a name beside an edge."""
+"""The maximum number of letters of a name next to an edge."""
 
 _MARGIN = 26.0
 

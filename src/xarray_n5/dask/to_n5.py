@@ -187,8 +187,8 @@ def to_n5(
         "truncate" stores chunks at the ends of the array clipped to it; "pad" stores them at full
         size.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-        The format of the container; by default that of an existing one, or that which the name of a
-        new one ends in, such as ``.zarr``, or N5.
+        The format of the container; by default that of an existing container. For a new one, it is
+        guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
     dialect : str or iterable of str, optional
         The metadata dialects to write `axes` in; by default those that TensorStore, Neuroglancer
         and Fiji read.

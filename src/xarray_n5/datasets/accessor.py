@@ -336,10 +336,10 @@ class DatasetAccessor:
             to them, and replaces arrays of the same names; "r+" writes new values into existing
             arrays, and changes nothing else.
         encoding : mapping, optional
-            By variable: "chunks" (a shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
-            "scale_factor", "_FillValue", "units", "calendar". By default those with which it was
-            opened.
+            By variable: "chunks" (a shape, one side, "auto"), "shards" (likewise, in Zarr v3),
+            "compression", "layout" (as in :func:`~xarray_n5.create_array`), and the encodings of
+            xarray's coders, such as "dtype", "scale_factor", "_FillValue", "units", "calendar". By
+            default those with which it was opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values, and is revoked where `region` writes first.
@@ -367,8 +367,8 @@ class DatasetAccessor:
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
             images on their group, and in Zarr v3 "ngff-0.6" in version 0.6.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing one, or that which the name
-            of a new one ends in, such as ``.zarr``, or N5.
+            The format of the container; by default that of an existing container. For a new one, it
+            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
         resume : bool or str, default: False
             Resume an interrupted write, of all variables together: blocks whose chunks have been
             written are not computed again. See :func:`~xarray_n5.to_n5`.
@@ -766,9 +766,9 @@ class DataTreeAccessor:
             arrays, and changes nothing else. Each node is treated by itself; other groups stay.
         encoding : mapping, optional
             By the path of a node, such as ``"/"`` and ``"/a/b"``, and by variable: "chunks" (a
-            shape, one side, "auto"), "compression", "layout" (as in
-            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype"
-            and "units". By default those with which it was opened.
+            shape, one side, "auto"), "shards" (likewise, in Zarr v3), "compression", "layout" (as
+            in :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as
+            "dtype" and "units". By default those with which it was opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values.
@@ -785,8 +785,8 @@ class DataTreeAccessor:
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
             images on their group, and in Zarr v3 "ngff-0.6" in version 0.6.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing one, or that which the name
-            of a new one ends in, such as ``.zarr``, or N5.
+            The format of the container; by default that of an existing container. For a new one, it
+            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
         resume : bool or str, default: False
             Resume an interrupted write, of all variables together: blocks whose chunks have been
             written are not computed again. See :func:`~xarray_n5.to_n5`.

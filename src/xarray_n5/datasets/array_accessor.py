@@ -422,9 +422,10 @@ class DataArrayAccessor:
             arrays, and changes nothing else.
         encoding : mapping, optional
             By variable, here ``{array.name: ...}``: "chunks" (a shape, one side, "auto"),
-            "compression", "layout" (as in :func:`~xarray_n5.create_array`), and the encodings of
-            xarray's coders, such as "dtype", "scale_factor", "_FillValue", "units", "calendar". By
-            default those with which it was opened.
+            "shards" (likewise, in Zarr v3), "compression", "layout" (as in
+            :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as "dtype",
+            "scale_factor", "_FillValue", "units", "calendar". By default those with which it was
+            opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
             once. Deferred data reads as fill values, and is revoked where `region` writes first.
@@ -452,8 +453,8 @@ class DataArrayAccessor:
             Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
             images on their group, and in Zarr v3 "ngff-0.6" in version 0.6.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing one, or that which the name
-            of a new one ends in, such as ``.zarr``, or N5.
+            The format of the container; by default that of an existing container. For a new one, it
+            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
         resume : bool or str, default: False
             Resume an interrupted write: blocks whose chunks have been written are not computed
             again. See :func:`~xarray_n5.to_n5`.

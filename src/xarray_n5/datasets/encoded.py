@@ -161,7 +161,7 @@ def dialect_keys() -> set[str]:
 def encode_attributes(
     attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return attributes as JSON, and the note beside them.
+    """Return attributes as JSON, and the note next to them.
 
     Values that other readers would misinterpret, or JSON cannot represent exactly, are in the note.
 

@@ -142,7 +142,7 @@ class LazyStack(BackendArray):
         along = zip(self.stacked_axes, self.numbers, at, strict=True)
         named = ", ".join(f"{name}={numbers[i]}" for name, numbers, i in along)
         url = next(iter(self.parts.values())).array.url
-        return MissingChunkError("decode", url, named, "no such array is stored beside this one")
+        return MissingChunkError("decode", url, named, "no such array is stored next to this one")
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:
         """Return the selection `key`, read in another thread."""

@@ -46,7 +46,7 @@ def version_for(dialect: object, version: str) -> str:
     chosen = [dialect] if isinstance(dialect, str) else dialect
     if chosen not in (None, [Ngff.name], [WRITTEN]):
         raise MetadataError(
-            f"dialect is {dialect!r}, but coordinates of Datasets in Zarr are arrays, beside "
+            f"dialect is {dialect!r}, but coordinates of Datasets in Zarr are arrays, next to "
             f"which only 'ngff' or {WRITTEN!r} can be written; omit it, or use xarray_n5.to_n5 for "
             "single arrays"
         )

@@ -124,7 +124,7 @@ def check_group(
 
 
 def _check_not_a_coordinate(parent: Group, path: str) -> None:
-    """Raise if a new group has the name of a coordinate in the axes of arrays beside it."""
+    """Raise if a new group has the name of a coordinate in the axes of arrays next to it."""
     name = path.rpartition("/")[2]
     for array in parent.arrays().values():
         if name in (coords_from_axes(array.attrs) or ()):

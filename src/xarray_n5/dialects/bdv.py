@@ -43,7 +43,7 @@ _ROUNDED = 1e-3
 class Bdv:
     """A view, ``setupS/timepointT/sL``, in HDF5 ``tT/sS/L/cells``.
 
-    The attributes have the factors of levels; only the XML beside the container has units, voxel
+    The attributes have the factors of levels; only the XML next to the container has units, voxel
     sizes and registrations.
     """
 
@@ -62,7 +62,7 @@ class Bdv:
             try:
                 placed = _placed(node.xml, *found)
             except ValueError as error:
-                warn(f"{node.path}: the XML beside the container is ignored: {error}")
+                warn(f"{node.path}: the XML next to the container is ignored: {error}")
         fusion = fusion_around(node.parents, node.path)
         if fusion is not None and fusion.completes(placed):
             axes = pyramids.axes_at_level(

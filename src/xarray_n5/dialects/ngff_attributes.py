@@ -159,7 +159,7 @@ def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, 
 
 
 def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
-    """Return the object with images or a `wanted` member, which is beside the images."""
+    """Return the object with images or a `wanted` member, which is next to the images."""
     ome = attributes.get(_OME)
     return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
 

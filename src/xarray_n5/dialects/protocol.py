@@ -33,11 +33,11 @@ class ArrayContext:
     parents: tuple[Attributes, ...] = ()
     """The attributes of the groups around it, the nearest first."""
     base: ArrayContext | None = None
-    """The base level, ``s0``, beside a coarser one."""
+    """The base level, ``s0``, next to a coarser one."""
     coordinate_sizes: Mapping[str, int] = field(default_factory=dict)
     """The sizes of the one-dimensional arrays in its group, by name."""
     xml: bytes | None = None
-    """The XML file beside a container of BigDataViewer."""
+    """The XML file next to a container of BigDataViewer."""
     lists_x_first: bool = True
     """Whether the container's lists of axes are in N5 order, which some dialects depend on."""
     attribute_order: AttributeOrder = "auto"
@@ -45,7 +45,7 @@ class ArrayContext:
     dtype: np.dtype[Any] | None = None
     """The type of the array's elements, or None if it is unknown."""
     ngff: str = "0.4"
-    """The version of OME-NGFF that is written beside the array."""
+    """The version of OME-NGFF that is written next to the array."""
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
         """Return the context of another array in the same group."""
@@ -74,7 +74,7 @@ def _without_own(attributes: Attributes) -> Attributes:
 def units_of_values(attributes: Attributes) -> bool:
     """Return whether ``units`` is a string about the values, as in CF, and not about axes.
 
-    Beside a ``resolution``, a string may be the unit of all axes.
+    Next to a ``resolution``, a string may be the unit of all axes.
     """
     text = attributes.get("units")
     return isinstance(text, str) and ("resolution" not in attributes or unit_of(text) is None)

@@ -18,7 +18,7 @@ from xarray_n5.model.options import near
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 
 FormatName: TypeAlias = Literal["n5", "zarr2", "zarr3", "hdf5"]
@@ -65,7 +65,7 @@ def get_format(name: str | None) -> Format:
         ) from None
 
 
-KEYED_FORMATS: Sequence[KeyedFormat] = [
+KEYED_FORMATS: list[KeyedFormat] = [
     cast("KeyedFormat", form) for form in FORMATS.values() if form.documents
 ]
 """The formats that key-value stores support, the usual one first."""

@@ -110,7 +110,7 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
 def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
     """Return the paths of nodes with an unfinished write.
 
-    A small file beside each node is requested, in one batch; only if it exists, the node's folder
+    A small file next to each node is requested, in one batch; only if it exists, the node's folder
     is listed to make sure. If a server refuses that, nothing is returned.
     """
     wanted = list(paths)

@@ -71,7 +71,7 @@ def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variabl
     """Return the images in Datasets: pyramids, and variables that are not in one.
 
     A variable is an image if it has numbers and two axes or more. That of several levels is one
-    image if each level is coarser than the one before. Tables of BigDataViewer, and those beside
+    image if each level is coarser than the one before. Tables of BigDataViewer, and those next to
     the data in a dataset of Paintera, are not images.
 
     Parameters

@@ -63,6 +63,7 @@ _ENCODINGS = {
     **dict.fromkeys(["chunks", "chunksizes", "chunksize", "blockSize"], "chunks"),
     **dict.fromkeys(["compression", "compressor", "compressors"], "compression"),
     **dict.fromkeys(["zlib", "complevel"], "compression"),
+    **dict.fromkeys(["shards", "shard", "shard_size", "shard_shape"], "shards"),
     **dict.fromkeys(["layout", "filters", "order", "dimension_separator"], "layout"),
 }
 """Encodings of variables, ours and other engines', and ours for the same."""

@@ -49,7 +49,7 @@ def pyramid(
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
     Each level is computed from the stored level before it: one pass, whole chunks, one level after
-    another. Windows begin at the first sample, and a level has ``size // factor`` samples, as of
+    another. Windows begin at the first sample, and a level has ``size // factor`` samples, as in
     n5-spark: samples at the ends that do not fill a window are in finer levels only.
 
     Parameters
@@ -57,7 +57,7 @@ def pyramid(
     source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
         The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes.
         Arrays other than Dask's are read whole. Without `url`, an array that is stored as ``s0``
-        already, or its container: its data stay as they are, and the levels are written beside it.
+        already, or its container: its data stay as they are, and the levels are written next to it.
     url : str, os.PathLike or store, optional
         The container, which is created if it does not exist.
     path : str, default: ""
@@ -70,7 +70,7 @@ def pyramid(
         level, and ``(1, 2, 2)`` three. By default the axes of space with the shortest voxels, and
         those less than 1.41 times as long, are halved, which brings voxels towards cubes.
     levels : int, optional
-        The number of coarser levels; by default as many as it takes until one chunk holds a level.
+        The number of coarser levels; by default, until a level fits into one chunk.
     method : {"mean", "max", "min", "mode", "nearest"}, default: "mean"
         "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
         is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
@@ -97,8 +97,8 @@ def pyramid(
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr. "ngff-0.6" is OME-Zarr 0.6, in Zarr v3.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-        The format of the container; by default that of an existing one, or that which the name of a
-        new one ends in, such as ``.zarr``, or N5.
+        The format of the container; by default that of an existing container. For a new one, it is
+        guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
     write_empty_chunks : bool, default: True

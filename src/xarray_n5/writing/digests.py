@@ -1,4 +1,4 @@
-"""Digests of an array's chunks, stored in small files beside them."""
+"""Digests of an array's chunks, stored in small files next to them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Digests:
 
 
 def read_digests(target: ArrayNode) -> Digests | None:
-    """Return the digests that are stored beside an array, or None.
+    """Return the digests that are stored next to an array, or None.
 
     Those of chunks at the array's former ends are unknown. A file without digests of this array is
     ignored with a warning.

@@ -46,7 +46,7 @@ class Write:
     again: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Boxes of the grid, from and to along each axis, that others have written since it began."""
     checksums: bool = False
-    """Whether digests of the chunks are stored beside the array."""
+    """Whether digests of the chunks are stored next to the array."""
     part: bool = False
     """Whether this is one of several writes that finish together."""
     deferred: bool = False

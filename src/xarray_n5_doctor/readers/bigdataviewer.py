@@ -31,9 +31,9 @@ class BigDataViewer:
 
 def _read(level: StoredArray, form: str) -> Reading:
     if form not in {"n5", "hdf5"} or view_in(level.context.path) is None:
-        return unread("it opens projects: setupS/timepointT/sL with an XML beside the container")
+        return unread("it opens projects: setupS/timepointT/sL with an XML next to the container")
     if level.context.xml is None:
-        return unread("no XML beside the container describes its views")
+        return unread("no XML next to the container describes its views")
     context = level.context
     if form == "n5":
         parents = context.parents

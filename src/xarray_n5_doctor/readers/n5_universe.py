@@ -81,7 +81,7 @@ def _of_data(level: StoredArray) -> Reading | None:
     found = paintera.Paintera().read(level.only(attributes, lists_x_first=True))
     if found is None:
         return None
-    # An offset beside factors is final: the level has that of its group.
+    # An offset next to factors is final: the level has that of its group.
     axes = tuple(replace(axis, name=None) for axis in reading_of(found).axes or ())
     shifted = any(axis.factor != 1 for axis in found.axes)
     seen = Reading(axes=axes, attribute="resolution and offset of the group, downsamplingFactors")

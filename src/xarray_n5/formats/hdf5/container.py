@@ -69,7 +69,7 @@ class Hdf5Container:
 
     @property
     def store(self) -> Sidecar:
-        """The directory beside the file for hidden files."""
+        """The directory next to the file for hidden files."""
         return Sidecar(self.file, fsync=self.fsync)
 
     @property

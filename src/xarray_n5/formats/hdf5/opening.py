@@ -1,6 +1,6 @@
 """Open HDF5 files with h5py while other programs may read or write them.
 
-A hidden directory beside a file has the markers, receipts and digests of writes.
+A hidden directory next to a file has the markers, receipts and digests of writes.
 """
 
 from __future__ import annotations

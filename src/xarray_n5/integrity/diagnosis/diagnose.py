@@ -47,7 +47,7 @@ def diagnose(
     url, path, storage_options
         As in :func:`open_array`; `url` may be an open container, `path` the node to begin at.
     xml
-        The XML that describes the container's images; by default that beside it.
+        The XML that describes the container's images; by default that next to it.
 
     Returns
     -------

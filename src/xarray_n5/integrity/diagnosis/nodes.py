@@ -116,5 +116,5 @@ def missing_parts(survey: Survey) -> Iterator[Finding]:
             return
     except ValueError as error:
         why = str(error)
-    why = f"the XML of the project beside the container cannot be read: {why}"
+    why = f"the XML of the project next to the container cannot be read: {why}"
     yield Finding("unreadable-project", "", why, "restore it; BigStitcher keeps dataset.xml~1")
