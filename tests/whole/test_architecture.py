@@ -156,6 +156,7 @@ INTERNALS = {
     "xarray_n5.arrays.repr",
     "xarray_n5.codecs.blosc",
     "xarray_n5.codecs.hdf5",
+    "xarray_n5.copying.copy",
     "xarray_n5.copying.pyramids",
     "xarray_n5.copying.scenes",
     "xarray_n5.copying.started",
