@@ -137,7 +137,7 @@ def _cut(array: Array, sizes: list[int]) -> Array:
 
 
 def _info(root: Group, numbers: tuple[tuple[int, ...], ...], array: Array) -> _Info:
-    """Return what the groups of metadata say; `array` is one of the finest level."""
+    """Return the metadata of all levels; `array` is one of the finest level."""
     folder = _folder(root, "DataSetInfoDirectoryName", "DataSetInfo")
     channels = [join(folder, f"Channel {channel}") for channel in numbers[1]]
     image, times = join(folder, "Image"), join(folder, "TimeInfo")

@@ -1,7 +1,7 @@
-"""The attributes of an Imaris file: texts, extents, channels and times.
+"""The attributes of an Imaris file: strings, extents, channels and times.
 
-Source: ImarisWriter, and the specification of Imaris 5.5 files. Every value is a text, stored as a
-list of single characters. What is missing or invalid is None: files of other programs have less.
+Source: ImarisWriter, and the specification of Imaris 5.5 files. Every value is a string, stored as
+a list of single characters. What is missing or invalid is None: files of other programs have less.
 """
 
 from __future__ import annotations
