@@ -49,7 +49,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether this is certainly N5, by its name or the content of one local file."""
         name = name_of(filename_or_obj)
-        if name is not None and name.rstrip("/\\").lower().endswith((".n5", ".ozx")):
+        if name is not None and name.rstrip("/\\").lower().endswith((".n5", ".ozx", ".ims")):
             return True
         return name is not None and "://" not in name and _is_n5(Path(name))
 

@@ -88,8 +88,11 @@ def __getattr__(name: str) -> Any:
 SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5_bdv.scene"}
 """Bytes at the beginning of files that describe a scene, and what reads them, or its module."""
 
-SCENE_GROUPS: dict[str, str | GroupReader] = {"scene": "xarray_n5_scenes.scene"}
-"""Keys of a group's attribute ``ome`` that describe a scene, and what reads it, or its module."""
+SCENE_GROUPS: dict[str, str | GroupReader] = {
+    "ome/scene": "xarray_n5_scenes.scene",
+    "ImarisDataSet": "xarray_n5_imaris.scene",
+}
+"""Attributes of a group that describe a scene, or keys in one, and what reads it, or its module."""
 
 LOOK = 4096
 """The number of bytes at a file's start that show whether it describes a scene."""
@@ -112,9 +115,10 @@ def scene_in(node: object) -> Scene | None:
 
     No request is made, and a module is only imported for a group that has its key.
     """
-    ome = getattr(node, "attrs", {}).get("ome")
-    keys = SCENE_GROUPS.keys() & ome.keys() if isinstance(ome, dict) else ()
-    for reader in (SCENE_GROUPS[key] for key in keys):
+    attributes = getattr(node, "attrs", {})
+    ome = attributes.get("ome")
+    keys = {*attributes} | {f"ome/{key}" for key in (ome if isinstance(ome, dict) else ())}
+    for reader in (SCENE_GROUPS[key] for key in SCENE_GROUPS.keys() & keys):
         found: Any = import_module(reader) if isinstance(reader, str) else reader
         if (scene := found.scene_of(node)) is not None:
             return scene  # type: ignore[no-any-return]
@@ -270,7 +274,8 @@ class Scene(Protocol):
 
 if TYPE_CHECKING:
     from xarray_n5_bdv import scene
+    from xarray_n5_imaris import scene as imaris_files
     from xarray_n5_scenes import scene as scene_groups
 
     _READERS: list[SceneReader] = [scene]
-    _GROUP_READERS: list[GroupReader] = [scene_groups]
+    _GROUP_READERS: list[GroupReader] = [scene_groups, imaris_files]

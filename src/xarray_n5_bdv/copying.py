@@ -110,7 +110,7 @@ def _open_tree(
     node = open_node(source, path, **options) if scene is None else None
     if isinstance(node, Array):
         return xr.DataTree(xr.open_dataset(source, **how)), None
-    if (group := scene_in(node)) is not None:
+    if (group := scene_in(node)) is not None and group.kind == "scene":
         return _views_of(group)
     tree: xr.DataTree = xr.open_datatree(source, **how)
     return tree, None

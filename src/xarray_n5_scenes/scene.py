@@ -5,15 +5,13 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.build import DatasetOptions
-from xarray_n5.datasets.placed import open_levels
+from xarray_n5.datasets.placed import chosen_level, open_levels
 from xarray_n5.errors import MetadataError, NodeNotFoundError
-from xarray_n5.images.select import level_by_distance, level_by_number
 from xarray_n5.model.scene import SceneContent, ScenePart
 from xarray_n5.model.units import shown_unit
 from xarray_n5_scenes.images import find_images
@@ -23,6 +21,8 @@ from xarray_n5_scenes.stacking import images_of
 from xarray_n5_scenes.steps import steps_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
@@ -99,7 +99,7 @@ class NgffScene:
                 f"the images of {self.url!r} differ in shape, type, levels or axes ({shown}); open "
                 "one with group=, or all of them with xarray.open_datatree"
             )
-        level = _level(placed[""].image, options, self.url)
+        level = chosen_level(placed[""].image, options, self.url)
         return placed[""].dataset(level, self._name, self.url, options, **how)
 
     def open_groups(
@@ -214,18 +214,3 @@ class NgffScene:
             )
         more = {key: value for key, value in self.group.attrs.items() if key != "ome"}
         return SceneContent(parts=tuple(parts), world=world.graph.systems[default], attributes=more)
-
-
-def _level(image: Image[Array], options: DatasetOptions, where: str) -> str:
-    """Return the name of the level that the options select."""
-    names = list(image.levels)
-    if options.level is None:
-        if len(names) == 1:
-            return names[0]
-        raise ValueError(
-            f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or all "
-            "with xarray.open_datatree"
-        )
-    if isinstance(options.level, Mapping):
-        return level_by_distance(image.levels, options.level, options.dims, where)
-    return level_by_number(names, options.level, where)

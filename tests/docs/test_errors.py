@@ -30,6 +30,7 @@ from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support import scenes
 from tests.support.containers import write_document
+from tests.support.imaris import INFO, remove, write_ims
 from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from xarray_n5 import copy, errors
@@ -706,7 +707,28 @@ def an_array_is_outside_of_a_box() -> None:
     xarray_n5.copy("boxes.n5", "part.n5", bounds={"x": (2, 6)})
 
 
+def a_file_of_imaris_has_no_size() -> None:
+    write_ims(Path("a.ims"), levels=1)
+    remove(Path("a.ims"), "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0", "ImageSizeX")
+    xr.open_dataset("a.ims", engine="n5")
+
+
+def a_file_of_imaris_has_no_extent() -> None:
+    image = {**INFO["Image"], "ExtMax0": "wide"}
+    write_ims(Path("a.ims"), {"Image": image})
+    xr.open_dataset("a.ims", engine="n5")
+
+
+def a_file_of_imaris_lacks_a_level() -> None:
+    write_ims(Path("a.ims"))
+    remove(Path("a.ims"), "DataSet/ResolutionLevel 1/TimePoint 0/Channel 0", "Data")
+    xr.open_dataset("a.ims", engine="n5")
+
+
 WARNINGS: list[Callable[[], None]] = [
+    a_file_of_imaris_has_no_size,
+    a_file_of_imaris_has_no_extent,
+    a_file_of_imaris_lacks_a_level,
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
@@ -847,7 +869,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
 def templates() -> dict[str, str]:
     """Patterns of the messages that the package warns with, by where they stand."""
     found = {}
-    leaves = [SOURCE.with_name(f"xarray_n5_{name}") for name in ("bdv", "scenes")]
+    leaves = [SOURCE.with_name(f"xarray_n5_{name}") for name in ("bdv", "imaris", "scenes")]
     for path in sorted(each for folder in (SOURCE, *leaves) for each in folder.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "warn"):

@@ -54,6 +54,7 @@ LEAVES = {
     "xarray_n5_bdv",
     "xarray_n5_doctor",
     "xarray_n5_hangar",
+    "xarray_n5_imaris",
     "xarray_n5_napari",
     "xarray_n5_scenes",
     "xarray_n5_view",

@@ -99,7 +99,8 @@ def begin_copy(
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
-    kept = how.format.name == "zarr3" and options.dialect in {None, "same"}
+    formats = {how.format.name, node.container.format.name}
+    kept = formats == {"zarr3"} and options.dialect in {None, "same"}
     if not kept and (scene := scene_in(node)) is not None:
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,9 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME
+from xarray_n5.images.select import level_by_distance, level_by_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
 
     from xarray_n5.arrays.array import Array
@@ -92,6 +92,27 @@ def open_levels(
             path = f"/{key}/{level}".replace("//", "/")
             found[path] = placed.dataset(level, name, source, options, budget=budget, **how)
     return found
+
+
+def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> str:
+    """Return the name of the level that the options select; `where` is for errors.
+
+    Raises
+    ------
+    ValueError
+        If there are several, and none is selected.
+    """
+    names = list(image.levels)
+    if options.level is None:
+        if len(names) == 1:
+            return names[0]
+        raise ValueError(
+            f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or all "
+            "with xarray.open_datatree"
+        )
+    if isinstance(options.level, Mapping):
+        return level_by_distance(image.levels, options.level, options.dims, where)
+    return level_by_number(names, options.level, where)
 
 
 def matrices(

@@ -80,6 +80,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, str):
         return _parsed(value)
     array = np.asarray(value)
+    if array.dtype == "S1" and array.ndim == 1 and not array.tobytes().isascii():
+        return [*array.tobytes().decode("utf-8", "replace")]  # a text as single bytes
     if array.dtype.kind in "OSU":
         if not all(isinstance(item, str | bytes) for item in array.flat):
             raise TypeError("not strings")

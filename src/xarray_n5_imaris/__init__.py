@@ -1,0 +1,1 @@
+"""Imaris files (``.ims``): an image with channels, timepoints and levels, in HDF5."""

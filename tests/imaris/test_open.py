@@ -1,0 +1,314 @@
+"""Imaris files open as one image with channels, timepoints, levels and coordinates."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+
+import xarray_n5
+from tests.support.imaris import INFO, characters, sizes, values, write_ims
+from xarray_n5 import MetadataError, N5Error, NodeNotFoundError
+from xarray_n5_cli import main
+from xarray_n5_engine import N5BackendEntrypoint
+from xarray_n5_imaris.metadata import numbered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = (5, 7, 10)
+
+
+def changed(group: str, **attributes: Any) -> dict[str, Any]:
+    """The metadata with other attributes in one group."""
+    return {**INFO, group: {**INFO[group], **attributes}}
+
+
+def change(url: Path, group: str, key: str, value: Any) -> None:
+    """Change an attribute of a group."""
+    with h5py.File(url, "a") as file:
+        file[group].attrs[key] = characters(value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "f4"])
+def test_padding_is_not_part_of_the_image(tmp_path: Path, dtype: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", dtype=dtype)
+    with h5py.File(url) as file:
+        stored = file["DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data"]
+        assert stored.shape == (8, 8, 16)
+    for level in range(2):
+        ds = xr.open_dataset(url, engine="n5", level=level)
+        assert ds["cells"].dims == ("z", "y", "x")
+        assert ds["cells"].dtype == dtype
+        assert np.array_equal(ds["cells"], values(SHAPE, 0, 0, level, dtype))
+        lazy = xr.open_dataset(url, engine="n5", level=level, chunks={})["cells"]
+        assert np.array_equal(pickle.loads(pickle.dumps(lazy)), ds["cells"])  # noqa: S301 - our own
+
+
+def test_coordinates_are_the_centres_of_voxels_at_every_level(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims")
+    tree = xr.open_datatree(url, engine="n5")
+    assert list(tree.groups) == ["/", "/s0", "/s1"]
+    for level in range(2):
+        for axis, size, n in zip("zyx", sizes(SHAPE, level), (2, 1, 0), strict=True):
+            low, high = (float(INFO["Image"][f"Ext{end}{n}"]) for end in ("Min", "Max"))
+            expected = low + (np.arange(size) + 0.5) * (high - low) / size
+            found = tree[f"s{level}"][axis]
+            assert np.allclose(found, expected, rtol=0, atol=1e-12)
+            assert found.attrs["units"] == "um"
+    assert xr.open_dataset(url, engine="n5").identical(tree["s0"].to_dataset())
+
+
+def test_channels_and_timepoints_are_stacked_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=12, channels=2)
+    for level in range(2):
+        image = xr.open_dataset(url, engine="n5", level=level, chunks={})["cells"]
+        assert image.dims == ("t", "c", "z", "y", "x")
+        assert image.c.values.tolist() == ["DAPI", "GFP"]
+        assert image.t.values.tolist() == [2.5 * n for n in range(12)]
+        assert image.t.attrs["units"] == "s"
+        for t, c in [(0, 0), (2, 1), (10, 0), (11, 1)]:
+            assert np.array_equal(image[t, c], values(SHAPE, t, c, level))
+    turned = xr.open_dataset(url, engine="n5", axis_order="F")["cells"]
+    assert turned.dims == ("x", "y", "z", "c", "t")
+    assert np.array_equal(turned.T, xr.open_dataset(url, engine="n5")["cells"])
+
+
+@pytest.mark.parametrize(("times", "channels", "dims"), [(1, 2, "czyx"), (3, 1, "tzyx")])
+def test_an_axis_with_one_part_is_no_dimension(
+    tmp_path: Path, times: int, channels: int, dims: str
+) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=times, channels=channels)
+    image = xr.open_dataset(url, engine="n5")["cells"]
+    assert image.dims == tuple(dims)
+    assert np.array_equal(image[-1], values(SHAPE, times - 1, channels - 1, 0))
+
+
+def test_irregular_times_are_kept(tmp_path: Path) -> None:
+    info = changed("TimeInfo", TimePoint2="2026-01-01 00:00:01")
+    url = write_ims(tmp_path / "cells.ims", info, times=3)
+    assert xr.open_dataset(url, engine="n5").t.values.tolist() == [0, 1, 5]
+
+
+def test_times_that_do_not_increase_are_numbers_of_timepoints(tmp_path: Path) -> None:
+    info = changed("TimeInfo", TimePoint2="2026-01-01 00:00:00")
+    url = write_ims(tmp_path / "cells.ims", info, times=3)
+    found = xr.open_dataset(url, engine="n5").t
+    assert found.values.tolist() == [0, 1, 2]
+    assert "units" not in found.attrs
+
+
+def test_a_file_without_metadata_has_no_coordinates_of_space(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", {}, channels=2)
+    ds = xr.open_dataset(url, engine="n5")
+    assert {name: ds[name].values.tolist() for name in ds.coords} == {"c": [0, 1]}
+    assert np.array_equal(ds["cells"][1], values(SHAPE, 0, 1, 0))
+
+
+def test_a_unit_that_is_missing_is_not_invented(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", changed("Image", Unit=""))
+    found = xr.open_dataset(url, engine="n5").x
+    assert found.values[0] == 100.25
+    assert "units" not in found.attrs
+
+
+def test_letters_beyond_ascii_are_read(tmp_path: Path) -> None:
+    info = {**changed("Image", Unit="µm"), "Channel 1": {"Name": "β-Catenin"}}
+    ds = xr.open_dataset(write_ims(tmp_path / "cells.ims", info, channels=2), engine="n5")
+    assert (ds.x.attrs["units"], ds.c.values.tolist()) == ("µm", ["DAPI", "β-Catenin"])
+
+
+@pytest.mark.parametrize(
+    ("ends", "first", "step"),
+    [(("5", "0"), 0.25, 0.5), (("3", "3"), 3.5, 1.0)],
+)
+def test_extents_are_read_as_imaris_writer_corrects_them(
+    tmp_path: Path, ends: tuple[str, str], first: float, step: float
+) -> None:
+    info = changed("Image", ExtMin0=ends[0], ExtMax0=ends[1])
+    x = xr.open_dataset(write_ims(tmp_path / "cells.ims", info), engine="n5").x.values
+    assert (x[0], x[1] - x[0]) == (first, step)
+
+
+def test_a_file_is_guessed_by_its_name(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.IMS")
+    assert N5BackendEntrypoint().guess_can_open(url)
+    assert list(xr.open_dataset(url, engine="n5").data_vars) == ["cells"]
+
+
+def test_other_hdf5_files_and_paths_in_a_file_open_as_before(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims")
+    path = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0"
+    assert xarray_n5.open_array(url, f"{path}/Data").shape == (8, 8, 16)
+    assert xr.open_dataset(url, engine="n5", group=f"{path}/Data")["Data"].shape == (8, 8, 16)
+    with h5py.File(url, "a") as file:
+        del file.attrs["ImarisDataSet"]
+    assert "DataSet" in xr.open_datatree(url, engine="n5")
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "n5"])
+def test_a_copy_has_levels_coordinates_and_channels(tmp_path: Path, format: Any) -> None:  # noqa: A002
+    url = write_ims(tmp_path / "cells.ims", times=3, channels=2)
+    target = tmp_path / ("copy.n5" if format == "n5" else "copy.zarr")
+    xarray_n5.copy(url, target, format=format)
+    before, after = (xr.open_datatree(each, engine="n5") for each in (url, target))
+    assert list(after.groups) == list(before.groups)
+    for level in ("s0", "s1"):
+        one, other = before[level]["cells"], after[level]["cells"]
+        assert np.array_equal(one, other)
+        for axis in "tzyx":
+            assert np.allclose(one[axis], other[axis], rtol=0, atol=1e-9)
+        assert other.c.values.tolist() == ["DAPI", "GFP"]
+
+
+def test_a_copy_to_ome_zarr_is_read_by_its_metadata(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    url = write_ims(tmp_path / "cells.ims", times=3, channels=2)
+    xarray_n5.copy(url, tmp_path / "copy.zarr", format="zarr3", verify=True)
+    image = zarr.open_group(tmp_path / "copy.zarr", mode="r")
+    (multiscale,) = image.attrs["ome"]["multiscales"]
+    assert [axis["name"] for axis in multiscale["axes"]] == [*"tczyx"]
+    for level, entry in enumerate(multiscale["datasets"]):
+        scale, moved = (each[each["type"]] for each in entry["coordinateTransformations"])
+        size = sizes(SHAPE, level)[2]
+        assert (scale[0], scale[4], moved[4]) == (2.5, 5 / size, 100 + 2.5 / size)
+        assert np.array_equal(image[entry["path"]][2, 1], values(SHAPE, 2, 1, level))
+    labels = [each["label"] for each in image.attrs["ome"]["omero"]["channels"]]
+    assert labels == ["DAPI", "GFP"]
+
+
+def test_a_file_is_no_scene_of_several_images(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims")
+    with pytest.raises(MetadataError, match="is one image"):
+        xarray_n5.copy(url, tmp_path / "copy.zarr", dialect="ngff-0.6")
+    assert not (tmp_path / "copy.zarr").exists()
+
+
+def test_a_file_without_data_is_refused(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", levels=0)
+    with pytest.raises(NodeNotFoundError, match="ResolutionLevel 0"):
+        xr.open_dataset(url, engine="n5")
+
+
+def test_an_array_unlike_the_others_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", channels=2, levels=1)
+    path = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 1/Data"
+    with h5py.File(url, "a") as file:
+        del file[path]
+        file[path] = np.ones((5, 7, 10), "u1")
+    image = xr.open_dataset(url, engine="n5")["cells"]
+    assert np.array_equal(image[0], values(SHAPE, 0, 0, 0))
+    with pytest.raises(MetadataError, match="one shape and type"):
+        image[1].load()
+
+
+def test_a_project_is_written_from_a_file(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", channels=2, levels=1)
+    target, xml = tmp_path / "out.n5", tmp_path / "out.xml"
+    arguments = ["copy", str(url), str(target), "--project", str(xml)]
+    CliRunner().invoke(main, arguments, catch_exceptions=False)
+    views = xr.open_dataset(tmp_path / "out.xml", engine="bdv")
+    (name,) = (name for name, each in views.data_vars.items() if each.ndim > 3)
+    for channel in range(2):
+        assert np.array_equal(views[name].squeeze()[channel], values(SHAPE, 0, channel, 0))
+
+
+def test_data_without_chunks_may_have_padding(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", levels=1)
+    with h5py.File(url, "a") as file:
+        group = file["DataSet/ResolutionLevel 0/TimePoint 0/Channel 0"]
+        data = group["Data"][()]
+        del group["Data"]
+        group["Data"] = data
+    assert np.array_equal(xr.open_dataset(url, engine="n5")["cells"], values(SHAPE, 0, 0, 0))
+
+
+@pytest.mark.parametrize("command", ["info", "tree", "preview"])
+def test_the_command_line_shows_the_image(tmp_path: Path, command: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", channels=2)
+    more = ["-o", str(tmp_path / "out.png")] if command == "preview" else []
+    result = CliRunner().invoke(main, [command, str(url), *more], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert result.output
+
+
+def test_names_are_in_the_order_of_their_numbers() -> None:
+    names = ["Channel 10", "Channel 2", "Channel 02", "Channel", "Channel x", "TimePoint 1"]
+    assert [*numbered([*names, "Channel " + "9" * 40], "Channel")] == [2, 10]
+
+
+INVALID = [
+    *(
+        "",
+        "nan",
+        "inf",
+        "-1e999",
+        "1e308",
+        "-1e308",
+        "1e-320",
+        "0",
+        "-1",
+        "1.5",
+        "a",
+        "1 2",
+        "9" * 400,
+    ),
+    *(np.array([1, 2]), np.float32(np.nan), "plain", np.array([b"ab", b"c"]), characters("\xff")),
+    *(np.zeros((2, 2)), np.array([b"\xff"], "S1"), h5py.Empty("f4"), "\0" * 5),
+]
+"""Values of attributes."""
+
+KEYS = [
+    *(("Image", key) for key in ("ExtMin0", "ExtMax0", "ExtMin2", "Unit")),
+    *(("TimeInfo", key) for key in ("TimePoint1", "TimePoint2")),
+    ("Channel 1", "Name"),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids="-".join)
+def test_invalid_metadata_do_not_prevent_reading(tmp_path: Path, key: tuple[str, str]) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=2, channels=2, levels=1)
+    for value in INVALID:
+        change(url, f"DataSetInfo/{key[0]}", key[1], value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ds = xr.open_dataset(url, engine="n5")
+            assert np.array_equal(ds["cells"][1, 1], values(SHAPE, 1, 1, 0))
+        for coordinate in ds.coords.values():
+            assert coordinate.dtype.kind != "f" or np.isfinite(coordinate).all()
+
+
+@pytest.mark.parametrize("key", ["ImageSizeX", "ImageSizeZ"])
+def test_an_invalid_size_leaves_the_padding(tmp_path: Path, key: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", levels=1)
+    for value in INVALID:
+        change(url, "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0", key, value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = xr.open_dataset(url, engine="n5")["cells"]
+        axis = "xyz".index(key[-1].lower())
+        whole = image.sizes[key[-1].lower()]
+        assert whole in {(16, 8, 8)[axis], *range(1, 3)}
+        expected = np.zeros(image.shape, "u2")
+        own = values(SHAPE, 0, 0, 0)[tuple(map(slice, image.shape))]
+        expected[tuple(map(slice, own.shape))] = own
+        assert np.array_equal(image, expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["DataSetDirectoryName", "DataSetInfoDirectoryName", "ImarisDataSet"]
+)
+def test_invalid_attributes_of_the_file_are_survived(tmp_path: Path, name: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", levels=1)
+    for value in [*INVALID, "../x", "/", "..", "a/b"]:
+        change(url, "/", name, value)
+        with warnings.catch_warnings(), suppress(N5Error):
+            warnings.simplefilter("ignore")
+            xr.open_dataset(url, engine="n5").load()
