@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5_bdv.api import to_bdv
     from xarray_n5_doctor.api import doctor
     from xarray_n5_hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
+    from xarray_n5_scenes.datasets import write_datasets
     from xarray_n5_scenes.write import write_scene
     from xarray_n5_view.api import View, view
 
@@ -54,6 +55,7 @@ __all__ = [
     "to_bdv",
     "to_hangar",
     "view",
+    "write_datasets",
     "write_scene",
 ]
 
@@ -70,6 +72,7 @@ LEAVES = {
     "map_overlap": "xarray_n5.sampling.map_overlap",
     "to_bdv": "xarray_n5_bdv.api",
     **dict.fromkeys(("View", "view"), "xarray_n5_view.api"),
+    "write_datasets": "xarray_n5_scenes.datasets",
     "write_scene": "xarray_n5_scenes.write",
 }
 """Names, and the modules that define them."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask.base import tokenize
+from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import other_writers, unfinished_writes
@@ -19,19 +20,17 @@ from xarray_n5.model.json import check_json
 from xarray_n5.model.paths import join
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.transformations import Transformation, parse_transformation
-from xarray_n5.writing.plan import plan_write
-from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.plan import check_apart, plan_write
+from xarray_n5.writing.request import WriteRequest, blocks_of
 from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import dask.array as da
+    from collections.abc import Callable, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.model.image import Level
+    from xarray_n5.model.image import A, Level
     from xarray_n5.model.scene import SceneContent, ScenePart
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
@@ -63,6 +62,20 @@ def write_scene(
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
+    return write_levels(content, how, path, partial(Stored.of, options=options), options)
+
+
+def write_levels(
+    content: SceneContent[A],
+    how: WriteOptions,
+    path: str,
+    stored: Callable[[Level[A]], Stored],
+    options: object,
+) -> Transaction:
+    """Return the started write of a scene whose levels are `stored` in some way.
+
+    The parameters and errors are those of :func:`write_scene`; `options` distinguish this write.
+    """
     where = how.container.where(path)
     if how.format.name != "zarr3":
         raise MetadataError(
@@ -74,22 +87,24 @@ def write_scene(
     for at, attributes in {path: scene, **groups}.items():
         check_json(attributes, how.container.where(at))
     arrays = {
-        join(path, part.path, name): _Stored.of(level, options)
+        join(path, part.path, name): stored(level)
         for part in content.parts
         for name, level in part.image.levels.items()
     }
     facts = [json.dumps([scene, groups], sort_keys=True), tokenize(repr(options))]
-    marker = how.marker(path, "scene", *facts, [each.data.name for each in arrays.values()])
+    names = [blocks_of(each.data).name for each in arrays.values()]
+    marker = how.marker(path, "scene", *facts, names)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:
         return resume_end(marker, earlier.facts or {}, remembered=how.remembered)
     if how.mode != "w" and not earlier.exists:
         _check_nothing(how, path)
     plans: dict[str, WritePlan] = {}
-    for at, stored in arrays.items():
+    for at, each in arrays.items():
         anew = at in earlier.written
         own = replace(how, mode="w", resume=False) if anew else how
-        plans[at] = plan_write(stored.request(at, own))
+        plans[at] = plan_write(each.request(at, own))
+    check_apart({at: each.data for at, each in arrays.items()}, how)
     # All checks have passed.
     for other in other_writers(marker, plans, within=True) if how.mode == "w" else ():
         other.end()  # all of its arrays are replaced
@@ -116,17 +131,19 @@ def _check_nothing(how: WriteOptions, path: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Stored:
+class Stored:
     """A level to write: its data, and how it is stored."""
 
-    data: da.Array
+    data: Any
     names: tuple[str, ...]
     chunks: Any
     shards: Any
     compression: Any
+    exact: bool = False
+    """Whether the compression is the user's, which no other one replaces."""
 
     @classmethod
-    def of(cls, level: Level[Array], options: CopyOptions) -> _Stored:
+    def of(cls, level: Level[Array], options: CopyOptions) -> Stored:
         """Return the user's choice, or the storage of the source."""
         (part,) = level.parts.values()
         array, count = part.array, len(part.indices)
@@ -146,7 +163,9 @@ class _Stored:
     def request(self, path: str, how: WriteOptions) -> WriteRequest:
         """Return the request to write it."""
         data = self.data
-        compression = supported(how.format, self.compression, data.shape, data.dtype, path)
+        compression = self.compression
+        if not self.exact:
+            compression = supported(how.format, compression, data.shape, data.dtype, path)
         spec = ArraySpec(
             path=path,
             mode="w" if how.mode == "w" else "w-",
@@ -155,7 +174,8 @@ class _Stored:
             compression=compression,
             axes=self.names,
         )
-        return WriteRequest.of(data, spec, how, dims=self.names)
+        deferred = how.deferred and is_dask_collection(data)
+        return WriteRequest.of(data, spec, how, dims=self.names, deferred=deferred)
 
 
 def scene_attributes(content: SceneContent[Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from xarray_n5.copying.attributes import geometries_of, lists_of, of_group, pare
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
-from xarray_n5.copying.scenes import SCENE, plan_scene
+from xarray_n5.copying.scenes import plan_scene
 from xarray_n5.copying.started import Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
@@ -31,6 +31,7 @@ from xarray_n5.leaves import scene_in
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
+from xarray_n5.model.scene import SCENE, scene_format
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.transaction import Transaction, resume_end
@@ -79,8 +80,8 @@ def begin_copy(
         url, path, mode = packing.container, join(packing.path, path), "w-"
     options = options or CopyOptions()
     multisets = options.label_multisets
-    if format is None and options.dialect == SCENE and str(url).rstrip("/\\").endswith(".zarr"):
-        format = "zarr3"  # noqa: A001 - its only format
+    if options.dialect == SCENE:
+        format = scene_format(url, format)  # noqa: A001
     how = WriteOptions.into(
         url,
         storage_options=storage_options,

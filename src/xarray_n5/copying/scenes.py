@@ -16,6 +16,7 @@ from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.images.tree import groups_of
+from xarray_n5.model.scene import SCENE
 from xarray_n5.sampling.crop import crop_tree
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from xarray_n5.leaves import Scene
     from xarray_n5.writing.request import WriteOptions
     from xarray_n5.writing.transaction import Transaction
-
-SCENE = "ngff-0.6"
-"""The dialect of copies that are scenes of OME-Zarr."""
 
 _SAME = (None, None, "same")
 """The options of chunks, shards and compression that keep them unchanged."""

@@ -114,6 +114,12 @@ def _points(points: ArrayLike, ndim: int) -> np.ndarray:
     return found
 
 
+def is_placed(dataset: xr.Dataset) -> bool:
+    """Return whether a Dataset has, or had, matrices of the positions of its images."""
+    known = (dataset[axis] for axis in AXES if axis in dataset.coords)
+    return AFFINE in dataset.variables or any(each.encoding.get(FRAME) for each in known)
+
+
 def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray] | None:
     """Return the matrices from samples to positions, and the dimensions of views that they have.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
+from xarray_n5 import leaves
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.invalidate import revoke
 from xarray_n5.arrays.marker import find_markers
@@ -24,9 +25,11 @@ from xarray_n5.datasets.overwrite import (
     find_group,
     older_levels,
 )
+from xarray_n5.datasets.world import is_placed
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
 from xarray_n5.model.roundtrip_attrs import note_of
+from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.resume import forget_appends
@@ -78,6 +81,9 @@ def write(
         If a dimension has another size in the arrays that remain.
     """
     root = datasets[0][1]
+    own = [each for each, _, _ in datasets if not isinstance(each, Levels)]
+    if how.dialect == SCENE and any(map(is_placed, own)):
+        return leaves.write_datasets(datasets, how)
     marker = how.marker(root, datasets)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:

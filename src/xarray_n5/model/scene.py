@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from xarray_n5.model.image import A
 
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image
     from xarray_n5.model.systems import CoordinateSystem
     from xarray_n5.model.transformations import Transformation
+
+F = TypeVar("F", bound=str)
+
+SCENE = "ngff-0.6"
+"""The dialect of writes that are scenes of OME-Zarr."""
+
+
+def scene_format(url: object, form: F | None) -> F | Literal["zarr3"] | None:
+    """Return the format of a scene: that which the user chose, or that of a name ``*.zarr``."""
+    return form or ("zarr3" if str(url).rstrip("/\\").endswith(".zarr") else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from xarray_n5.model.chunking import align
 from xarray_n5.model.indexing import as_texts
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
+from xarray_n5.model.scene import SCENE, scene_format
 from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.self_reads import check_one_process
 
@@ -96,6 +97,8 @@ class WriteOptions:
         """
         if options.get("batch_size") is not None and not computed:
             raise ValueError("compute=False returns one computation, which has no batch_size")
+        if options.get("dialect") == SCENE:
+            format = scene_format(url, format)  # noqa: A001
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url, *sources)
