@@ -247,3 +247,9 @@ def test_invalid_bounds_of_the_command_line(
     assert found.exit_code == code, found.output
     assert text in found.output
     assert not place.exists()
+
+
+def test_bounds_that_are_no_mapping_are_named(tmp_path: Path) -> None:
+    wrong: Any = "z=20:60"
+    with pytest.raises(TypeError, match=r"bounds is 'z=20:60'; expected a mapping such as"):
+        copy(tmp_path / "a.n5", tmp_path / "b.n5", bounds=wrong)

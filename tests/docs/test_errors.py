@@ -700,6 +700,21 @@ def a_scene_exchanges_names() -> None:
     xr.open_dataset("scene.zarr", engine="n5")
 
 
+def placed(**coords: Any) -> xr.Dataset:
+    """An image with a matrix."""
+    affine = (("image", "axis", "column"), np.eye(3, 4)[np.newaxis])
+    data = {"raw": (("image", "z", "y", "x"), np.ones((1, 2, 2, 2)))}
+    return xr.Dataset(data, {"affine": affine, **coords})
+
+
+def a_scene_has_no_such_coordinate() -> None:
+    placed(colour=("image", ["red"])).n5.to_n5("scene.zarr", dialect="ngff-0.6")
+
+
+def a_scene_has_no_such_attribute() -> None:
+    placed().assign_attrs(author="me").n5.to_n5("scene.zarr", dialect="ngff-0.6")
+
+
 def an_array_is_outside_of_a_box() -> None:
     for path, first in (("raw", 0.0), ("coarse/s2", 80.0), ("other", 90.0)):
         axes = [xarray_n5.Axis(name="x", scale=1.0, offset=first)]
@@ -736,6 +751,8 @@ WARNINGS: list[Callable[[], None]] = [
     an_image_of_a_scene_is_not_there,
     a_level_of_a_scene_is_not_there,
     a_scene_exchanges_names,
+    a_scene_has_no_such_coordinate,
+    a_scene_has_no_such_attribute,
     a_write_is_unfinished,
     a_function_has_changed,
     a_source_has_changed,

@@ -48,7 +48,7 @@ def test_the_name_tells_the_format(tmp_path: Path, write: Write, name: str, expe
 
 
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("name", ["b.tif", "b.TIFF", "b.zarr.zip", "b.nc"])
+@pytest.mark.parametrize("name", ["b.tif", "b.TIFF", "b.zarr.zip", "b.nc", "b.xml"])
 def test_names_of_other_files_are_refused(tmp_path: Path, write: Write, name: str) -> None:
     with pytest.raises(MetadataError, match=r"choose a name such as \*\.n5, \*\.zarr or \*\.h5"):
         write(tmp_path / name)

@@ -456,3 +456,17 @@ def test_a_killed_copy_is_resumed(tmp_path: Path) -> None:
     after = xr.open_dataset(url, engine="n5", level=0)["s"]
     assert np.array_equal(after[1], before.sel(t=0, setup=3))
     xarray_n5.copy(xml, url, dialect="ngff-0.6", resume=True)
+
+
+@pytest.mark.parametrize("dialect", [None, "ngff-0.6"])
+def test_a_part_of_a_scene_is_not_copied_as_a_scene(tmp_path: Path, dialect: str | None) -> None:
+    to_scene(stitched(tmp_path), tmp_path / "s.zarr")
+    message = r"is a scene, which is copied as a whole and does not support bounds; open it"
+    with pytest.raises(ValueError, match=message):
+        xarray_n5.copy(
+            *(tmp_path / "s.zarr", tmp_path / "t.zarr"),
+            bounds={"x": (0, 1)},
+            dialect=dialect,
+            format="zarr3",
+        )
+    assert not (tmp_path / "t.zarr").exists()

@@ -5,13 +5,14 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
     import xarray as xr
@@ -40,7 +41,7 @@ def copy(
     dtype: npt.DTypeLike | None = None,
     dialect: str | Sequence[str] | None = None,
     label_multisets: LabelMultisets = "error",
-    without: Collection[str] = (),
+    without: str | Collection[str] = (),
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -99,7 +100,7 @@ def copy(
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to copy Paintera's label multisets: "argmax" as their most frequent labels (uint64),
         "count" as the numbers of votes for these labels (int32); "error" raises.
-    without : collection of str, default: ()
+    without : str or collection of str, default: ()
         Patterns of paths below the group to leave out, such as ``"em/*"``.
     resume : bool, default: False
         Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
@@ -162,6 +163,8 @@ def copy(
     from xarray_n5.copying.copy import begin_copy
     from xarray_n5.copying.pyramids import level_path
 
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise TypeError(f"bounds is {bounds!r}; expected a mapping such as {{'z': (20, 60)}}")
     if isinstance(source, Array | Group):
         source_path = join(source.path, source_path)
         source = source.container.fresh()
@@ -185,7 +188,7 @@ def copy(
         mode=mode,
         format=format,
         options=changes,
-        without=without,
+        without=(without,) if isinstance(without, str) else without,
         resume=resume,
         source_options=source_options,
         storage_options=storage_options,

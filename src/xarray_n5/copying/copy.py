@@ -21,7 +21,7 @@ from xarray_n5.copying.attributes import geometries_of, lists_of, of_group, pare
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
-from xarray_n5.copying.scenes import plan_scene
+from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
@@ -101,7 +101,9 @@ def begin_copy(
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     formats = {how.format.name, node.container.format.name}
     kept = formats == {"zarr3"} and options.dialect in {None, "same"}
-    if not kept and (scene := scene_in(node)) is not None:
+    if (not kept or options.bounds) and (scene := scene_in(node)) is not None:
+        if kept:
+            check_whole(scene, bounds=options.bounds)
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     target = CopyTarget(how, place, compares=verify)

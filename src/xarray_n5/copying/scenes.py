@@ -51,12 +51,13 @@ def plan_scene(
     ValueError
         If an option is set that is only for copies of arrays.
     """
-    refused = names_of(region=options.region, dtype=options.dtype, without=list(without) or None)
-    if refused:
-        raise ValueError(
-            f"{scene.url!r} is a {scene.kind}, which is copied as a whole and does not support "
-            f"{refused}; open it with xarray.open_datatree, select, and store that with .n5.to_n5"
-        )
+    check_whole(
+        scene,
+        region=options.region,
+        dtype=options.dtype,
+        without=list(without) or None,
+        bounds=(options.bounds or None) if options.dialect == SCENE else None,
+    )
     if options.dialect == SCENE:
         if group and scene.document is not None:
             raise ValueError(
@@ -85,6 +86,15 @@ def plan_scene(
                 if other is None or (other.shape, other.dtype) != (array.shape, array.dtype):
                     raise
         return None
+
+
+def check_whole(scene: Scene, **options: object) -> None:
+    """Raise ValueError if an option is set that selects a part of a scene."""
+    if refused := names_of(**options):
+        raise ValueError(
+            f"{scene.url!r} is a {scene.kind}, which is copied as a whole and does not support "
+            f"{refused}; open it with xarray.open_datatree, select, and store that with .n5.to_n5"
+        )
 
 
 def names_of(**options: object) -> str:

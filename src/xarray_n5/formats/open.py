@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
 
-_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc")
+_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc", ".xml")
 """Suffixes of files that are not containers; directories of arrays are not named so."""
 
 
@@ -164,10 +164,11 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     if not new:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
-        archive = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
+        other = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
+        other = "; a project is written by xarray_n5_bdv.copy" if ending == ".xml" else other
         raise MetadataError(
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
-            f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={archive}"
+            f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={other}"
         )
     return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 
