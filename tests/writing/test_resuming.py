@@ -458,7 +458,9 @@ def test_what_another_program_appended_meanwhile_is_not_overwritten(form: str, c
         if not begun or open_array(store, "w").shape != (4,) or open_array(store, "v").shape[0] > 4:
             continue
         extend_elsewhere(store, count)
-        with pytest.raises(ResumeError, match="without resume to append after the present end"):
+        with pytest.raises(
+            ResumeError, match="without resume=True to append after the present end"
+        ):
             append(store, 4, 4, resume=True)
         assert append(store, 4, 4) == "done"
         assert open_array(store, "w")[4 : 4 + count].tolist() == [77] * count

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 NOT_UNFINISHED = (
-    "no write of it is unfinished, and what is stored is not the result of these data and options, "
-    "or was changed since: to write it again, pass mode='w' without resume=True; otherwise, choose "
-    "another path"
+    "no write of it is unfinished: if this write has finished before, with the same data and "
+    "options, there is nothing to do; otherwise, choose another path, or start again with mode='w' "
+    "and without resume=True"
 )
 """The hint for a resumed write without an unfinished one."""
 
