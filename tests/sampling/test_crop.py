@@ -155,7 +155,7 @@ def test_a_box_within_the_array_is_a_plain_selection() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "expected"),
-    [("f4", np.nan), ("u1", 0), ("?", False), ("M8[ns]", np.datetime64("NaT"))],
+    [("f4", np.nan), ("u1", 0), ("?", False), ("M8[ns]", np.datetime64("NaT", "ns"))],
 )
 @pytest.mark.parametrize("kind", ["memory", "dask"])
 def test_samples_outside_are_missing_or_zero(kind: str, dtype: str, expected: object) -> None:

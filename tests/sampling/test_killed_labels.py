@@ -68,7 +68,7 @@ def script() -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     found = tmp_path_factory.mktemp("labels")
-    shutil.copytree(ROOT / "tests" / "data" / "cells.n5", found / "cells.n5")
+    shutil.copytree(xarray_n5.tutorial.path("cells"), found / "cells.n5")
     (found / "labelling.py").write_text(script(), encoding="utf-8")
     (found / "log").mkdir()
     with start(found, 0) as process:
