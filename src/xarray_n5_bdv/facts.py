@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.project import Project
+    from xarray_n5_bdv.registrations import Registration
     from xarray_n5_bdv.spans import Span
 
 KEY, VERSION = "bigstitcher", "1"
@@ -102,12 +103,25 @@ def _text(document: bytes, part: bytes) -> str:
     return text.removeprefix("\ufeff")
 
 
-def document_of(text: object, timepoints: ET.Element | None, project: Project) -> bytes:
+def kept_registrations(facts: Mapping[str, Any]) -> Mapping[View, Registration]:
+    """Return the registrations in the XML that the scene has kept: those of missing views."""
+    return read_project(_kept(facts.get("xml"))).registrations
+
+
+def _kept(text: object) -> bytes:
+    return (text if isinstance(text, str) else _EMPTY).encode()
+
+
+def document_of(
+    text: object, timepoints: ET.Element | None, project: Project, *, keep_registrations: bool
+) -> bytes:
     """Return the XML of a project without a loader, in the XML that the scene has kept."""
-    document = (text if isinstance(text, str) else _EMPTY).encode()
+    document = _kept(text)
     read_project(document)
     root = spans_of(document)
     edits = Edits(document)
+    for span in () if keep_registrations else root.all("ViewRegistrations"):
+        edits.remove(span)
     for span in root.all("BasePath"):
         edits.replace(span, '<BasePath type="relative">.</BasePath>')
     sequence = root.first("SequenceDescription")

@@ -28,6 +28,7 @@ from xarray_n5_bdv.exchange import inverse_sizes, ngff_unit
 from xarray_n5_bdv.facts import (
     KEY,
     document_of,
+    kept_registrations,
     read_entities,
     read_id,
     read_setup,
@@ -118,8 +119,14 @@ def _project(
             if (view := View(time, setup)) not in found.matrices
         ),
     )
-    project = _registered(project, found)
-    return project, found.stored, document_of(facts.get("xml"), element, project)
+    kept = {v: each for v, each in kept_registrations(facts).items() if v not in found.matrices}
+    listed_as_before = _as_listed(project, found, kept)
+    project = listed_as_before or _calibrated(project, found)
+    # Registrations of missing views belong to the world as it was.
+    document = document_of(
+        facts.get("xml"), element, project, keep_registrations=listed_as_before is not None
+    )
+    return project, found.stored, document
 
 
 def _axes(part: ScenePart[Any]) -> list[str]:
@@ -272,16 +279,25 @@ def _listed(
     return tuple(found[::-1])
 
 
-def _registered(project: Project, found: _Found) -> Project:
-    """Return the project with the registrations of its views.
+def _as_listed(
+    project: Project, found: _Found, kept: Mapping[View, Registration]
+) -> Project | None:
+    """Return the project with the registrations as they were listed.
 
-    They are as they were listed, if all views are then in their positions.
+    Return None if some view would not be in its position, in the world that these registrations
+    and those of missing views show.
     """
-    if None not in found.listed.values():
-        listed = {view: Registration(steps or ()) for view, steps in found.listed.items()}
-        candidate = replace(project, registrations=listed)
-        if all(_agrees(candidate, view, rows) for view, rows in found.matrices.items()):
-            return candidate
+    if None in found.listed.values():
+        return None
+    listed = {view: Registration(steps or ()) for view, steps in found.listed.items()}
+    whole = replace(project, registrations={**kept, **listed})
+    if not all(_agrees(whole, view, rows) for view, rows in found.matrices.items()):
+        return None
+    return replace(project, registrations=listed)
+
+
+def _calibrated(project: Project, found: _Found) -> Project:
+    """Return the project with an affine and a calibration for each view."""
     sizes = [found.setups[view.setup].voxel_size or (1.0,) * NDIM for view in found.matrices]
     unit = min(min(size) for size in sizes)
     steps = {}
