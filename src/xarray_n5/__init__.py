@@ -19,7 +19,7 @@ from xarray_n5.codecs import register_compression
 from xarray_n5.copying.api import copy
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.dask.to_n5 import to_n5
-from xarray_n5.datasets import accessor as _accessor  # noqa: F401 - registers the accessors
+from xarray_n5.datasets import tree_accessor as _accessors  # noqa: F401 - registers all of them
 from xarray_n5.dialects import register_dialect
 from xarray_n5.errors import (
     AlignmentError,

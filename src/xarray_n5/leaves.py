@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
-    from xarray_n5.sampling.api import interp, interp_level, interp_level_like, interp_like
-    from xarray_n5.sampling.crop import Bounds, crop, crop_tree
+    from xarray_n5.sampling.api import interp, interp_like, level_for
+    from xarray_n5.sampling.crop import Bounds, crop
     from xarray_n5.sampling.map_overlap import map_overlap
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.stores import Store
@@ -42,14 +42,12 @@ __all__ = [
     "Targets",
     "View",
     "crop",
-    "crop_tree",
     "doctor",
     "from_hangar",
     "hangar_records",
     "interp",
-    "interp_level",
-    "interp_level_like",
     "interp_like",
+    "level_for",
     "map_overlap",
     "register_scene",
     "to_bdv",
@@ -63,11 +61,9 @@ LEAVES = {
     **dict.fromkeys(
         ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5_hangar.api"
     ),
-    **dict.fromkeys(("Bounds", "crop", "crop_tree"), "xarray_n5.sampling.crop"),
+    **dict.fromkeys(("Bounds", "crop"), "xarray_n5.sampling.crop"),
     "Targets": "xarray_n5.sampling.placement",
-    **dict.fromkeys(
-        ("interp", "interp_level", "interp_level_like", "interp_like"), "xarray_n5.sampling.api"
-    ),
+    **dict.fromkeys(("interp", "interp_like", "level_for"), "xarray_n5.sampling.api"),
     "doctor": "xarray_n5_doctor.api",
     "map_overlap": "xarray_n5.sampling.map_overlap",
     "to_bdv": "xarray_n5_bdv.api",

@@ -5,12 +5,11 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.build import DatasetOptions
-from xarray_n5.datasets.placed import chosen_level, open_levels
+from xarray_n5.datasets.placed import GroupScene, chosen_level
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.model.scene import SceneContent, ScenePart
 from xarray_n5.model.units import shown_unit
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.placed import PlacedImage
-    from xarray_n5.formats.containers import Container
-    from xarray_n5.model.image import Image
 
 _SHOWN = 8
 """The maximum number of names that are listed."""
@@ -39,31 +36,10 @@ def scene_of(group: object) -> NgffScene | None:
     return NgffScene(group) if isinstance(group, Group) else None
 
 
-@dataclass(frozen=True)
-class NgffScene:
+class NgffScene(GroupScene):
     """A scene by its group."""
 
-    group: Group
-
-    @property
-    def url(self) -> str:
-        """The location of the group."""
-        return self.group.url
-
-    @property
-    def document(self) -> None:
-        """No file describes it."""
-        return
-
-    @property
-    def kind(self) -> str:
-        """What it is, in one word."""
-        return "scene"
-
-    def container(self, storage_options: Mapping[str, Any] | None) -> Container:
-        """Return the container of the images."""
-        del storage_options
-        return self.group.container
+    kind = "scene"
 
     def world(self, options: DatasetOptions | None = None) -> World:
         """Return the systems of the scene and its images.
@@ -86,13 +62,12 @@ class NgffScene:
     def open_dataset(
         self,
         group: str,
-        storage_options: Mapping[str, Any] | None,
+        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
         options: DatasetOptions,
         **how: Any,
     ) -> xr.Dataset:
         """Open one level of all images, if they are alike."""
-        del storage_options
-        placed = self._placed(group, options)
+        placed = self.at(group, options)
         if "" not in placed:
             shown = ", ".join([*list(placed)[:_SHOWN], *["..."] * (len(placed) > _SHOWN)])
             raise ValueError(
@@ -100,40 +75,18 @@ class NgffScene:
                 "one with group=, or all of them with xarray.open_datatree"
             )
         level = chosen_level(placed[""].image, options, self.url)
-        return placed[""].dataset(level, self._name, self.url, options, **how)
-
-    def open_groups(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,
-        options: DatasetOptions,
-        **how: Any,
-    ) -> dict[str, xr.Dataset]:
-        """Open all images at all levels, by path: ``/s0``, or ``/image/s0`` if they differ."""
-        del storage_options
-        placed = self._placed(group, options)
-        return open_levels(placed, self._name, self.url, options, **how)
+        return placed[""].dataset(level, self.name, self.url, options, **how)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         """The name of variables: that of the scene."""
         from xarray_n5.images.find import name_of_group
 
         return name_of_group(self.group)
 
-    def _placed(self, group: str, options: DatasetOptions) -> dict[str, PlacedImage]:
-        """Return the images; `group` is empty, as a path leads to a node and not to a scene."""
-        if group:
-            raise NodeNotFoundError(self.url, group, "image", "open its group instead")
+    def placed(self, options: DatasetOptions) -> dict[str, PlacedImage]:
+        """Return the images by name; "" if they are alike."""
         return images_of(self.world(options))
-
-    def images(
-        self, group: str, storage_options: Mapping[str, Any] | None
-    ) -> Mapping[str, Image[Array]]:
-        """Return the images by name; "" if they are one."""
-        del storage_options
-        placed = self._placed(group, DatasetOptions())
-        return {name: each.image for name, each in placed.items()}
 
     def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[Array]:
         """Return the levels of the first image."""

@@ -77,7 +77,7 @@ def copy(
     region : sequence of slice, optional
         The part of the array to copy; one slice for each axis, in C order.
     bounds : mapping, optional
-        The part to copy in coordinates, as :meth:`DataArrayAccessor.crop` has them: two for each
+        The part to copy in coordinates, as `ds.n5.crop` has them: two for each
         dimension, both included, such as ``{"z": (100, "0.2 um")}``. Of a group, all arrays with
         these dimensions are cropped, and the levels of pyramids; those without samples there are
         left out with a warning.

@@ -58,7 +58,7 @@ class CopyOptions:
     region: tuple[slice, ...] | None = None
     """The part of each array to copy."""
     bounds: Mapping[str, Bounds] | None = None
-    """The same by coordinates, as :meth:`DataArrayAccessor.crop` has them."""
+    """The same by coordinates, as `ds.n5.crop` has them."""
     dialect: CopyDialect = None
     """The dialects that describe arrays and pyramids; by default those of the format."""
     label_multisets: LabelMultisets = "error"

@@ -17,7 +17,7 @@ from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.images.tree import groups_of
 from xarray_n5.model.scene import SCENE
-from xarray_n5.sampling.crop import crop_tree
+from xarray_n5.sampling.crop import crop
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -68,7 +68,7 @@ def plan_scene(
         source, engine="n5", chunks={}, group=group or None, storage_options=storage_options
     )
     if options.bounds:
-        tree = crop_tree(tree, options.bounds)
+        tree = crop(tree, options.bounds)
     encodings: dict[str, Any] = {
         node.path: {name: _encoding(each, how, options) for name, each in node.data_vars.items()}
         for node in tree.subtree

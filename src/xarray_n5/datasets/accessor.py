@@ -1,17 +1,20 @@
-"""The ``.n5`` accessors of xarray's objects.
+"""The ``.n5`` accessors of DataArrays and Datasets.
 
 Modules that write are imported on first use, to keep the import fast for readers.
 """
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import xarray as xr
 
 from xarray_n5 import leaves
-from xarray_n5.datasets.array_accessor import DataArrayAccessor, show_each
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
@@ -19,63 +22,164 @@ if TYPE_CHECKING:
 
     import numpy as np
     from dask.delayed import Delayed
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, DTypeLike
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
     from xarray_n5.formats import FormatName
     from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.model.halos import Blocks
+    from xarray_n5.model.halos import Blocks, Boundary, Depth
     from xarray_n5.writing.request import Encoding, PartialChunks
-    from xarray_n5.writing.transaction import Transaction
+
+_NAMELESS = "__xarray_dataarray_variable__"
+"""xarray's name for the variable of a DataArray without a name."""
+
+T = TypeVar("T", xr.DataArray, xr.Dataset, xr.DataTree)
+S = TypeVar("S", xr.DataArray, xr.Dataset)
 
 
-@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
 @suggest_keywords
-class DatasetAccessor:
-    """The geometry of a Dataset, storing it, and looking at it: ``ds.n5``.
+class Accessor(Generic[T]):
+    """What DataArrays, Datasets and DataTrees have alike."""
 
-    Examples
-    --------
-    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-    >>> image.to_dataset().n5
-    raw
-        y  no coordinates
-        x  start 0, step 2 µm
-    """
+    def __init__(self, of: T) -> None:
+        self._object: T = of
 
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
+    def crop(
+        self,
+        pad: bool = False,
+        fill_value: complex | None = None,
+        **bounds: Bounds,
+    ) -> T:
+        """Return the samples in a box of physical coordinates: ``raw.n5.crop(z=(100, 220))``.
 
-    def __repr__(self) -> str:
-        """Show the geometry of each variable."""
-        return show_each({"": self._dataset})
+        Ends are included, as in :meth:`xarray.DataArray.sel`, and coordinates may descend. Nothing
+        is read until the result is computed, and then only what is inside. Variables without these
+        dimensions are kept, and the matrices of views still apply. Each Dataset of a tree is
+        cropped by its own coordinates.
 
-    def _repr_html_(self) -> str:
-        return show_each({"": self._dataset}, html=True)
+        Parameters
+        ----------
+        pad : bool, default: False
+            Whether to continue arrays beyond their ends to cover the whole box: by their
+            own steps, in samples that are computed, not read.
+        fill_value : scalar, optional
+            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
+        **bounds : tuple of float or str
+            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
+            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
+            end of the axis.
+
+        Returns
+        -------
+        xarray.DataArray, xarray.Dataset or xarray.DataTree
+            The samples whose coordinates are in the box, up to rounding; none if there are none.
+
+        Raises
+        ------
+        ValueError
+            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
+            `pad` needs evenly spaced coordinates.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
+        >>> image.n5.crop(x=("1500 nm", 4)).values
+        array([6, 7])
+        >>> image.n5.crop(x=(2, 8), pad=True)
+        <xarray.DataArray 'raw' (x: 4)> Size: 32B
+        array([6, 7, 0, 0])
+        Coordinates:
+          * x        (x) float64 32B 2.0 4.0 6.0 8.0
+
+        All levels of a pyramid:
+
+        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
+        >>> cropped = xr.DataTree.from_dict(levels).n5.crop(x=(2, 4))
+        >>> cropped["s0/raw"].values, cropped["s1/raw"].values
+        (array([6, 7]), array([7]))
+        """
+        return leaves.crop(self._object, bounds, pad=pad, fill_value=fill_value)
 
     @property
-    def geometry(self) -> Mapping[str, Geometry]:
-        """The geometry of each data variable by name.
+    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
+        """Store as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
+
+        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+
+        Examples
+        --------
+        >>> ds = xr.Dataset({"raw": (("z", "y", "x"), np.ones((4, 8, 8)))})
+        >>> report = ds.n5.to_bdv("dataset.xml")
+        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
+        (1, 1, 4, 8, 8)
+        """
+        return MethodType(leaves.to_bdv, self._object)
+
+    def view(
+        self,
+        *,
+        labels: bool | Collection[str] | None = None,
+        open: bool = False,  # noqa: A002
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> View:
+        """Show all images in Neuroglancer, pyramids at all their levels.
+
+        See :func:`xarray_n5.view` for what is shown.
+
+        Parameters
+        ----------
+        labels : bool or collection of str, optional
+            Whether images are segmentations, or the names of those that are. By default those of
+            type uint64, and those that Paintera or OME-NGFF describe as labels.
+        open : bool, default: False
+            Whether to open the viewer in a browser.
+        address : str, default: "127.0.0.1"
+            The address to serve at; by default this machine alone reaches it.
+        port : int, default: 0
+            The port to serve at; 0 for a free one.
+
+        Returns
+        -------
+        View
+            The viewer: its `url`, and `stop()`.
+
+        Raises
+        ------
+        MissingPackageError
+            If Neuroglancer is not installed: the extra ``view``.
+        ValueError
+            If there is nothing to show, or too many layers.
 
         Examples
         --------
         >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
         >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-        >>> image.to_dataset().n5.geometry["raw"].axes[1].scale
-        2.0
+        >>> shown = xr.DataTree(image.to_dataset()).n5.view()  # doctest: +SKIP
         """
-        return {
-            str(name): DataArrayAccessor(array).geometry
-            for name, array in self._dataset.data_vars.items()
-        }
+        return leaves.view(self._object, labels=labels, open=open, address=address, port=port)
+
+
+@suggest_keywords
+class _ImageAccessor(Accessor[S]):
+    """What DataArrays and Datasets have alike."""
+
+    def _dataset(self) -> xr.Dataset:
+        """Return the Dataset, or the DataArray as one."""
+        if isinstance(self._object, xr.Dataset):
+            return self._object
+        name = self._object.name
+        return self._object.to_dataset(name=_NAMELESS if name is None else name)
 
     def to_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the physical coordinates of samples.
 
-        Views of a project are placed by their affine matrices, others by their coordinates.
+        Views of a project are placed by their affine matrices, others by their coordinates. A
+        DataArray has no matrices, but coordinates, and origins of views. If these are not enough,
+        as of rotated views, a ValueError names the Dataset.
 
         Parameters
         ----------
@@ -103,12 +207,12 @@ class DatasetAccessor:
         --------
         >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
         >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
-        >>> image.to_dataset(name="raw").n5.to_world([0, 0, 1.5])
+        >>> image.n5.to_world([0, 0, 1.5])
         array([10., 10., 13.])
         """
         from xarray_n5.datasets.world import to_world
 
-        return to_world(self._dataset, points, system)
+        return to_world(self._dataset(), points, system)
 
     def from_world(self, points: ArrayLike, system: str | None = None) -> np.ndarray:
         """Return the positions of samples at physical coordinates: the inverse of `to_world`.
@@ -136,55 +240,12 @@ class DatasetAccessor:
         --------
         >>> z, y, x = (xr.Variable(dim, 10.0 + 2 * np.arange(4), {"units": "um"}) for dim in "zyx")
         >>> image = xr.DataArray(np.ones((4, 4, 4)), {"z": z, "y": y, "x": x}, list("zyx"))
-        >>> image.to_dataset(name="raw").n5.from_world([10.0, 10.0, 13.0])
+        >>> image.n5.from_world([10.0, 10.0, 13.0])
         array([0. , 0. , 1.5])
         """
         from xarray_n5.datasets.world import from_world
 
-        return from_world(self._dataset, points, system)
-
-    def crop(
-        self,
-        pad: bool = False,
-        fill_value: complex | None = None,
-        **bounds: Bounds,
-    ) -> xr.Dataset:
-        """Return the samples in a box of physical coordinates: ``ds.n5.crop(z=(100, 220))``.
-
-        See :meth:`DataArrayAccessor.crop`. Variables without these dimensions are kept, and the
-        matrices of views still apply.
-
-        Parameters
-        ----------
-        pad : bool, default: False
-            Whether to continue the arrays beyond its ends to cover the whole box: by its own
-            steps, in samples that are computed, not read.
-        fill_value : scalar, optional
-            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
-        **bounds : tuple of float or str
-            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
-            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
-            end of the axis.
-
-        Returns
-        -------
-        xarray.Dataset
-            The samples whose coordinates are in the box, up to rounding; none if there are none.
-
-        Raises
-        ------
-        ValueError
-            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
-            `pad` needs evenly spaced coordinates.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
-        >>> image.to_dataset().n5.crop(x=(2, 4)).raw.values
-        array([6, 7])
-        """
-        return leaves.crop(self._dataset, bounds, pad=pad, fill_value=fill_value)
+        return from_world(self._dataset(), points, system)
 
     def interp(
         self,
@@ -194,11 +255,13 @@ class DatasetAccessor:
         fill_value: complex | None = None,
         chunks: Blocks = None,
         **coords_kwargs: ArrayLike,
-    ) -> xr.Dataset:
-        """Interpolate on other coordinates: ``ds.n5.interp(z=new_z, y=new_y, x=new_x)``.
+    ) -> S:
+        """Interpolate on other coordinates: ``raw.n5.interp(z=new_z, y=new_y, x=new_x)``.
 
-        See :meth:`DataArrayAccessor.interp`. Variables without these dimensions are kept. Views of
-        a project and images with a matrix are interpolated at world coordinates z, y, x.
+        As :meth:`xarray.DataArray.interp`, but each block of the result reads just the box of the
+        stored array that it needs, in one task. Arrays in memory are computed at once, variables
+        without these dimensions are kept. Views of a project and images with a matrix are
+        interpolated at world coordinates z, y, x, by the accessor of their Dataset.
 
         Parameters
         ----------
@@ -219,8 +282,8 @@ class DatasetAccessor:
 
         Returns
         -------
-        xarray.Dataset
-            The Dataset on this grid, lazily unless it is in memory.
+        xarray.DataArray or xarray.Dataset
+            The same on this grid, lazily unless it is in memory.
 
         Raises
         ------
@@ -233,12 +296,12 @@ class DatasetAccessor:
         --------
         >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
         >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
-        >>> image.to_dataset().n5.interp(x=[1.0, 4.0, 5.0]).raw.values
+        >>> image.n5.interp(x=[1.0, 4.0, 5.0]).values
         array([5.5, 8. , nan])
         """
         targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
         return leaves.interp(
-            self._dataset, targets, method=method, fill_value=fill_value, chunks=chunks
+            self._object, targets, method=method, fill_value=fill_value, chunks=chunks
         )
 
     def interp_like(
@@ -248,8 +311,8 @@ class DatasetAccessor:
         *,
         fill_value: complex | None = None,
         chunks: Blocks = None,
-    ) -> xr.Dataset:
-        """Interpolate on the grid of another Dataset or array: ``tile.n5.interp_like(grid)``.
+    ) -> S:
+        """Interpolate on the grid of another array: ``labels.n5.interp_like(raw, "nearest")``.
 
         See :meth:`interp`. Units are converted if they differ.
 
@@ -270,8 +333,8 @@ class DatasetAccessor:
 
         Returns
         -------
-        xarray.Dataset
-            The Dataset on this grid, lazily unless it is in memory.
+        xarray.DataArray or xarray.Dataset
+            The same on this grid, lazily unless it is in memory.
 
         Raises
         ------
@@ -286,11 +349,11 @@ class DatasetAccessor:
         >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
         >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
         >>> grid.x.attrs["units"] = "nm"
-        >>> image.to_dataset().n5.interp_like(grid).raw.values
-        array([5.5, 7. ])
+        >>> image.n5.interp_like(grid).values, image.n5.interp_like(grid, "nearest").values
+        (array([5.5, 7. ]), array([5, 6]))
         """
         return leaves.interp_like(
-            self._dataset, other, method=method, fill_value=fill_value, chunks=chunks
+            self._object, other, method=method, fill_value=fill_value, chunks=chunks
         )
 
     @suggest_keywords_of(encoding="encoding={variable: ...}")
@@ -316,13 +379,14 @@ class DatasetAccessor:
         fsync: bool = False,
         consolidated: bool | None = None,
     ) -> xr.DataTree | Delayed:
-        """Store the Dataset: each variable as an array of a group, all of them in one computation.
+        """Store each variable as an array of a group, all of them in one computation.
 
-        ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset; so does
-        ``xr.open_zarr`` for Zarr (with the attribute `multiscales`, if OME-NGFF is written). In N5,
-        times, masks, scales, booleans and strings are encoded as xarray does for netCDF.
-        Coordinates that a scale and an offset give exactly are written to the axes of the
-        variables, where every reader of N5 finds them; others become arrays.
+        ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset, and
+        ``xr.open_dataarray`` the DataArray that was stored; so does ``xr.open_zarr`` for Zarr (with
+        the attribute `multiscales`, if OME-NGFF is written). In N5, times, masks, scales, booleans
+        and strings are encoded as xarray does for netCDF. Coordinates that a scale and an offset
+        give exactly are written to the axes of the variables, where every reader of N5 finds them;
+        others become arrays.
 
         Parameters
         ----------
@@ -426,6 +490,7 @@ class DatasetAccessor:
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
 
+        dataset = self._dataset()
         how = WriteOptions.into(
             url,
             mode=mode,
@@ -444,7 +509,8 @@ class DatasetAccessor:
         )
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
-            return _finish(write([(self._dataset, path, encoding)], how), compute=compute)
+            transaction = write([(dataset, path, encoding)], how)
+            return transaction.compute() if compute else transaction.delayed()
         if encoding or mode == "w" or (append_dim is not None and region is not None):
             raise ValueError(
                 "append_dim, region and mode='r+' write into existing arrays: they exclude "
@@ -452,23 +518,190 @@ class DatasetAccessor:
             )
         if append_dim is not None and mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        transaction = update(self._dataset, path, how, append_dim=append_dim, region=region)
-        return _finish(transaction, compute=compute)
+        transaction = update(dataset, path, how, append_dim=append_dim, region=region)
+        return transaction.compute() if compute else transaction.delayed()
+
+
+@xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
+class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
+    """The geometry of a DataArray, storing it, and looking at it: ``array.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> image.n5
+    <xarray_n5.Geometry, 2 axes>
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
+
+    def __repr__(self) -> str:
+        """Show the geometry."""
+        return as_text(*_facts(self._object))
+
+    def _repr_html_(self) -> str:
+        return as_html(*_facts(self._object))
 
     @property
-    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
-        """Store the Dataset as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
+    def geometry(self) -> Geometry:
+        """The axes as they are now: names, units and evenly spaced coordinates.
 
-        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+        Its ``sources`` are those of the stored array that this one was opened from, if any.
 
         Examples
         --------
-        >>> ds = xr.Dataset({"raw": (("z", "y", "x"), np.ones((4, 8, 8)))})
-        >>> report = ds.n5.to_bdv("dataset.xml")
-        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
-        (1, 1, 4, 8, 8)
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> [(axis.name, axis.unit, axis.scale) for axis in image.n5.geometry.axes]
+        [('y', None, None), ('x', 'um', 2.0)]
         """
-        return MethodType(leaves.to_bdv, self._dataset)
+        sources = self._object.encoding.get("dialect")
+        found = geometry_from(self._object)
+        return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
+
+    def map_overlap(
+        self,
+        func: Callable[..., ArrayLike | xr.DataArray],
+        *others: xr.DataArray,
+        depth: Depth | list[Depth],
+        boundary: Boundary | list[Boundary] = None,
+        trim: bool = True,
+        chunks: Blocks = None,
+        dtype: DTypeLike | None = None,
+        meta: np.ndarray | None = None,
+        as_dataarray: bool = False,
+        **kwargs: object,
+    ) -> xr.DataArray:
+        """Apply a function to blocks and the samples around them, lazily.
+
+        ``array.n5.map_overlap(func, *others, ...)`` is :func:`xarray_n5.map_overlap` of `func`,
+        this array and others.
+
+        Parameters
+        ----------
+        func : callable
+            The function. It gets a NumPy array of each of the arrays: a block with the samples
+            around it. It may take ``block_id`` or ``block_info``.
+        *others : xarray.DataArray
+            More arrays with the same dimensions, shape and coordinates.
+        depth : int, tuple, dict or list
+            The number of samples around a block, or by dimension; a pair is before and after.
+        boundary : None, str, number, tuple, dict or list, optional
+            Samples beyond the ends of the array: none ("none", the default), "reflect",
+            "nearest", "periodic", or a number.
+        trim : bool, default: True
+            Whether to remove the samples around blocks from the results.
+        chunks : int, str, tuple or dict, optional
+            The shape of blocks. By default, whole stored chunks, as many as it takes to read less
+            than 1.5 times the samples of a block.
+        dtype : dtype, optional
+            The type of the results; by default, `func` is called with a tiny array.
+        meta : numpy.ndarray, optional
+            An empty array of the type of the results, instead of `dtype`.
+        as_dataarray : bool, default: False
+            Whether `func` gets DataArrays with the coordinates of their boxes.
+        **kwargs
+            Further arguments of `func`.
+
+        Returns
+        -------
+        xarray.DataArray
+            The result, lazily, with the coordinates, attributes and chunks of this array.
+
+        Raises
+        ------
+        ValueError
+            If the arrays differ in shape or coordinates, or an argument is invalid.
+        NotImplementedError
+            If an asymmetric depth has a boundary.
+
+        Examples
+        --------
+        >>> array = xarray_n5.create_array("a.n5", "raw", shape=(6, 8), dtype="uint8", chunks=2)
+        >>> array[2, 3] = 9
+        >>> raw = xr.open_dataset("a.n5", engine="n5", group="raw")["raw"]
+        >>> shifted = raw.n5.map_overlap(np.roll, depth=1, boundary=0, chunks=4, shift=1, axis=0)
+        >>> shifted[3, 3].values
+        array(9, dtype=uint8)
+        """
+        return leaves.map_overlap(
+            func,
+            self._object,
+            *others,
+            depth=depth,
+            boundary=boundary,
+            trim=trim,
+            chunks=chunks,
+            dtype=dtype,
+            meta=meta,
+            as_dataarray=as_dataarray,
+            **kwargs,
+        )
+
+    def digest(self) -> str:
+        """Return a digest of the values, as :func:`xarray_n5.digest` does of a stored array.
+
+        They are the values as they are here: decoding by CF conventions changes types and values,
+        so open with ``mask_and_scale=False`` to compare with a stored array. Names, coordinates and
+        attributes are not part of it.
+
+        Returns
+        -------
+        str
+            ``"n5d1:"`` and 32 hexadecimal digits.
+
+        Examples
+        --------
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), name="raw")
+        >>> _ = image.n5.to_n5("cells.n5")
+        >>> image.n5.digest() == xarray_n5.digest("cells.n5", "raw")
+        True
+        """
+        from xarray_n5.dask.value_digest import digests_of
+        from xarray_n5.datasets.lazy import in_blocks
+
+        return digests_of({"": in_blocks(self._object)})[""]
+
+
+@xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
+@suggest_keywords
+class DatasetAccessor(_ImageAccessor[xr.Dataset]):
+    """The geometry of a Dataset, storing it, and looking at it: ``ds.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> image.to_dataset().n5
+    raw
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
+
+    def __repr__(self) -> str:
+        """Show the geometry of each variable."""
+        return show_each({"": self._object})
+
+    def _repr_html_(self) -> str:
+        return show_each({"": self._object}, html=True)
+
+    @property
+    def geometry(self) -> Mapping[str, Geometry]:
+        """The geometry of each data variable by name.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> image.to_dataset().n5.geometry["raw"].axes[1].scale
+        2.0
+        """
+        return {
+            str(name): DataArrayAccessor(array).geometry
+            for name, array in self._object.data_vars.items()
+        }
 
     def digest(self) -> str:
         """Return a digest of the data variables, as :func:`xarray_n5.digest` does of a group.
@@ -493,448 +726,23 @@ class DatasetAccessor:
         from xarray_n5.datasets.lazy import in_blocks
         from xarray_n5.model.value_sums import group_digest
 
-        variables = self._dataset.data_vars.items()
+        variables = self._object.data_vars.items()
         return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
 
-    def view(
-        self,
-        *,
-        labels: bool | Collection[str] | None = None,
-        open: bool = False,  # noqa: A002
-        address: str = "127.0.0.1",
-        port: int = 0,
-    ) -> View:
-        """Show the variables in Neuroglancer, as layers, in a browser or a notebook.
 
-        See :func:`xarray_n5.view` for what is shown.
-
-        Parameters
-        ----------
-        labels : bool or collection of str, optional
-            Whether images are segmentations, or the names of those that are. By default those of
-            type uint64, and those that Paintera or OME-NGFF describe as labels.
-        open : bool, default: False
-            Whether to open the viewer in a browser.
-        address : str, default: "127.0.0.1"
-            The address to serve at; by default this machine alone reaches it.
-        port : int, default: 0
-            The port to serve at; 0 for a free one.
-
-        Returns
-        -------
-        View
-            The viewer: its `url`, and `stop()`.
-
-        Raises
-        ------
-        MissingPackageError
-            If Neuroglancer is not installed: the extra ``view``.
-        ValueError
-            If there is nothing to show, or too many layers.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-        >>> shown = image.to_dataset().n5.view()  # doctest: +SKIP
-        """
-        return leaves.view(self._dataset, labels=labels, open=open, address=address, port=port)
+def show_each(datasets: Mapping[str, xr.Dataset], *, html: bool = False) -> str:
+    """Return the geometry of each variable as text or HTML; `datasets` are by their path."""
+    show = as_html if html else as_text
+    pieces = [
+        show(f"{path.rstrip('/')}/{name}".lstrip("/") if path else str(name), _facts(array)[1])
+        for path, dataset in datasets.items()
+        for name, array in dataset.data_vars.items()
+    ]
+    return ("" if html else "\n").join(pieces) or "no variables"
 
 
-@xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
-@suggest_keywords
-class DataTreeAccessor:
-    """Storing a DataTree, and looking at it: ``tree.n5``.
-
-    Examples
-    --------
-    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-    >>> xr.DataTree.from_dict({"em": image.to_dataset()}).n5
-    em/raw
-        y  no coordinates
-        x  start 0, step 2 µm
-    """
-
-    def __init__(self, tree: xr.DataTree) -> None:
-        self._tree = tree
-
-    def __repr__(self) -> str:
-        """Show the geometry of each variable in the tree."""
-        return show_each({node.path: node.dataset for node in self._tree.subtree})
-
-    def _repr_html_(self) -> str:
-        return show_each({node.path: node.dataset for node in self._tree.subtree}, html=True)
-
-    def crop(
-        self,
-        pad: bool = False,
-        fill_value: complex | None = None,
-        **bounds: Bounds,
-    ) -> xr.DataTree:
-        """Return the samples of all levels in a box: ``tree.n5.crop(z=(100, 220))``.
-
-        See :meth:`DataArrayAccessor.crop`. Each Dataset is cropped by its own coordinates; those
-        without one of the dimensions are not cropped along it.
-
-        Parameters
-        ----------
-        pad : bool, default: False
-            Whether to continue the arrays beyond its ends to cover the whole box: by its own
-            steps, in samples that are computed, not read.
-        fill_value : scalar, optional
-            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
-        **bounds : tuple of float or str
-            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
-            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
-            end of the axis.
-
-        Returns
-        -------
-        xarray.DataTree
-            The samples whose coordinates are in the box, up to rounding; none if there are none.
-
-        Raises
-        ------
-        ValueError
-            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
-            `pad` needs evenly spaced coordinates.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
-        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
-        >>> cropped = xr.DataTree.from_dict(levels).n5.crop(x=(2, 4))
-        >>> cropped["s0/raw"].values, cropped["s1/raw"].values
-        (array([6, 7]), array([7]))
-        """
-        return leaves.crop_tree(self._tree, bounds, pad=pad, fill_value=fill_value)
-
-    def interp(
-        self,
-        coords: Targets | None = None,
-        method: Literal["linear", "nearest"] = "linear",
-        *,
-        fill_value: complex | None = None,
-        chunks: Blocks = None,
-        level: int | str | None = None,
-        **coords_kwargs: ArrayLike,
-    ) -> xr.Dataset:
-        """Interpolate a level of a pyramid on other coordinates: ``tree.n5.interp(z=new_z)``.
-
-        See :meth:`DatasetAccessor.interp`. The tree is a pyramid, whose children are its levels.
-
-        Parameters
-        ----------
-        coords : mapping, optional
-            The coordinates of the result by dimension: numbers, or DataArrays along this dimension
-            whose unit is converted. Numbers alone are in the unit of the source.
-        method : {"linear", "nearest"}, default: "linear"
-            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
-            of two equally distant samples.
-        fill_value : scalar, optional
-            The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
-        chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
-            the target if it has some, or else those of the array.
-        level : int or str, optional
-            The level, by number or name; by default the coarsest whose samples are no farther apart
-            than those of the target.
-        **coords_kwargs : array_like
-            `coords` as keywords, such as ``z=new_z``.
-
-        Returns
-        -------
-        xarray.Dataset
-            The level on this grid, lazily unless it is in memory.
-
-        Raises
-        ------
-        MissingPackageError
-            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
-        ValueError
-            If a dimension does not exist or has no coordinates, or units cannot be converted.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
-        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
-        >>> tree = xr.DataTree.from_dict(levels)
-        >>> tree.n5.interp(x=[1.0, 2.0]).raw.values, tree.n5.interp(x=[0.0, 4.0]).raw.values
-        (array([5.5, 6. ]), array([5., 8.]))
-        """
-        targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
-        return leaves.interp_level(
-            self._tree, targets, level, method=method, fill_value=fill_value, chunks=chunks
-        )
-
-    def interp_like(
-        self,
-        other: xr.DataArray | xr.Dataset,
-        method: Literal["linear", "nearest"] = "linear",
-        *,
-        fill_value: complex | None = None,
-        chunks: Blocks = None,
-        level: int | str | None = None,
-    ) -> xr.Dataset:
-        """Interpolate a level of a pyramid on another grid: ``tree.n5.interp_like(raw)``.
-
-        See :meth:`interp`. Units are converted if they differ.
-
-        Parameters
-        ----------
-        other : xarray.DataArray or xarray.Dataset
-            The grid, of which only the coordinates are used: an image, or what
-            :func:`~xarray_n5.world_grid` returns. Dimensions that it lacks are kept.
-        method : {"linear", "nearest"}, default: "linear"
-            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
-            of two equally distant samples.
-        fill_value : scalar, optional
-            The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
-        chunks : int, str, tuple or mapping, optional
-            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
-            the target if it has some, or else those of the array.
-        level : int or str, optional
-            The level, by number or name; by default the coarsest whose samples are no farther apart
-            than those of the target.
-
-        Returns
-        -------
-        xarray.Dataset
-            The level on this grid, lazily unless it is in memory.
-
-        Raises
-        ------
-        MissingPackageError
-            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
-        ValueError
-            If a shared dimension has no coordinates, or units cannot be converted.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
-        >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
-        >>> grid.x.attrs["units"] = "nm"
-        >>> tree = xr.DataTree.from_dict({"s0": image.to_dataset()})
-        >>> tree.n5.interp_like(grid).raw.values
-        array([5.5, 7. ])
-        """
-        return leaves.interp_level_like(
-            self._tree, other, level, method=method, fill_value=fill_value, chunks=chunks
-        )
-
-    @suggest_keywords_of(encoding="encoding={path: {variable: ...}}")
-    def to_n5(
-        self,
-        url: object,
-        group: str | None = None,
-        mode: Mode = "w-",
-        encoding: Mapping[str, Encoding] | None = None,
-        compute: bool = True,
-        *,
-        align_chunks: bool = True,
-        write_empty_chunks: bool = True,
-        storage_options: Mapping[str, Any] | None = None,
-        dialect: str | Iterable[str] | None = None,
-        format: FormatName | None = None,  # noqa: A002
-        resume: bool | str = False,
-        checksums: bool = False,
-        batch_size: int | None = None,
-        fsync: bool = False,
-        consolidated: bool | None = None,
-    ) -> xr.DataTree | Delayed:
-        """Store the tree: each node as a group, all data in one computation.
-
-        A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
-        an array for each level, and with the metadata of :func:`~xarray_n5.pyramid`. Each level has
-        one variable, with the same name, type and dimensions, and evenly spaced coordinates.
-
-        Parameters
-        ----------
-        url : str, os.PathLike or store
-            The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
-            pair of an fsspec filesystem and a path, or a store.
-        group : str, optional
-            The path of the group, which is created; by default the root of the container.
-        mode : {"w-", "w", "a", "r+"}, default: "w-"
-            "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
-            to them, and replaces arrays of the same names; "r+" writes new values into existing
-            arrays, and changes nothing else. Each node is treated by itself; other groups stay.
-        encoding : mapping, optional
-            By the path of a node, such as ``"/"`` and ``"/a/b"``, and by variable: "chunks" (a
-            shape, one side, "auto"), "shards" (likewise, in Zarr v3), "compression", "layout" (as
-            in :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as
-            "dtype" and "units". By default those with which it was opened.
-        compute : bool, default: True
-            Whether to compute Dask arrays now; metadata, and variables in memory, are written at
-            once. Deferred data reads as fill values.
-        align_chunks : bool, default: True
-            Whether blocks may be merged or split on the stored grid, so that one task writes each
-            chunk.
-        write_empty_chunks : bool, default: True
-            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
-            all are stored.
-        storage_options : mapping, optional
-            Options of the fsspec filesystem, such as credentials.
-        dialect : str or iterable of str, optional
-            The metadata dialects that describe the axes; by default those that TensorStore,
-            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
-            images on their group, and in Zarr v3 "ngff-0.6" in version 0.6: images with a
-            coordinate `affine` become a scene.
-        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing container. For a new one, it
-            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
-        resume : bool or str, default: False
-            Resume an interrupted write, of all variables together: blocks whose chunks have been
-            written are not computed again. See :func:`~xarray_n5.to_n5`.
-        checksums : bool, default: False
-            Whether to store a digest of each chunk next to the data, for :func:`~xarray_n5.verify`.
-        batch_size : int, optional
-            The number of blocks that are submitted to the scheduler at a time; fewer need less
-            memory there and in this process. By default jobs of more than 50,000 blocks are divided
-            into batches of 10,000, if their graph can be divided.
-        fsync : bool, default: False
-            Whether to flush each chunk to disk before the next, so that it survives a power cut.
-        consolidated : bool, optional
-            Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
-            v2, unless ``mode="r+"`` is given. Existing consolidated metadata is updated in any
-            case.
-
-        Returns
-        -------
-        xarray.DataTree or Delayed
-            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
-            Delayed that computes to it.
-
-        Raises
-        ------
-        KeyError
-            If an encoding is for a node that does not exist.
-        MetadataError
-            If the format cannot hold something, such as complex numbers. Nothing was written.
-        NodeExistsError
-            If something exists that `mode` does not allow to replace.
-        ResumeError
-            If the unfinished write is another one than that to `resume`.
-        ValueError
-            If options exclude each other, or values do not fit the existing arrays.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-        >>> tree = xr.DataTree.from_dict({"em": image.to_dataset(), "lm": image.to_dataset()})
-        >>> reports = tree.n5.to_n5("cells.n5", encoding={"/em": {"raw": {"chunks": (2, 2)}}})
-        >>> xr.open_datatree("cells.n5", engine="n5")["em/raw"].shape
-        (2, 3)
-        """
-        from xarray_n5.datasets.append import update
-        from xarray_n5.datasets.write import write
-        from xarray_n5.images.tree import groups_of, updates_of
-        from xarray_n5.writing.request import WriteOptions
-        from xarray_n5.writing.transaction import compute_each, join_reports
-
-        encodings = dict(encoding or {})
-        if missing := encodings.keys() - set(self._tree.groups):
-            raise KeyError(
-                f"the encoding has {sorted(missing)}; expected some of {self._tree.groups}"
-            )
-        how = WriteOptions.into(
-            url,
-            mode=mode,
-            storage_options=storage_options,
-            format=format,
-            computed=compute,
-            dialect=dialect,
-            align_chunks=align_chunks,
-            write_empty_chunks=write_empty_chunks,
-            resume=resume,
-            checksums=checksums,
-            batch_size=batch_size,
-            fsync=fsync,
-            consolidated=consolidated,
-        )
-        nodes = groups_of(self._tree, how.path(group or ""), encodings, how)
-        if mode != "r+":
-            return _finish(write(nodes, how), compute=compute)
-        if encodings:
-            raise ValueError(
-                "mode='r+' writes to existing arrays, whose encoding cannot be changed"
-            )
-        root = nodes[0][1]
-        each = [
-            (path.removeprefix(root).strip("/"), update(own, path, how, names=names))
-            for own, path, names in updates_of(nodes)
-        ]
-        if not compute:
-            return compute_each(each)
-        return join_reports([path for path, _ in each], [write.compute() for _, write in each])
-
-    @property
-    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
-        """Store the tree as a project of BigDataViewer: ``tree.n5.to_bdv("dataset.xml")``.
-
-        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
-
-        Examples
-        --------
-        >>> ds = xr.Dataset({"raw": (("z", "y", "x"), np.ones((4, 8, 8)))})
-        >>> tree = xr.DataTree.from_dict({"s0": ds})
-        >>> report = tree.n5.to_bdv("dataset.xml")
-        >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
-        (1, 1, 4, 8, 8)
-        """
-        return MethodType(leaves.to_bdv, self._tree)
-
-    def view(
-        self,
-        *,
-        labels: bool | Collection[str] | None = None,
-        open: bool = False,  # noqa: A002
-        address: str = "127.0.0.1",
-        port: int = 0,
-    ) -> View:
-        """Show all images of the tree in Neuroglancer, pyramids at all their levels.
-
-        See :func:`xarray_n5.view` for what is shown.
-
-        Parameters
-        ----------
-        labels : bool or collection of str, optional
-            Whether images are segmentations, or the names of those that are. By default those of
-            type uint64, and those that Paintera or OME-NGFF describe as labels.
-        open : bool, default: False
-            Whether to open the viewer in a browser.
-        address : str, default: "127.0.0.1"
-            The address to serve at; by default this machine alone reaches it.
-        port : int, default: 0
-            The port to serve at; 0 for a free one.
-
-        Returns
-        -------
-        View
-            The viewer: its `url`, and `stop()`.
-
-        Raises
-        ------
-        MissingPackageError
-            If Neuroglancer is not installed: the extra ``view``.
-        ValueError
-            If there is nothing to show, or too many layers.
-
-        Examples
-        --------
-        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
-        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
-        >>> shown = xr.DataTree(image.to_dataset()).n5.view()  # doctest: +SKIP
-        """
-        return leaves.view(self._tree, labels=labels, open=open, address=address, port=port)
-
-
-def _finish(transaction: Transaction, *, compute: bool) -> xr.DataTree | Delayed:
-    return transaction.compute() if compute else transaction.delayed()
+def _facts(array: xr.DataArray) -> tuple[str, list[tuple[str, str]]]:
+    """Return a title and rows for the geometry, without warnings of irregular coordinates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return show_geometry(DataArrayAccessor(array).geometry)

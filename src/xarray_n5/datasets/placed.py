@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import Room
-from xarray_n5.datasets.build import build
+from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME
+from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number
 
 if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.build import DatasetOptions
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.image import Image
 
 COLUMNS = (*AXES, "1")
@@ -78,6 +81,64 @@ class PlacedImage:
                     dataset.variables[dim].encoding[FRAME] = "view"
         dataset.encoding["source"] = source
         return dataset
+
+
+@dataclass(frozen=True)
+class GroupScene(ABC):
+    """A scene that a group describes: what is alike in each ``Scene`` of a ``GroupReader``.
+
+    The container is the group's, so no method needs `storage_options`. Nor is there an image at a
+    path: it leads to a node of the container, and not to a scene.
+    """
+
+    group: Group
+
+    kind: ClassVar[str]
+    """What it is, in one word."""
+    document: ClassVar[None] = None
+    """No file describes it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of variables."""
+
+    @abstractmethod
+    def placed(self, options: DatasetOptions) -> Mapping[str, PlacedImage]:
+        """Return the images by name; "" if there is only one, or they are alike."""
+
+    @property
+    def url(self) -> str:
+        """The location of the group."""
+        return self.group.url
+
+    def container(self, storage_options: Mapping[str, Any] | None) -> Container:  # noqa: ARG002
+        """Return the container of the images."""
+        return self.group.container
+
+    def open_groups(
+        self,
+        group: str,
+        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
+        options: DatasetOptions,
+        **how: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Open all images at all levels, by path: ``/s0``, or ``/image/s0`` if they differ."""
+        return open_levels(self.at(group, options), self.name, self.url, options, **how)
+
+    def images(
+        self,
+        group: str,
+        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
+    ) -> Mapping[str, Image[Array]]:
+        """Return the images by name."""
+        return {name: each.image for name, each in self.at(group, DatasetOptions()).items()}
+
+    def at(self, group: str, options: DatasetOptions) -> Mapping[str, PlacedImage]:
+        """Return the images; raise NodeNotFoundError if `group` is not empty."""
+        if group:
+            raise NodeNotFoundError(self.url, group, "image", "open its group instead")
+        return self.placed(options)
 
 
 def open_levels(

@@ -43,7 +43,7 @@ _NEAR = 1e-6
 
 
 def to_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
-    """Return the positions of samples; see :meth:`DatasetAccessor.to_world`."""
+    """Return the positions of samples; see `ds.n5.to_world`."""
     matrices = _matrices(dataset) if system is None else _to_system(dataset, system)
     positions = _points(points, matrices.shape[-1] - 1)
     flat = positions.reshape(-1, positions.shape[-1])
@@ -53,7 +53,7 @@ def to_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) 
 
 
 def from_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
-    """Return the samples at positions; see :meth:`DatasetAccessor.from_world`."""
+    """Return the samples at positions; see `ds.n5.from_world`."""
     matrices = _matrices(dataset) if system is None else _to_system(dataset, system)
     places = _points(points, matrices.shape[-2])
     flat = places.reshape(-1, places.shape[-1])

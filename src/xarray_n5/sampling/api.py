@@ -30,7 +30,7 @@ def interp(
     fill_value: complex | None = None,
     chunks: Blocks = None,
 ) -> Source:
-    """Return an array or a Dataset on another grid; see :meth:`DataArrayAccessor.interp`."""
+    """Return an array or a Dataset on another grid; see the accessors' `interp`."""
     return sample(source, targets, Options(method=method, fill_value=fill_value, chunks=chunks))
 
 
@@ -42,26 +42,11 @@ def interp_like(
     fill_value: complex | None = None,
     chunks: Blocks = None,
 ) -> Source:
-    """Return an array or a Dataset on another's grid; see `DataArrayAccessor.interp_like`."""
+    """Return an array or a Dataset on another's grid; see the accessors' `interp_like`."""
     options = Options(
         method=method, fill_value=fill_value, chunks=chunks, stored=_stored_sides(other)
     )
     return sample(source, _targets_in(source, other), options)
-
-
-def interp_level(
-    tree: xr.DataTree, targets: Targets, level: int | str | None, **options: Any
-) -> xr.Dataset:
-    """Return a level of a pyramid on another grid; see :meth:`DataTreeAccessor.interp`."""
-    return interp(_level(tree, targets, level), targets, **options)
-
-
-def interp_level_like(
-    tree: xr.DataTree, other: xr.DataArray | xr.Dataset, level: int | str | None, **options: Any
-) -> xr.Dataset:
-    """Return a level of a pyramid on another's grid; see `DataTreeAccessor.interp_like`."""
-    targets = _targets_in(_level(tree, {}, level), other)
-    return interp_like(_level(tree, targets, level), other, **options)
 
 
 def _targets_in(
@@ -95,7 +80,9 @@ def _stored_sides(other: xr.DataArray | xr.Dataset) -> dict[Hashable, int]:
     return sides
 
 
-def _level(tree: xr.DataTree, targets: Targets, level: int | str | None) -> xr.Dataset:
+def level_for(
+    tree: xr.DataTree, target: Targets | xr.DataArray | xr.Dataset, level: int | str | None
+) -> xr.Dataset:
     """Return a level of a pyramid: by name, by number, or the coarsest that is fine enough.
 
     Raises
@@ -115,6 +102,9 @@ def _level(tree: xr.DataTree, targets: Targets, level: int | str | None) -> xr.D
             raise ValueError(f"there is no level {level!r} among {names}")
         return tree[chosen[0]].to_dataset()
     levels = [tree[name].to_dataset() for name in names]
+    if isinstance(target, xr.DataArray | xr.Dataset):
+        target = _targets_in(levels[0], target)
+    targets: Targets = target
     fine = (each for each in reversed(levels[1:]) if targets and _is_fine(each, targets))
     return next(fine, levels[0])
 

@@ -1,4 +1,4 @@
-"""Crop arrays in physical coordinates: :meth:`DataArrayAccessor.crop`."""
+"""Crop arrays in physical coordinates: the accessors' `crop`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Bound: TypeAlias = "float | str | None"
 
 Bounds: TypeAlias = "tuple[Bound, Bound]"
 
-Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset)
+Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset, xr.DataTree)
 
 _NAME = "__cropped__"
 
@@ -58,7 +58,16 @@ class Window:
 def crop(
     cropped: Cropped, bounds: Mapping[str, Bounds], *, pad: bool = False, fill_value: object = None
 ) -> Cropped:
-    """Return the box of an array or a Dataset; see :meth:`DataArrayAccessor.crop`."""
+    """Return the box of an array, a Dataset or a tree; see the accessors' `crop`."""
+    if isinstance(cropped, xr.DataTree):
+        check({dim: size for node in cropped.subtree for dim, size in node.sizes.items()}, bounds)
+
+        def of_node(dataset: xr.Dataset) -> xr.Dataset:
+            own = {dim: pair for dim, pair in bounds.items() if dim in dataset.sizes}
+            return crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
+
+        tree: Any = cropped.map_over_datasets(of_node)
+        return tree  # type: ignore[no-any-return]
     check(cropped.sizes, bounds)
     if fill_value is not None and not pad:
         raise ValueError("fill_value is the value of samples outside; it needs pad=True")
@@ -74,25 +83,6 @@ def crop(
         padded = _pad(found.to_dataset(name=_NAME), widths, coords, fill_value)
         return padded[_NAME].rename(found.name)
     return _pad(found, widths, coords, fill_value)
-
-
-def crop_tree(
-    tree: xr.DataTree,
-    bounds: Mapping[str, Bounds],
-    *,
-    pad: bool = False,
-    fill_value: object = None,
-) -> xr.DataTree:
-    """Return a tree whose Datasets are cropped alike; see :meth:`DataTreeAccessor.crop`."""
-    sizes = {dim: size for node in tree.subtree for dim, size in node.sizes.items()}
-    check(sizes, bounds)
-
-    def of_node(dataset: xr.Dataset) -> xr.Dataset:
-        own = {dim: pair for dim, pair in bounds.items() if dim in dataset.sizes}
-        return crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
-
-    found: Any = tree.map_over_datasets(of_node)
-    return found  # type: ignore[no-any-return]
 
 
 def windows_of(

@@ -55,7 +55,7 @@ class Options:
 
 
 def sample(source: Sampled, targets: Targets, options: Options) -> Sampled:
-    """Return an array or a Dataset on another grid; see :meth:`DataArrayAccessor.interp`."""
+    """Return an array or a Dataset on another grid; see the accessors' `interp`."""
     for dim in targets:
         if dim not in source.dims:
             known = [str(each) for each in source.dims]
