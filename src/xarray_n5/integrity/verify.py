@@ -26,7 +26,7 @@ def verify(
     deep: bool = True,
     strict: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Any:
+) -> xr.Dataset | Any:  # of a group a DataTree, on which `.state.values` would be an error
     """Check each stored chunk, lazily, to be computed in parallel.
 
     Parameters
