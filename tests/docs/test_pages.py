@@ -244,3 +244,10 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_each_task_has_a_picture_and_each_picture_a_page() -> None:
+    pages = {path.stem: path.read_text("utf-8") for path in (ROOT / "docs" / "howto").glob("*.md")}
+    assert {name for name, text in pages.items() if "](../images/" not in text} == {"faq", "index"}
+    stored = {path.stem for path in (ROOT / "docs" / "images" / "howto").iterdir()}
+    assert stored == {name for name, text in pages.items() if f"/howto/{name}.png)" in text}
