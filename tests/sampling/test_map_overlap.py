@@ -36,11 +36,14 @@ NAMES = "zyx"
 
 
 def stored(
-    url: Path, values: np.ndarray, how: str = "n5", **opening: Any
+    url: Path, values: np.ndarray, how: str = "n5", sides: Any = None, **opening: Any
 ) -> tuple[xr.DataArray, np.ndarray]:
-    """Store values, and open them."""
+    """Store values, in chunks of `sides`, and open them."""
     url = url.with_suffix(".h5") if how == "hdf5" else url
     options = FORMATS[how]
+    if sides is not None:
+        shards = {"shards": tuple(2 * side for side in sides)} if "shards" in options else {}
+        options = {**options, "chunks": sides, **shards}
     dims = NAMES[-values.ndim :]
     array = xarray_n5.create_array(
         url, "raw", shape=values.shape, dtype=values.dtype, axes=list(dims), **options
@@ -92,10 +95,17 @@ def test_results_are_those_of_dask(seed: int, tmp_path: Path) -> None:
     opening: dict[str, Any] = chance.choice(
         [{}, {"chunks": {}}, {"chunks": {}, "inline_array": True}]
     )
-    array, _ = stored(tmp_path / "a.n5", values, chance.choice(list(FORMATS)), **opening)
+
+    def store(name: str, values: np.ndarray, **opening: Any) -> xr.DataArray:
+        sides = tuple(chance.randint(1, size) for size in shape)
+        how = chance.choice(list(FORMATS))
+        return stored(tmp_path / name, values, how, sides, **opening)[0]
+
+    array = store("a.n5", values, **opening)
     arrays, wanted = [array], [values]
     if chance.random() < 0.3:
-        other, more = stored(tmp_path / "b.n5", numbers.integers(0, 9, shape).astype("u2"))
+        more = numbers.integers(0, 9, shape).astype("u2")
+        other = store("b.n5", more)
         arrays.append(other)
         wanted.append(more)
     key = {dim: some_slice(chance, size) for dim, size in array.sizes.items()}
