@@ -406,6 +406,44 @@ def test_a_result_of_another_shape_raises(tmp_path: Path) -> None:
         found.compute()
 
 
+def returns_two(block: np.ndarray) -> Any:
+    return block, block
+
+
+def returns_nothing(block: np.ndarray) -> Any:
+    del block
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [(returns_two, "a tuple of 2"), (returns_nothing, "a NoneType"), (np.ndarray.tolist, "a list")],
+)
+def test_a_result_that_is_no_array_is_named(function: Any, what: str, tmp_path: Path) -> None:
+    array, _ = stored(tmp_path / "a.n5", np.zeros((6, 8), "i2"))
+    with pytest.raises(ValueError, match=f"returned {what}.*expected one array"):
+        array.n5.map_overlap(function, depth=1)
+    found = array.n5.map_overlap(function, depth=1, dtype="i2")
+    with pytest.raises(TypeError, match=f"returned {what}.*expected one array"):
+        found.compute()
+
+
+def fails_late(block: np.ndarray) -> np.ndarray:
+    if block.max() == 47:
+        raise KeyError("nuclei")
+    return block
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_an_error_of_the_function_names_its_block(scheduler: str, tmp_path: Path) -> None:
+    array, _ = stored(tmp_path / "a.n5", np.arange(48).reshape(6, 8))
+    found = array.n5.map_overlap(fails_late, depth=1, chunks=(4, 3), dtype="i8")
+    with pytest.raises(KeyError, match="nuclei") as caught:
+        found.data.compute(scheduler=scheduler)
+    assert caught.value.__notes__ == [
+        "in block (1, 2) of map_overlap, y=4:6, x=6:8 without its halo"
+    ]
+
+
 def test_a_depth_and_a_boundary_for_each_array(tmp_path: Path) -> None:
     array, values = stored(tmp_path / "a.n5", np.arange(30.0).reshape(5, 6))
 
