@@ -80,6 +80,29 @@ def test_levels_are_cropped_alike_and_described(tmp_path: Path, levels: Path, na
     assert "damage" not in output
 
 
+@pytest.mark.parametrize(
+    ("name", "dialect", "version"),
+    [("b.zarr", None, "0.6"), ("b.zarr", "ngff", "0.5"), ("old.zarr", None, "0.4")],
+)
+def test_boxes_of_ome_zarr_stay_in_its_version(
+    tmp_path: Path, name: str, dialect: str | None, version: str
+) -> None:
+    source: Any = open_array(volume(tmp_path), "em/raw")
+    url = tmp_path / "a.zarr"
+    pyramid(source, url, "em", levels=2, format="zarr3", dialect="ngff-0.6")
+    form: FormatName = "zarr2" if version == "0.4" else "zarr3"
+    copy(url, tmp_path / name, bounds=BOUNDS, format=form, dialect=dialect)
+    attributes = dict(open_group(tmp_path / name, "em").attrs)
+    described = attributes.get("ome", attributes)
+    (image,) = described["multiscales"]
+    assert described.get("version", image.get("version")) == version
+    assert ("coordinateSystems" in image) == (version == "0.6")
+    wanted: Any = tree(url).n5.crop(**BOUNDS)
+    for node in wanted.leaves:
+        found = tree(tmp_path / name)[node.path].to_dataset()
+        xr.testing.assert_allclose(found, node.to_dataset(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(cases(3, 60)))
 def test_any_box_of_a_pyramid_has_its_coordinates(tmp_path: Path, levels: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)

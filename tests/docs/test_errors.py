@@ -663,6 +663,11 @@ def a_scene_of_ome_zarr_is_not_applied() -> None:
     xarray_n5.open_array("new.zarr", "tile_0/s0").geometry()
 
 
+def an_image_is_copied_out_of_a_scene() -> None:
+    a_scene(from_tile(0, "translation", translation=[0, 0, 100]))
+    copy("scene.zarr", "alone.zarr", source_path="tile_0", format="zarr3")
+
+
 def a_scene(*edges: Any, axes: str = "zyx", levels: int = 1, **images: Any) -> None:
     """Open a scene at ``scene.zarr`` of an image called ``tile_0`` and more."""
     scenes.write_scene(Path("scene.zarr"), edges, [scenes.system("world", axes)])
@@ -747,6 +752,7 @@ WARNINGS: list[Callable[[], None]] = [
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
     a_scene_of_ome_zarr_is_not_applied,
+    an_image_is_copied_out_of_a_scene,
     an_image_of_a_scene_has_no_position,
     an_image_of_a_scene_is_not_there,
     a_level_of_a_scene_is_not_there,

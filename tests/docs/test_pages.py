@@ -98,6 +98,13 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.parametrize("page", HOWTO, ids=name_of)
+def test_pages_say_where_their_sample_is_from(page: Path) -> None:
+    code = "".join(code for _, code in blocks(page, "python"))
+    if "cells.n5" in code:
+        assert "xarray_n5.tutorial" in page.read_text(encoding="utf-8")
+
+
 def copy_samples(folder: Path) -> None:
     for container in SAMPLES.glob("*.n5"):
         shutil.copytree(container, folder / container.name)

@@ -822,7 +822,7 @@ def test_programs_that_read_version_5_do_not_read_version_6(
     assert read["neuroglancer"].verdict == "refuses"
     assert f"not {version!r}" in str(read["neuroglancer"].reason.values)
     assert "OME-NGFF 0.4 and 0.5" in str(read["napari_ome_zarr"].reason.values)
-    assert "copy it with dialect='ngff'" in found.attrs["obstacle"]
+    assert "copy 'raw' with dialect='ngff'" in found.attrs["obstacle"]
     before = contents(place)
     doctor(place, fix=True)
     assert contents(place) == before

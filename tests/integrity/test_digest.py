@@ -251,3 +251,32 @@ def test_the_command_prints_what_python_returns(tmp_path: Path) -> None:
     assert found == {"digest": digest(place), "arrays": {"em/raw": em, "labels": labels}}
     failed = CliRunner().invoke(main, ["digest", str(tmp_path / "none.n5")])
     assert failed.exit_code == 1
+
+
+def test_the_command_compares_several_containers(tmp_path: Path) -> None:
+    to_n5(IMAGES["u1"], tmp_path / "a.n5", "em/raw", chunks=5)
+    to_n5(IMAGES["u1"], tmp_path / "b.zarr", "em/raw", chunks=7)
+    to_n5(IMAGES["u1"], tmp_path / "b.zarr", "other", chunks=7)
+    to_n5(IMAGES["u1"] + 1, tmp_path / "c.zarr", "raw")
+    one, same, other = (tmp_path / name for name in ("a.n5", "b.zarr", "c.zarr"))
+
+    def run(*words: object) -> tuple[int, str]:
+        result = CliRunner().invoke(main, ["digest", *map(str, words)])
+        return result.exit_code, result.stdout
+
+    em = direct(IMAGES["u1"])
+    lines = f"{em}  {one}/em/raw\n{em}  {same}/em/raw\n"
+    for words in (
+        (one, "em/raw", same, "em/raw"),
+        (one / "em/raw", same / "em/raw"),
+        (one, "em/raw", f"{same}/em/raw"),
+    ):
+        assert run(*words) == (0, f"{lines}equal\n")
+    code, text = run(one, same)
+    assert (code, text.splitlines()[-1]) == (1, "different")
+    assert run(one, same / "em" / "raw", other, "--each")[0] == 1
+    code, text = run(one / "em/raw", other / "raw", "--json")
+    assert code == 1
+    assert [each["digest"] for each in json.loads(text)] == [em, direct(IMAGES["u1"] + 1)]
+    assert [each["path"] for each in json.loads(text)] == ["em/raw", "raw"]
+    assert run(one, "em", "raw")[0] == 2

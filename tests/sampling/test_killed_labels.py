@@ -96,7 +96,7 @@ def stored_blocks(folder: Path, name: str, blocks: Sequence[Sequence[int]]) -> i
     """The number of blocks all of whose chunks are stored."""
     if not (folder / name).exists():
         return 0
-    array = xarray_n5.open_array(folder / name, "raw")
+    array = xarray_n5.open_array(folder / name, Path(name).stem)
     stored = np.zeros([-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)], bool)
     for index in array.node.stored_chunks():
         stored[index] = True
@@ -109,9 +109,9 @@ def stored_blocks(folder: Path, name: str, blocks: Sequence[Sequence[int]]) -> i
     return int(stored.sum())
 
 
-def blocks_in(folder: Path, name: str, depth: int) -> Sequence[Sequence[int]]:
-    raw = xr.open_dataset(folder / name, engine="n5", chunks={})["raw"]
-    blocks: Sequence[Sequence[int]] = raw.n5.map_overlap(np.copy, depth=depth).chunks
+def blocks_in(folder: Path, name: str, group: str, depth: int) -> Sequence[Sequence[int]]:
+    opened = xr.open_dataset(folder / name, engine="n5", chunks={})[group]
+    blocks: Sequence[Sequence[int]] = opened.n5.map_overlap(np.copy, depth=depth).chunks
     return blocks
 
 
@@ -133,7 +133,7 @@ def test_a_killed_step_is_resumed_with_the_same_labels(
         assert process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
     before = noted(work)
-    segmented = blocks_in(work, "cells.n5", 4)
+    segmented = blocks_in(work, "cells.n5", "raw", 4)
     done = {
         "segment": stored_blocks(work, "pieces.n5", segmented),
         "tabulate": len(list((work / "tables").glob("*[0-9].npz"))) if step != "segment" else 0,
@@ -141,7 +141,8 @@ def test_a_killed_step_is_resumed_with_the_same_labels(
         "relabel": 0,
     }
     if step == "relabel":
-        done["relabel"] = stored_blocks(work, "labels.n5", blocks_in(work, "pieces.n5", 0))
+        blocks = blocks_in(work, "pieces.n5", "pieces", 0)
+        done["relabel"] = stored_blocks(work, "labels.n5", blocks)
     earlier = STEPS[: STEPS.index(step)]
     assert all(done[name] == whole[name] for name in earlier if name != "join")
     assert done[step] < whole[step]
@@ -150,7 +151,8 @@ def test_a_killed_step_is_resumed_with_the_same_labels(
     after = noted(work)
     again = {name: after[name] - before.get(name, 0) for name in STEPS}
     assert again == {name: whole[name] - done[name] for name in STEPS}
-    for name in ("pieces.n5", "labels.n5"):
-        found, wanted = (xarray_n5.open_array(each / name, "raw") for each in (work, folder))
+    for name in ("pieces", "labels"):
+        path = f"{name}.n5"
+        found, wanted = (xarray_n5.open_array(each / path, name) for each in (work, folder))
         np.testing.assert_array_equal(found[...], wanted[...])
-        assert set(xarray_n5.verify(work / name, "raw").state.values.ravel()) == {"ok"}
+        assert set(xarray_n5.verify(work / path, name).state.values.ravel()) == {"ok"}

@@ -36,11 +36,14 @@ NAMES = "zyx"
 
 
 def stored(
-    url: Path, values: np.ndarray, how: str = "n5", **opening: Any
+    url: Path, values: np.ndarray, how: str = "n5", sides: Any = None, **opening: Any
 ) -> tuple[xr.DataArray, np.ndarray]:
-    """Store values, and open them."""
+    """Store values, in chunks of `sides`, and open them."""
     url = url.with_suffix(".h5") if how == "hdf5" else url
     options = FORMATS[how]
+    if sides is not None:
+        shards = {"shards": tuple(2 * side for side in sides)} if "shards" in options else {}
+        options = {**options, "chunks": sides, **shards}
     dims = NAMES[-values.ndim :]
     array = xarray_n5.create_array(
         url, "raw", shape=values.shape, dtype=values.dtype, axes=list(dims), **options
@@ -92,10 +95,17 @@ def test_results_are_those_of_dask(seed: int, tmp_path: Path) -> None:
     opening: dict[str, Any] = chance.choice(
         [{}, {"chunks": {}}, {"chunks": {}, "inline_array": True}]
     )
-    array, _ = stored(tmp_path / "a.n5", values, chance.choice(list(FORMATS)), **opening)
+
+    def store(name: str, values: np.ndarray, **opening: Any) -> xr.DataArray:
+        sides = tuple(chance.randint(1, size) for size in shape)
+        how = chance.choice(list(FORMATS))
+        return stored(tmp_path / name, values, how, sides, **opening)[0]
+
+    array = store("a.n5", values, **opening)
     arrays, wanted = [array], [values]
     if chance.random() < 0.3:
-        other, more = stored(tmp_path / "b.n5", numbers.integers(0, 9, shape).astype("u2"))
+        more = numbers.integers(0, 9, shape).astype("u2")
+        other = store("b.n5", more)
         arrays.append(other)
         wanted.append(more)
     key = {dim: some_slice(chance, size) for dim, size in array.sizes.items()}
@@ -394,6 +404,44 @@ def test_a_result_of_another_shape_raises(tmp_path: Path) -> None:
     found = array.n5.map_overlap(lambda block: block[1:], depth=1, chunks=4, dtype="i2")
     with pytest.raises(ValueError, match=r"returned shape \(., 5\) for a block of \(., 5\)"):
         found.compute()
+
+
+def returns_two(block: np.ndarray) -> Any:
+    return block, block
+
+
+def returns_nothing(block: np.ndarray) -> Any:
+    del block
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [(returns_two, "a tuple of 2"), (returns_nothing, "a NoneType"), (np.ndarray.tolist, "a list")],
+)
+def test_a_result_that_is_no_array_is_named(function: Any, what: str, tmp_path: Path) -> None:
+    array, _ = stored(tmp_path / "a.n5", np.zeros((6, 8), "i2"))
+    with pytest.raises(ValueError, match=f"returned {what}.*expected one array"):
+        array.n5.map_overlap(function, depth=1)
+    found = array.n5.map_overlap(function, depth=1, dtype="i2")
+    with pytest.raises(TypeError, match=f"returned {what}.*expected one array"):
+        found.compute()
+
+
+def fails_late(block: np.ndarray) -> np.ndarray:
+    if block.max() == 47:
+        raise KeyError("nuclei")
+    return block
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_an_error_of_the_function_names_its_block(scheduler: str, tmp_path: Path) -> None:
+    array, _ = stored(tmp_path / "a.n5", np.arange(48).reshape(6, 8))
+    found = array.n5.map_overlap(fails_late, depth=1, chunks=(4, 3), dtype="i8")
+    with pytest.raises(KeyError, match="nuclei") as caught:
+        found.data.compute(scheduler=scheduler)
+    assert caught.value.__notes__ == [
+        "in block (1, 2) of map_overlap, y=4:6, x=6:8 without its halo"
+    ]
 
 
 def test_a_depth_and_a_boundary_for_each_array(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.neuroglancer import TensorStore
+from xarray_n5.dialects.ngff_attributes import warn_uncopied
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.write import misread, override, write_geometry
 from xarray_n5.formats import FORMATS
@@ -261,12 +262,17 @@ def _with_note(
 
 
 def geometries_of(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
-    """Return the axes of arrays by their paths; invalid attributes are copied as they are."""
+    """Return the axes of arrays by their paths; invalid attributes are copied as they are.
+
+    Warn about positions of images in scenes around what is copied.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {
-            inner: geometry_in(each.node, context_of(each.node)) for inner, each in arrays.items()
-        }
+        contexts = {inner: context_of(each.node) for inner, each in arrays.items()}
+        found = {inner: geometry_in(arrays[inner].node, contexts[inner]) for inner in arrays}
+    names = {inner: inner.count("/") + 1 if inner else 0 for inner in arrays}
+    warn_uncopied((node, node.path.count("/") + 1 - names[at]) for at, node in contexts.items())
+    return found
 
 
 def parents_of(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, ...]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.arrays.open import open_group
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.dialects import ArrayContext
-from xarray_n5.dialects.ngff_attributes import images_of, named_images
+from xarray_n5.dialects.ngff_attributes import have_systems, images_of, named_images
+from xarray_n5.dialects.ngff_systems import STORED_WITH, WRITTEN
 from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
@@ -56,7 +57,8 @@ def copied_pyramids(
     """Return the pyramids that get new attributes in the copy, by the paths of their groups.
 
     By default these are pyramids whose lists of axes are in another order in the copy, those that
-    are copied to Zarr from another format, and those of which parts are copied.
+    are copied to Zarr from another format, and those of which parts are copied. Parts of OME-Zarr
+    0.6 stay 0.6 if the format can store it.
 
     Parameters
     ----------
@@ -82,7 +84,14 @@ def copied_pyramids(
         if not (cropped or dialect is not None or _is_foreign(group, container)):
             continue
         dtypes = {at: arrays[at].dtype for at in kept}
-        pyramid = _described(kept, dtypes, container, path, dialect) if kept else None
+        written = dialect
+        if (
+            dialect is None
+            and container.format.ngff_version == STORED_WITH
+            and have_systems(group.attrs)
+        ):
+            written = WRITTEN
+        pyramid = _described(kept, dtypes, container, path, written) if kept else None
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
             found[inner] = replace(pyramid, around=around)

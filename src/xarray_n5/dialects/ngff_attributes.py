@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.ngff_systems import VERSION, listed_axes, with_systems
+from xarray_n5.dialects.ngff_systems import VERSION, has_systems, listed_axes, with_systems
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import meant_by_users
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -37,6 +37,11 @@ def images_of(attributes: Attributes) -> list[Any]:
     """Return the images that attributes describe; none if they are not a list."""
     found = _holder(attributes).get(_IMAGES)
     return found if isinstance(found, list) else []
+
+
+def have_systems(attributes: Attributes) -> bool:
+    """Return whether images have coordinate systems, as since version 0.6."""
+    return any(isinstance(image, dict) and has_systems(image) for image in images_of(attributes))
 
 
 def omero_of(attributes: Attributes) -> Any:
@@ -185,20 +190,46 @@ _SHOWN = 3
 
 def warn_unapplied(node: ArrayContext) -> None:
     """Warn about transformations of an image's scene, which are not applied."""
+    for path, shown in _scenes_around(node):
+        warn(
+            f"{path or '/'}: transformations of its scene are not applied: {shown}; each image has "
+            "its own coordinates"
+        )
+
+
+def warn_uncopied(nodes: Iterable[tuple[ArrayContext, int]]) -> None:
+    """Warn about transformations of scenes around copied images, which the copies do not have.
+
+    Parameters
+    ----------
+    nodes
+        Arrays, and for each the number of names in the path of the node that is copied.
+    """
+    scenes = (scene for node, depth in nodes for scene in _scenes_around(node, depth))
+    for path, shown in dict.fromkeys(scenes):
+        warn(
+            f"{path or '/'}: transformations of its scene are not copied: {shown}; the copy has "
+            "the coordinates of the image alone. To keep positions, copy the whole scene"
+        )
+
+
+def _scenes_around(node: ArrayContext, below: int | None = None) -> Iterator[tuple[str, str]]:
+    """Iterate over the paths of scenes that move the image of an array, and what moves it.
+
+    With `below`, only over those whose paths have fewer names.
+    """
     parts = node.path.split("/")
     for depth, group in enumerate(node.parents[: len(parts)], start=1):
         ome = group.get("ome")
         scene = ome.get("scene") if isinstance(ome, dict) else None
         edges = scene.get("coordinateTransformations") if isinstance(scene, dict) else None
-        if not isinstance(edges, list):
+        if not isinstance(edges, list) or (below is not None and len(parts) - depth >= below):
             continue
         around = {"/".join(parts[-depth:stop]) for stop in range(1 - depth, 0)}
-        own = any(_path(edge, side) in around for edge in edges for side in ("input", "output"))
-        if own and (shown := _shown(edges)):
-            warn(
-                f"{'/'.join(parts[:-depth]) or '/'}: transformations of its scene are not applied: "
-                f"{shown}; each image has its own coordinates"
-            )
+        paths = [{_path(edge, side) for side in ("input", "output")} for edge in edges]
+        mine = [e for e, ends in zip(edges, paths, strict=True) if ends <= around | {None}]
+        if any(ends & around for ends in paths) and (shown := _shown(mine)):
+            yield "/".join(parts[:-depth]), shown
 
 
 def _shown(edges: Sequence[Any]) -> str:

@@ -38,7 +38,13 @@ class Call:
         block_id: tuple[int, ...] | None = None,
         block_info: Mapping[Any, Any] | None = None,
     ) -> Any:
-        """Return the function's result as an array."""
+        """Return the function's result as an array.
+
+        Raises
+        ------
+        TypeError
+            If the function returns something else, such as a tuple of arrays.
+        """
         passed: list[Any] = list(boxes)
         if self.labels:
             passed = [
@@ -51,6 +57,12 @@ class Call:
         if isinstance(found, xr.DataArray):
             same = set(found.dims) == set(self.dims)
             return (found.transpose(*self.dims) if same else found).values
+        if not hasattr(found, "shape"):
+            several = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
+            raise TypeError(
+                f"the function {name_of(self.func)} returned a {type(found).__name__}{several}; "
+                "expected one array. For several results, call map_overlap for each"
+            )
         return found
 
 

@@ -100,7 +100,11 @@ def map_overlap(
     ------
     ValueError
         If the arrays differ in shape or coordinates, or an argument is invalid. When it is
-        computed: if `func` returns a block of the wrong shape.
+        computed: if `func` returns a block of the wrong shape. Errors of `func` have a note with
+        the index of the block, and where it is.
+    TypeError
+        When it is computed, or without `dtype` and `meta` at once: if `func` does not return an
+        array.
     NotImplementedError
         If an asymmetric depth has a boundary.
 

@@ -96,13 +96,24 @@ class OverlapTask:
     dtype: np.dtype[Any]
 
     def __call__(self, block: Block) -> Any:
-        """Return a block of the result.
+        """Return a block of the result; errors get a note with the block.
 
         Raises
         ------
         ValueError
             If the function returns another shape than that of its arguments, which are trimmed.
+        TypeError
+            If it does not return an array.
         """
+        try:
+            return self._computed(block)
+        except Exception as error:
+            sides = zip(self.func.dims, block.slices, strict=True)
+            where = ", ".join(f"{dim}={side.start}:{side.stop}" for dim, side in sides)
+            error.add_note(f"in block {block.index} of map_overlap, {where} without its halo")
+            raise
+
+    def _computed(self, block: Block) -> Any:
         boxes = [
             read_box(source, halos, block.slices)
             for source, halos in zip(self.sources, self.halos, strict=True)

@@ -8,8 +8,7 @@ from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import DIALECTS
-from xarray_n5.dialects.ngff_attributes import images_of, with_images
-from xarray_n5.dialects.ngff_systems import has_systems
+from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_images
 from xarray_n5.dialects.pyramids import over
 from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5_doctor.readers.compare import BAD, compare
@@ -199,8 +198,10 @@ def _check_place(image: StoredImage) -> None:
         raise ValueError("its levels are not directly in its group; correct the attributes by hand")
     if len(images_of(image.group)) > 1:
         raise ValueError("its group describes several images; correct the attributes by hand")
-    if any(isinstance(each, dict) and has_systems(each) for each in images_of(image.group)):
-        raise ValueError("it is of OME-Zarr 0.6; for other programs, copy it with dialect='ngff'")
+    if have_systems(image.group):
+        at = repr(image.path) if image.path else "it"
+        text = f"it is of OME-Zarr 0.6; for other programs, copy {at} with dialect='ngff'"
+        raise ValueError(text)
 
 
 def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
