@@ -25,6 +25,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.dialects.test_layouts_of_programs import FUSED, fusion_in_zarr
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
@@ -654,6 +655,41 @@ def another_system_of_ome_zarr_is_unknown() -> None:
     xarray_n5.open_array("new.zarr", "em/s0").geometry()
 
 
+def another_system_of_ome_zarr_is_lost() -> None:
+    store_06(Path("new.zarr"), image_06(edge("affine", affine=[[1, 0, 9], [0, 3, 1]])))
+    copy("new.zarr", "old.zarr", dialect="ngff", format="zarr3")
+
+
+def a_section_has_no_coordinate() -> None:
+    store_06(Path("new.zarr"), image_06(edge("affine", affine=[[1, 0, 9], [0, 3, 1]])))
+    level = xr.open_dataset("new.zarr", engine="n5", level=0).isel(y=2).drop_vars("y")
+    level.n5.to_n5("line.n5")
+
+
+def a_world_has_no_unit() -> None:
+    a_scene(from_tile(0, "identity"))
+    scenes.write_scene(
+        Path("scene.zarr"), [from_tile(0, "identity")], [scenes.system("world", "zyx", None)]
+    )
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
+def images_of_a_scene_have_no_unit() -> None:
+    a_scene(from_tile(0, "identity"))
+    group = xarray_n5.open_group("scene.zarr", "tile_0", mode="r+")
+    (image,) = group.attrs["ome"]["multiscales"]
+    image["coordinateSystems"] = [scenes.system("physical", "zyx", None)]
+    group.attrs["ome"] = {"version": "0.6", "multiscales": [image]}
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
+def a_project_has_no_such_system() -> None:
+    a_scene(from_tile(0, "identity"))
+    both = [scenes.system(name, "zyx") for name in ("world", "stage")]
+    scenes.write_scene(Path("scene.zarr"), [from_tile(0, "identity")], both)
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
 def a_scene_of_ome_zarr_is_not_applied() -> None:
     moved = edge("translation", {"path": "tile_0"}, "world", translation=[0, 100])
     store_06(Path("new.zarr"), image_06(), path="tile_0")
@@ -746,6 +782,11 @@ WARNINGS: list[Callable[[], None]] = [
     a_file_of_imaris_lacks_a_level,
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
+    another_system_of_ome_zarr_is_lost,
+    a_section_has_no_coordinate,
+    a_world_has_no_unit,
+    images_of_a_scene_have_no_unit,
+    a_project_has_no_such_system,
     a_scene_of_ome_zarr_is_not_applied,
     an_image_of_a_scene_has_no_position,
     an_image_of_a_scene_is_not_there,

@@ -16,7 +16,7 @@ from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
-from xarray_n5.datasets.ngff import images_of, version_for, with_layout
+from xarray_n5.datasets.ngff import images_of, version_for, warn_lost_systems, with_layout
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
     check_coordinates,
@@ -145,11 +145,13 @@ def _plan_group(
         dataset = _with_coordinates(dataset, existing)
     plan = plan_group(dataset, path, convention, encoding, shared=stays)
     plan = _with_fallbacks(plan, how)
+    images: Mapping[str, Any] = {}
     if how.format.native_to_xarray:
         kept = existing.group.attrs if existing and stays else {}
         version = version_for(how.dialect, how.format.ngff_version)
         images = images_of(plan, kept, how.dialect, version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
+    warn_lost_systems(plan, images)
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [array.node.identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)
