@@ -20,6 +20,7 @@ from unittest import mock
 
 import dask
 import dask.array as da
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -770,6 +771,12 @@ def a_file_of_imaris_has_no_extent() -> None:
     xr.open_dataset("a.ims", engine="n5")
 
 
+def a_file_of_imaris_has_several_data_sets() -> None:
+    with h5py.File(write_ims(Path("a.ims")), "a") as file:
+        file.attrs["NumberOfDataSets"] = np.array([2], "u4")
+    xr.open_dataset("a.ims", engine="n5")
+
+
 def a_file_of_imaris_lacks_a_level() -> None:
     write_ims(Path("a.ims"))
     remove(Path("a.ims"), "DataSet/ResolutionLevel 1/TimePoint 0/Channel 0", "Data")
@@ -780,6 +787,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_file_of_imaris_has_no_size,
     a_file_of_imaris_has_no_extent,
     a_file_of_imaris_lacks_a_level,
+    a_file_of_imaris_has_several_data_sets,
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,
