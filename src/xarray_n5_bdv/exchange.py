@@ -26,7 +26,7 @@ from xarray_n5.model.system_graph import space_axes
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.model.units import unit_of
-from xarray_n5_bdv.facts import KEY, facts_of
+from xarray_n5_bdv.facts import KEY, facts_of, warn_of_points
 from xarray_n5_bdv.registrations import NDIM
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def content_of(opened: OpenProject) -> SceneContent[Array]:
         )
     axes = tuple(SystemAxis(name, "space", ngff_unit(unit)) for name in _ZYX)
     facts = facts_of(project, stored.views)
+    to = "that of a project that is made of the scene"
+    warn_of_points(project.document, opened.file.url, to)
     return SceneContent(
         parts=tuple(parts), world=CoordinateSystem(WORLD, axes), attributes={KEY: facts}
     )

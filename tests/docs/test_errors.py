@@ -667,6 +667,25 @@ def a_section_has_no_coordinate() -> None:
     level.n5.to_n5("line.n5")
 
 
+def a_project_with_points(folder: str) -> Path:
+    """A project whose XML names interest points."""
+    points = (
+        '<ViewInterestPointsFile timepoint="0" setup="0" label="beads">b</ViewInterestPointsFile>'
+    )
+    more = f"<ViewInterestPoints>{points}</ViewInterestPoints>"
+    setups = [Setup(id=0, attributes={"channel": 0})]
+    steps = {(time, 0): [("calibration", diagonal((4, 1, 1)))] for time in range(2)}
+    return write_project(Path(folder), setups, project_xml(setups, steps, more=more))
+
+
+def points_of_a_project_are_not_in_a_scene() -> None:
+    copy(a_project_with_points("."), "scene.zarr", dialect="ngff-0.6")
+
+
+def points_of_a_project_are_not_in_another_one() -> None:
+    xarray_n5_bdv.copy(a_project_with_points("."), "new.xml", "new.n5")
+
+
 def a_world_has_no_unit() -> None:
     a_scene(from_tile(0, "identity"))
     scenes.write_scene(
@@ -793,6 +812,8 @@ WARNINGS: list[Callable[[], None]] = [
     another_system_of_ome_zarr_is_lost,
     a_section_has_no_coordinate,
     a_world_has_no_unit,
+    points_of_a_project_are_not_in_a_scene,
+    points_of_a_project_are_not_in_another_one,
     images_of_a_scene_have_no_unit,
     a_project_has_no_such_system,
     a_scene_of_ome_zarr_is_not_applied,

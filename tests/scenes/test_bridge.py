@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     from xarray_n5_bdv.project import Project
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*views are not stored")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*views are not stored"),
+    pytest.mark.filterwarnings("ignore:.*the XML names interest points"),
+]
 
 FACTS = ("setups", "entities", "timepoints", "missing", "registrations", "world")
 
@@ -153,6 +156,23 @@ def test_a_project_comes_back_from_a_scene_unchanged(tmp_path: Path) -> None:
             each["bigstitcher"]["timepoints"]["text"].split()
         )
     assert first == again
+
+
+def test_interest_points_that_are_not_copied_are_named(tmp_path: Path) -> None:
+    xml = stitched(tmp_path / "a")
+    names = "names interest points, whose files are not copied; copy the folder 'interestpoints.n5'"
+    with pytest.warns(UserWarning, match=f"project.xml: the XML {names} .* made of the scene"):
+        to_scene(xml, tmp_path / "s.zarr")
+    with pytest.warns(UserWarning, match=f"s.zarr: the XML {names} .* next to the new XML"):
+        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "b.xml", tmp_path / "b.n5")
+    assert b"tpId_0" in (tmp_path / "b.xml").read_bytes()
+    lost = "does not have the sections ViewInterestPoints, BoundingBoxes"
+    with pytest.warns(UserWarning, match=lost):
+        xarray_n5_bdv.copy(xml, tmp_path / "c.xml", tmp_path / "c.n5")
+    text = xml.read_text("utf-8").replace(">tpId_0", ">interestpoints/tpId_0")
+    xml.write_bytes(text.replace('encoding="UTF-8"', 'encoding="UTF-16"').encode("utf-16"))
+    with pytest.warns(UserWarning, match="copy the folder 'interestpoints' from"):
+        to_scene(xml, tmp_path / "t.zarr")
 
 
 def test_the_command_line_makes_a_scene_in_shards(tmp_path: Path) -> None:
