@@ -22,6 +22,7 @@ from xarray_n5.datasets.overwrite import (
     check_coordinates,
     check_group,
     check_images,
+    check_not_scene,
     find_group,
     older_levels,
 )
@@ -143,6 +144,8 @@ def _plan_group(
         return _plan_pyramid(dataset, path, existing, how, resumes=resumes)
     if existing is not None and stays:
         dataset = _with_coordinates(dataset, existing)
+    if group is not None and how.mode != "w" and dataset.variables:
+        check_not_scene(group)
     plan = plan_group(dataset, path, convention, encoding, shared=stays)
     plan = _with_fallbacks(plan, how)
     images: Mapping[str, Any] = {}
@@ -164,6 +167,8 @@ def _plan_pyramid(
     plan = _with_fallbacks(plan_levels(levels, path, how), how)
     kept: Mapping[str, Any] = {}
     removed: Sequence[str] = ()
+    if existing is not None and how.mode != "w":
+        check_not_scene(existing.group)
     if existing is not None and how.mode == "a":
         check_coordinates(existing.group, [str(dim) for dim in levels.dims])
         check_images(existing.group)
