@@ -19,6 +19,7 @@ from xarray_n5.leaves import scene_in
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import stem_of
 from xarray_n5_bdv.coordinates import ViewSelection
+from xarray_n5_bdv.facts import warn_of_points, warn_of_sections
 from xarray_n5_bdv.from_scene import project_of
 from xarray_n5_bdv.images import images_of
 from xarray_n5_bdv.target import options_of_xml, write_options
@@ -112,6 +113,8 @@ def _open_tree(
         return xr.DataTree(xr.open_dataset(source, **how)), None
     if (group := scene_in(node)) is not None and group.kind == "scene":
         return _views_of(group)
+    if scene is not None and scene.document is not None:
+        warn_of_sections(scene.document, scene.url)
     tree: xr.DataTree = xr.open_datatree(source, **how)
     return tree, None
 
@@ -119,6 +122,7 @@ def _open_tree(
 def _views_of(scene: Scene) -> tuple[xr.DataTree, bytes]:
     """Return the views of a scene as they open from a project, and its XML without a loader."""
     project, stored, base = project_of(scene.content(None), scene.url)
+    warn_of_points(base, scene.url, "the new XML")
     selection = ViewSelection(timepoints=tuple(project.timepoints), setups=tuple(project.setups))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*views are not stored")

@@ -22,10 +22,11 @@ from xarray_n5.model.image import Image, Level
 from xarray_n5.model.level_names import level_name, view_path
 from xarray_n5.model.matrices import compose, matrix
 from xarray_n5.model.scene import SceneContent, ScenePart
+from xarray_n5.model.system_graph import space_axes
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.model.units import unit_of
-from xarray_n5_bdv.facts import KEY, facts_of
+from xarray_n5_bdv.facts import KEY, facts_of, warn_of_points
 from xarray_n5_bdv.registrations import NDIM
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.open import OpenProject
     from xarray_n5_bdv.project import Project, ViewSetup
+    from xarray_n5_bdv.registrations import World
 
 WORLD = "world"
 
@@ -89,6 +91,8 @@ def content_of(opened: OpenProject) -> SceneContent[Array]:
         )
     axes = tuple(SystemAxis(name, "space", ngff_unit(unit)) for name in _ZYX)
     facts = facts_of(project, stored.views)
+    to = "that of a project that is made of the scene"
+    warn_of_points(project.document, opened.file.url, to)
     return SceneContent(
         parts=tuple(parts), world=CoordinateSystem(WORLD, axes), attributes={KEY: facts}
     )
@@ -136,3 +140,20 @@ def steps_of(project: Project, view: View) -> tuple[Transformation, ...]:
 def inverse_sizes(sizes: tuple[float, ...]) -> list[float]:
     """Return the scale from physical distances to samples."""
     return [1.0 / size for size in sizes]
+
+
+def warn_of_unit(system: CoordinateSystem, world: World, where: str) -> None:
+    """Warn if the world of a scene has no unit but that of the project has, or the reverse."""
+    stated = {system.axes[n].unit for n in space_axes(system.axes)}
+    if None in stated and world.unit is not None:
+        warn(
+            f"{where}: the system {system.name!r} of the scene has no unit; its numbers become "
+            f"positions in {world.unit!r}, the unit of the voxel sizes of images: add a unit to "
+            "its axes"
+        )
+    elif world.unit is None and stated != {None}:
+        named = ", ".join(sorted(map(repr, stated - {None})))
+        warn(
+            f"{where}: the images of the scene have no unit, but the system {system.name!r} has "
+            f"{named}: positions in the project have no unit; add one to the axes of images"
+        )

@@ -10,11 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.level_names import view_path
 from xarray_n5_bdv.combine import updated
 from xarray_n5_bdv.project import Entity, ViewSetup, read_project
 from xarray_n5_bdv.spans import Edits, spans_of
-from xarray_n5_bdv.xml import whole
+from xarray_n5_bdv.xml import KNOWN, whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -67,13 +68,7 @@ def _setup_json(setup: ViewSetup) -> dict[str, Any]:
 
 def _rest(project: Project, stored: Collection[View]) -> tuple[str, dict[str, str]]:
     """Return the XML without what the scene has, and the time points as it lists them."""
-    document = project.document
-    try:
-        root = spans_of(document)
-    except ValueError:  # UTF-16
-        text = ET.tostring(ET.fromstring(document), encoding="unicode")  # noqa: S314 - was parsed
-        document = text.encode()
-        root = spans_of(document)
+    document, root = _located(project.document)
     edits, timepoints = Edits(document), dict[str, str]()
     if (sequence := root.first("SequenceDescription")) is not None:
         for tag in ("ImageLoader", "ViewSetups", "Timepoints", "MissingViews"):
@@ -106,6 +101,42 @@ def _text(document: bytes, part: bytes) -> str:
 def kept_registrations(facts: Mapping[str, Any]) -> Mapping[View, Registration]:
     """Return the registrations in the XML that the scene has kept: those of missing views."""
     return read_project(_kept(facts.get("xml"))).registrations
+
+
+def warn_of_points(document: bytes, where: str, to: str) -> None:
+    """Warn if an XML names files of interest points, which belong next to the XML `to`."""
+    points = _sections(document).get("ViewInterestPoints", b"")
+    if b"<ViewInterestPointsFile" in points:
+        # Those of older versions are text files, whose folder is in their names.
+        folder = "interestpoints" if b">interestpoints/" in points else "interestpoints.n5"
+        warn(
+            f"{where}: the XML names interest points, whose files are not copied; copy the folder "
+            f"{folder!r} from next to the XML of the project to next to {to}"
+        )
+
+
+def warn_of_sections(document: bytes, where: str) -> None:
+    """Warn about sections of a project's XML that a new project does not get."""
+    if lost := [tag for tag, inner in _sections(document).items() if inner and tag not in KNOWN]:
+        warn(
+            f"{where}: the XML of the copy does not have the sections {', '.join(lost)}; to keep "
+            "them, copy the project to a scene (dialect='ngff-0.6'), and that to a project"
+        )
+
+
+def _sections(document: bytes) -> dict[str, bytes]:
+    """Return the content of an XML's sections by their tags."""
+    document, root = _located(document)
+    return {each.tag: document[each.inner : each.close].strip() for each in root.children}
+
+
+def _located(document: bytes) -> tuple[bytes, Span]:
+    """Return a document whose elements can be located, and its root."""
+    try:
+        return document, spans_of(document)
+    except ValueError:  # UTF-16
+        text = ET.tostring(ET.fromstring(document), encoding="unicode")  # noqa: S314 - was parsed
+        return text.encode(), spans_of(text.encode())
 
 
 def _kept(text: object) -> bytes:

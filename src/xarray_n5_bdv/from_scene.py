@@ -24,7 +24,7 @@ from xarray_n5.model.system_graph import on_space, space_axes
 from xarray_n5.model.systems import SystemAxis
 from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, same_unit
-from xarray_n5_bdv.exchange import inverse_sizes, ngff_unit
+from xarray_n5_bdv.exchange import inverse_sizes, ngff_unit, warn_of_unit
 from xarray_n5_bdv.facts import (
     KEY,
     document_of,
@@ -75,7 +75,7 @@ def project_of(content: SceneContent[Array], where: str) -> tuple[Project, Store
     """
     facts = content.attributes.get(KEY)
     try:
-        return _project(content, facts if isinstance(facts, dict) else {})
+        return _project(content, facts if isinstance(facts, dict) else {}, where)
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
@@ -86,7 +86,7 @@ def project_of(content: SceneContent[Array], where: str) -> tuple[Project, Store
 
 
 def _project(
-    content: SceneContent[Array], facts: Mapping[str, Any]
+    content: SceneContent[Array], facts: Mapping[str, Any], where: str
 ) -> tuple[Project, StoredViews, bytes]:
     known = {path: View(read_id(t), read_id(s)) for path, (t, s) in facts.get("views", {}).items()}
     setups = {each.id: each for each in map(read_setup, facts.get("setups", ()))}
@@ -122,6 +122,9 @@ def _project(
     kept = {v: each for v, each in kept_registrations(facts).items() if v not in found.matrices}
     listed_as_before = _as_listed(project, found, kept)
     project = listed_as_before or _calibrated(project, found)
+    before = {} if listed_as_before is None else kept
+    whole = replace(project, registrations={**before, **project.registrations})
+    warn_of_unit(content.world, whole.world, where)
     # Registrations of missing views belong to the world as it was.
     document = document_of(
         facts.get("xml"), element, project, keep_registrations=listed_as_before is not None
@@ -245,15 +248,14 @@ def _matrix(
     rows = on_space(part.matrix, start, end)
     level = np.diag([*(axis.step for axis in axes), 1.0])
     level[:NDIM, NDIM] = [axis.offset for axis in axes]
-    units = {end.axes[n].unit for n in at}
-    factor = 1.0
-    own = units.pop() if len(units) == 1 else None
-    if None not in {own, unit} and not same_unit(own, ngff_unit(unit)):
-        converted = ratio(own, unit)
-        if converted is None:
-            raise MetadataError(f"{part.path!r} is in {unit!r}, {end.name!r} in {own!r}")
-        factor = converted
-    found = np.array(in_c_order(rows @ level * factor))
+    factors = [1.0] * NDIM
+    for row, own in enumerate(end.axes[n].unit for n in at):
+        if None not in {own, unit} and not same_unit(own, ngff_unit(unit)):
+            converted = ratio(own, unit)
+            if converted is None:
+                raise MetadataError(f"{part.path!r} is in {unit!r}, {end.name!r} in {own!r}")
+            factors[row] = converted
+    found = np.array(in_c_order(rows @ level * np.array(factors)[:, None]))
     if np.linalg.matrix_rank(found[:, :NDIM] / (np.abs(found).max() or 1), tol=1e-12) < NDIM:
         raise MetadataError(f"the transformation of {part.path!r} is singular")
     return found

@@ -22,6 +22,7 @@ from xarray_n5_imaris.metadata import (
     Extent,
     channel_names,
     numbered,
+    omero,
     regular_step,
     seconds,
     size,
@@ -51,6 +52,8 @@ class _Info:
     """The shape of an array at the finest level."""
     coords: Mapping[str, xr.Variable]
     """The times, if they are not regular."""
+    attributes: Mapping[str, Any]
+    """The colours of channels, as ``omero``."""
 
 
 def read_image(root: Group) -> PlacedImage:
@@ -64,6 +67,7 @@ def read_image(root: Group) -> PlacedImage:
     found = {
         number: paths for number, folder in _levels(root).items() if (paths := _parts(root, folder))
     }
+    _warn_of_others(root)
     levels: dict[str, Level[Array]] = {}
     coords: dict[str, Mapping[str, xr.Variable]] = {}
     info: _Info | None = None
@@ -84,7 +88,19 @@ def read_image(root: Group) -> PlacedImage:
             "image",
             "expected arrays such as 'DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data'",
         )
-    return PlacedImage(Image(None, levels), coords, in_world=True)
+    attributes = {} if info is None else info.attributes
+    return PlacedImage(Image(None, levels), coords, in_world=True, attributes=attributes)
+
+
+def _warn_of_others(root: Group) -> None:
+    """Warn if a file has several data sets, of which the first is read."""
+    count = root.attrs.get("NumberOfDataSets")
+    count = count[0] if isinstance(count, list) and len(count) == 1 else count
+    if isinstance(count, int) and count > 1:
+        warn(
+            f"{root.url}: the file has {count} data sets, of which the first is read; open arrays "
+            "of the others with group="
+        )
 
 
 def _folder(root: Group, key: str, default: str) -> str:
@@ -155,12 +171,15 @@ def _info(root: Group, numbers: tuple[tuple[int, ...], ...], array: Array) -> _I
     coords = {}
     if moments is not None and step is None:
         coords["t"] = xr.Variable(("t",), moments, {"units": "s"})
+    about_channels = [attributes.get(path, {}) for path in channels]
+    labels = channel_names(about_channels)
+    shown = omero(about_channels, labels, array.dtype)
     along = {
         "t": Axis(name="t", kind="time", scale=step, unit=None if step is None else "s"),
         "c": Axis(
             name="c",
             kind="channel",
-            labels=channel_names([attributes.get(path, {}) for path in channels]),
+            labels=labels,
         ),
     }
     several = {axis: own for axis, own in zip(_STACKED, numbers, strict=True) if len(own) > 1}
@@ -171,6 +190,7 @@ def _info(root: Group, numbers: tuple[tuple[int, ...], ...], array: Array) -> _I
         unit=text(about, "Unit"),
         sizes=sizes,
         coords=coords,
+        attributes={} if shown is None else {"omero": shown},
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.values import whole_number
 from xarray_n5.model.alerts import warn
 
 if TYPE_CHECKING:
@@ -47,11 +48,8 @@ def text(attributes: Mapping[str, Any], key: str) -> str | None:
 
 def number(attributes: Mapping[str, Any], key: str) -> float | None:
     """Return a finite number, or None."""
-    try:
-        value = float(text(attributes, key) or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    found = numbers(attributes, key)
+    return found[0] if len(found) == 1 else None
 
 
 def size(attributes: Mapping[str, Any], axis: str, stored: int, where: str) -> int:
@@ -116,6 +114,51 @@ def channel_names(channels: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | No
     names = [text(each, "Name") for each in channels]
     found = tuple(name for name in names if name is not None)
     return found if len(found) == len({*found}) == len(channels) else None
+
+
+def omero(
+    channels: Sequence[Mapping[str, Any]], labels: Sequence[str] | None, dtype: np.dtype[Any]
+) -> dict[str, Any] | None:
+    """Return channels with their colours and ranges of display as OME-Zarr describes them, or None.
+
+    All channels need a ``Color``, of red, green and blue from 0 to 1. The range is ``ColorRange``,
+    or for whole numbers that of the type.
+    """
+    found: list[dict[str, Any]] = []
+    for at, each in enumerate(channels):
+        parts = numbers(each, "Color")
+        if len(parts) != len("rgb") or not all(0 <= part <= 1 for part in parts):
+            return None
+        own = {} if labels is None else {"label": labels[at]}
+        color = "".join(f"{math.floor(part * 255 + 0.5):02X}" for part in parts)
+        found.append({**own, "color": color, "active": True, **_window(each, dtype)})
+    return {"channels": found} if found else None
+
+
+def _window(channel: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the range of display of a channel, if it is known."""
+    shown = numbers(channel, "ColorRange")
+    shown = shown if len(shown) == len(("start", "end")) and shown[0] < shown[1] else []
+    if dtype.kind in "iu":
+        ends = [float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)]
+        shown = shown or ends
+    else:
+        ends = shown
+    known = zip(("min", "max", "start", "end"), [*ends, *shown], strict=False)
+    return {"window": {key: whole_number(each) for key, each in known}} if shown else {}
+
+
+def numbers(attributes: Mapping[str, Any], key: str) -> list[float]:
+    """Return the finite numbers of a text; none if there is another word.
+
+    >>> numbers({"Color": "0 0.5 1"}, "Color"), numbers({"Color": "0 x 1"}, "Color")
+    ([0.0, 0.5, 1.0], [])
+    """
+    try:
+        found = [float(each) for each in (text(attributes, key) or "").split()]
+    except ValueError:
+        return []
+    return found if all(map(math.isfinite, found)) else []
 
 
 def seconds(info: Mapping[str, Any], timepoints: Sequence[int]) -> np.ndarray | None:

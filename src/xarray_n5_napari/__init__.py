@@ -21,7 +21,7 @@ _DOCUMENTS = ("attributes.json", "zarr.json", ".zgroup", ".zarray")
 _ARCHIVES = (".ozx", ".zarr.zip")
 """The ends of archives."""
 
-_REMOTE = (".n5", ".zarr", ".xml", *_ARCHIVES)
+_REMOTE = (".n5", ".zarr", ".xml", ".ims", *_ARCHIVES)
 """The ends of URLs that are read; nothing is requested to find out what they are."""
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from xarray_n5.model.transformations import Transformation
 
 
+_DESCRIBED = {"ome", "version", "multiscales"}
+"""The attributes of an image that an :class:`Image` has."""
+
+
 @dataclass(frozen=True)
 class SceneImage:
     """An image of a scene, before it is placed."""
@@ -40,6 +44,8 @@ class SceneImage:
     """Its systems, by their names in the scene."""
     edges: tuple[Transformation, ...]
     """The transformations between them, as seen from the scene."""
+    others: tuple[str, ...] = ()
+    """The names of further attributes of its group, such as ``omero``."""
 
 
 def find_images(
@@ -103,6 +109,7 @@ def _image(
         Reference(name, path),
         known,
         tuple(edge.below(path) for edge in edges),
+        tuple(sorted({*node.attrs, *node.attrs["ome"]} - _DESCRIBED)),
     )
 
 

@@ -11,6 +11,7 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import GroupScene, chosen_level
 from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.scene import SceneContent, ScenePart
 from xarray_n5.model.units import shown_unit
 from xarray_n5_scenes.images import find_images
@@ -21,11 +22,16 @@ from xarray_n5_scenes.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.placed import PlacedImage
+    from xarray_n5.model.systems import Reference
+
+FACTS = "bigstitcher"
+"""The attribute with the facts of a project."""
 
 _SHOWN = 8
 """The maximum number of names that are listed."""
@@ -142,6 +148,8 @@ class NgffScene(GroupScene):
     def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Array]:
         """Return all images and their transformations.
 
+        A warning names what else the scene has.
+
         Raises
         ------
         MetadataError
@@ -166,4 +174,20 @@ class NgffScene(GroupScene):
                 )
             )
         more = {key: value for key, value in self.group.attrs.items() if key != "ome"}
+        self._warn_lost(world, default, {*self.group.attrs["ome"], *more})
         return SceneContent(parts=tuple(parts), world=world.graph.systems[default], attributes=more)
+
+    def _warn_lost(self, world: World, default: Reference, members: AbstractSet[str]) -> None:
+        """Warn about systems and attributes that are not in the content."""
+        own = {default, *(image.intrinsic for image in world.images)}
+        systems = [str(each) for each in world.graph.systems if each not in own]
+        names = {*members, *(name for image in world.images for name in image.others)}
+        names -= {"version", "scene", FACTS}
+        lost = {"coordinate systems": systems, "attributes": sorted(map(repr, names))}
+        shown = " and ".join(
+            f"the {kind} {', '.join([*each[:_SHOWN], *['...'] * (len(each) > _SHOWN)])}"
+            for kind, each in lost.items()
+            if each
+        )
+        if shown:
+            warn(f"{self.url}: {shown} are only in the scene: a project does not have them")

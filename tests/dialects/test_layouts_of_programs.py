@@ -821,6 +821,34 @@ def test_images_of_a_fusion_that_differ_are_nodes_each(tmp_path: Path) -> None:
 BOXED = {**FUSED, "FusionFormat": "OME-ZARR", "UseSharding": True}
 
 
+def test_levels_of_a_non_rigid_fusion_lie_where_the_offset_of_the_first_says(
+    tmp_path: Path,
+) -> None:
+    """SparkNonRigidFusion writes ``offset`` in pixels, x first, to ``ch488/s0`` alone."""
+    offset = {"offset": [-10, 20, 30]}
+    levels = {
+        "s0": ([8, 8, 8], offset),
+        "s1": ([4, 4, 8], {"downsamplingFactors": [2, 2, 1]}),
+        "s2": ([2, 2, 4], {"downsamplingFactors": [4, 4, 2]}),
+    }
+    for name, (shape, own) in levels.items():
+        place = tmp_path / "fused.n5" / "ch488" / name
+        place.mkdir(parents=True)
+        stored = {"dimensions": shape, "blockSize": shape, "dataType": "uint8"}
+        members = {**stored, "compression": {"type": "raw"}, **own}
+        (place / "attributes.json").write_text(json.dumps(members))
+    (tmp_path / "fused.n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
+    found = {}
+    for name in levels:
+        geometry = open_array(tmp_path / "fused.n5", f"ch488/{name}").geometry()
+        found[name] = [(axis.step, axis.offset) for axis in geometry.axes]
+    assert found == {
+        "s0": [(1, 30), (1, 20), (1, -10)],
+        "s1": [(1, 30), (2, 20.5), (2, -9.5)],
+        "s2": [(2, 30.5), (4, 21.5), (4, -8.5)],
+    }
+
+
 def fusion_in_zarr(
     place: Path,
     form: FormatName = "zarr3",

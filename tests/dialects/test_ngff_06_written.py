@@ -202,3 +202,124 @@ def test_version_6_is_copied_to_other_formats(tmp_path: Path) -> None:
         assert after.n5.to_world([1, 1, 1]).tolist() == before.n5.to_world([1, 1, 1]).tolist()
         group = xarray_n5.open_group(tmp_path / name)
         assert "world" in json.dumps(dict(group.attrs))
+
+
+def stage_image(place: Path) -> None:
+    """Store an image of two levels, which has a second system, and what this package ignores."""
+    channels = [{"label": "a", "color": "00FF00", "window": {"min": 0, "max": 9}}]
+    image = image_06(SYSTEMS[0]) | {"type": "gaussian"}
+    store_06(place, image, creator={"name": "someone"}, omero={"channels": channels})
+
+
+def written_as(way: str, source: Path, place: Path, **how: Any) -> None:
+    """Store the image, or a part of it, in some way."""
+    data = xr.open_dataset(source, engine="n5", level=0)
+    (name,) = data.data_vars
+    match way:
+        case "array":
+            data[name].n5.to_n5(place, **how)
+        case "crop":
+            data[name][2:, ::2].n5.to_n5(place, **how)
+        case "turned":
+            data[name].transpose("x", "y").n5.to_n5(place, **how)
+        case "dataset":
+            data.drop_attrs(deep=False).n5.to_n5(place, **how)
+        case "tree":
+            xr.open_datatree(source, engine="n5").n5.to_n5(place, **how)
+        case "pyramid":
+            xarray_n5.pyramid(data[name], place, "", factors=[2], **how)
+        case "stored":
+            xarray_n5.pyramid(xarray_n5.open_array(source, "s0"), place, "", factors=[2], **how)
+        case "level":
+            xarray_n5.copy(source, place, source_path="s0", **how)
+        case "bounds":
+            xarray_n5.copy(source, place, bounds={"y": (9, 15)}, **how)
+        case _:
+            xarray_n5.copy(source, place, dialect=way, **how)
+
+
+@pytest.mark.parametrize("way", ["array", "crop", "turned", "dataset", "tree", "pyramid"])
+def test_writes_of_what_was_opened_keep_other_systems(tmp_path: Path, way: str) -> None:
+    source, place = tmp_path / "x.zarr", tmp_path / "y.zarr"
+    stage_image(source)
+    written_as(way, source, place, dialect="ngff-0.6", format="zarr3")
+    (image,) = check_schema(place)["multiscales"]
+    assert {each["name"] for each in image["coordinateSystems"]} == {"stage", "intrinsic"}
+    before, after = (
+        next(iter(ds.data_vars.values()))
+        for ds in (
+            xr.open_dataset(source, engine="n5", level=0),
+            xr.open_dataset(place, engine="n5", level=0 if way in {"tree", "pyramid"} else None),
+        )
+    )
+    index = np.array([1, 2.5])
+    same = {"crop": [index[0] + 2, 2 * index[1]], "turned": index}.get(way, index)
+    np.testing.assert_allclose(
+        after.n5.to_world(index, system="stage"),
+        before.n5.to_world(same, system="stage"),
+        rtol=0,
+        atol=1e-9,
+    )
+    facts = [each.encoding["coordinate_systems"]["stage"]["units"] for each in (before, after)]
+    assert facts == [["nanometer", "nanometer"]] * 2
+
+
+def test_a_section_keeps_its_position_in_other_systems(tmp_path: Path) -> None:
+    edges = edge("affine", "intrinsic", "world", affine=np.arange(12.0).reshape(3, 4).tolist())
+    ome = {"version": "0.6", "multiscales": [image_of("zyx", [2, 3, 4], [1, 5, 6], edges)]}
+    store(tmp_path / "x.zarr", ome, shape=(2, 3, 4), path="0")
+    whole, _ = opened(tmp_path / "x.zarr")
+    whole[1].n5.to_n5(tmp_path / "y.zarr", dialect="ngff-0.6", format="zarr3")
+    (section,) = xr.open_dataset(tmp_path / "y.zarr", engine="n5").data_vars.values()
+    found = section.encoding["coordinate_systems"]["world"]
+    at = np.array(found["affine"]) @ [5 + 3 * 1, 6 + 4 * 2, 1]
+    assert at.tolist() == whole.n5.to_world([1, 1, 2], system="world").tolist()
+    with pytest.warns(UserWarning, match="system 'world' is omitted: there is no coordinate 'z'"):
+        whole[1].drop_vars("z").n5.to_n5(tmp_path / "z.zarr", dialect="ngff-0.6", format="zarr3")
+
+
+LOSING = ["array", "dataset", "tree", "pyramid", "stored", "level", "bounds", "ngff", "cosem"]
+
+
+@pytest.mark.parametrize("way", LOSING)
+@pytest.mark.parametrize("form", ["zarr3", "n5"])
+def test_other_systems_that_are_lost_are_named(tmp_path: Path, way: str, form: FormatName) -> None:
+    stage_image(tmp_path / "x.zarr")
+    with pytest.warns(UserWarning, match="the coordinate systems 'stage' of the image are not"):
+        written_as(way, tmp_path / "x.zarr", tmp_path / f"y.{form}", format=form)
+
+
+def test_appended_and_changed_data_keep_other_systems(tmp_path: Path) -> None:
+    place = tmp_path / "x.zarr"
+    stage_image(tmp_path / "stage.zarr")
+    image = next(iter(xr.open_dataset(tmp_path / "stage.zarr", engine="n5", level=0).values()))
+    stack = xr.Dataset({"raw": image.expand_dims("c")}).assign_coords(c=np.array(["a"]))
+    stack.raw.encoding = image.encoding
+    stack.n5.to_n5(place, dialect="ngff-0.6", format="zarr3")
+    before = check_schema(place)["multiscales"]
+    stack.assign_coords(c=np.array(["b"])).n5.to_n5(place, append_dim="c")
+    changed = (stack + 1).astype("u1").drop_vars(["y", "x"])
+    changed.n5.to_n5(place, region={"c": slice(0, 1)})
+    assert check_schema(place)["multiscales"] == before
+    assert len(before[0]["coordinateSystems"]) == 2
+    found = xr.open_dataset(place, engine="n5").raw
+    assert found[:, 0, 0].values.tolist() == [1, 0]
+    for n in range(2):
+        at = found[n].n5.to_world([1, 2], system="stage")
+        assert at.tolist() == image.n5.to_world([1, 2], system="stage").tolist()
+
+
+@pytest.mark.parametrize("dialect", ["ngff", "ngff-0.6"])
+@pytest.mark.filterwarnings("ignore:.*the coordinate systems 'stage' of the image are not stored")
+def test_copies_keep_channels_and_what_is_not_about_axes(tmp_path: Path, dialect: str) -> None:
+    stage_image(tmp_path / "x.zarr")
+    xarray_n5.copy(tmp_path / "x.zarr", tmp_path / "y.zarr", dialect=dialect, format="zarr3")
+    before, after = (
+        json.loads((tmp_path / name / "zarr.json").read_bytes())["attributes"]["ome"]
+        for name in ("x.zarr", "y.zarr")
+    )
+    assert after["creator"] == before["creator"]
+    assert after["omero"] == before["omero"]
+    assert after["multiscales"][0]["type"] == "gaussian"
+    assert after["version"] == {"ngff": "0.5", "ngff-0.6": "0.6"}[dialect]
+    assert ("axes" in after["multiscales"][0]) is (dialect == "ngff")

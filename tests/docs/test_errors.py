@@ -20,11 +20,13 @@ from unittest import mock
 
 import dask
 import dask.array as da
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.dialects.test_layouts_of_programs import FUSED, fusion_in_zarr
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
@@ -654,6 +656,60 @@ def another_system_of_ome_zarr_is_unknown() -> None:
     xarray_n5.open_array("new.zarr", "em/s0").geometry()
 
 
+def another_system_of_ome_zarr_is_lost() -> None:
+    store_06(Path("new.zarr"), image_06(edge("affine", affine=[[1, 0, 9], [0, 3, 1]])))
+    copy("new.zarr", "old.zarr", dialect="ngff", format="zarr3")
+
+
+def a_section_has_no_coordinate() -> None:
+    store_06(Path("new.zarr"), image_06(edge("affine", affine=[[1, 0, 9], [0, 3, 1]])))
+    level = xr.open_dataset("new.zarr", engine="n5", level=0).isel(y=2).drop_vars("y")
+    level.n5.to_n5("line.n5")
+
+
+def a_project_with_points(folder: str) -> Path:
+    """A project whose XML names interest points."""
+    points = (
+        '<ViewInterestPointsFile timepoint="0" setup="0" label="beads">b</ViewInterestPointsFile>'
+    )
+    more = f"<ViewInterestPoints>{points}</ViewInterestPoints>"
+    setups = [Setup(id=0, attributes={"channel": 0})]
+    steps = {(time, 0): [("calibration", diagonal((4, 1, 1)))] for time in range(2)}
+    return write_project(Path(folder), setups, project_xml(setups, steps, more=more))
+
+
+def points_of_a_project_are_not_in_a_scene() -> None:
+    copy(a_project_with_points("."), "scene.zarr", dialect="ngff-0.6")
+
+
+def points_of_a_project_are_not_in_another_one() -> None:
+    xarray_n5_bdv.copy(a_project_with_points("."), "new.xml", "new.n5")
+
+
+def a_world_has_no_unit() -> None:
+    a_scene(from_tile(0, "identity"))
+    scenes.write_scene(
+        Path("scene.zarr"), [from_tile(0, "identity")], [scenes.system("world", "zyx", None)]
+    )
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
+def images_of_a_scene_have_no_unit() -> None:
+    a_scene(from_tile(0, "identity"))
+    group = xarray_n5.open_group("scene.zarr", "tile_0", mode="r+")
+    (image,) = group.attrs["ome"]["multiscales"]
+    image["coordinateSystems"] = [scenes.system("physical", "zyx", None)]
+    group.attrs["ome"] = {"version": "0.6", "multiscales": [image]}
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
+def a_project_has_no_such_system() -> None:
+    a_scene(from_tile(0, "identity"))
+    both = [scenes.system(name, "zyx") for name in ("world", "stage")]
+    scenes.write_scene(Path("scene.zarr"), [from_tile(0, "identity")], both)
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
 def a_scene_of_ome_zarr_is_not_applied() -> None:
     moved = edge("translation", {"path": "tile_0"}, "world", translation=[0, 100])
     store_06(Path("new.zarr"), image_06(), path="tile_0")
@@ -739,6 +795,12 @@ def a_file_of_imaris_has_no_extent() -> None:
     xr.open_dataset("a.ims", engine="n5")
 
 
+def a_file_of_imaris_has_several_data_sets() -> None:
+    with h5py.File(write_ims(Path("a.ims")), "a") as file:
+        file.attrs["NumberOfDataSets"] = np.array([2], "u4")
+    xr.open_dataset("a.ims", engine="n5")
+
+
 def a_file_of_imaris_lacks_a_level() -> None:
     write_ims(Path("a.ims"))
     remove(Path("a.ims"), "DataSet/ResolutionLevel 1/TimePoint 0/Channel 0", "Data")
@@ -749,8 +811,16 @@ WARNINGS: list[Callable[[], None]] = [
     a_file_of_imaris_has_no_size,
     a_file_of_imaris_has_no_extent,
     a_file_of_imaris_lacks_a_level,
+    a_file_of_imaris_has_several_data_sets,
     an_array_is_outside_of_a_box,
     another_system_of_ome_zarr_is_unknown,
+    another_system_of_ome_zarr_is_lost,
+    a_section_has_no_coordinate,
+    a_world_has_no_unit,
+    points_of_a_project_are_not_in_a_scene,
+    points_of_a_project_are_not_in_another_one,
+    images_of_a_scene_have_no_unit,
+    a_project_has_no_such_system,
     a_scene_of_ome_zarr_is_not_applied,
     an_image_is_copied_out_of_a_scene,
     an_image_of_a_scene_has_no_position,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from contextlib import suppress
@@ -19,6 +20,7 @@ from xarray_n5 import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5_cli import main
 from xarray_n5_engine import N5BackendEntrypoint
 from xarray_n5_imaris.metadata import numbered
+from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,6 +184,51 @@ def test_a_copy_to_ome_zarr_is_read_by_its_metadata(tmp_path: Path) -> None:
         assert np.array_equal(image[entry["path"]][2, 1], values(SHAPE, 2, 1, level))
     labels = [each["label"] for each in image.attrs["ome"]["omero"]["channels"]]
     assert labels == ["DAPI", "GFP"]
+
+
+COLORED = {**INFO, "Channel 0": {**INFO["Channel 0"], "ColorRange": "10 500.5", "Color": "0 0.5 1"}}
+
+
+def test_channels_have_colours_and_ranges_of_display(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", COLORED, channels=2)
+    window = {"min": 0, "max": 65535}
+    expected: list[dict[str, Any]] = [
+        {"label": "DAPI", "color": "0080FF", "window": {**window, "start": 10, "end": 500.5}},
+        {"label": "GFP", "color": "00FF00", "window": {**window, "start": 0, "end": 65535}},
+    ]
+    expected = [{**each, "active": True} for each in expected]
+    assert xr.open_dataset(url, engine="n5").attrs == {"omero": {"channels": expected}}
+    for form in ("zarr2", "zarr3"):
+        xarray_n5.copy(url, tmp_path / form, format=form)
+    attributes = json.loads((tmp_path / "zarr3" / "zarr.json").read_bytes())["attributes"]
+    assert attributes["ome"]["omero"] == {"channels": expected}
+    for place in (url, tmp_path / "zarr2", tmp_path / "zarr3"):
+        shown = [facts for _, facts, _ in read_layers(place)]
+        assert [each["colormap"] for each in shown] == ["#0080ff", "#00ff00"]
+        assert [each.get("contrast_limits") for each in shown] == [(10, 500.5), None]
+
+
+def test_numbers_of_any_size_have_the_range_of_display_that_is_stored(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", COLORED, channels=2, dtype="f4")
+    first, second = xr.open_dataset(url, engine="n5").attrs["omero"]["channels"]
+    assert first["window"] == {"min": 10, "max": 500.5, "start": 10, "end": 500.5}
+    assert "window" not in second
+
+
+@pytest.mark.parametrize("color", ["", "0 1", "0 1 2", "0 nan 1", "red", "0 1 0 1", "1e999 0 0"])
+def test_an_invalid_colour_leaves_channels_without(tmp_path: Path, color: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", channels=2)
+    change(url, "DataSetInfo/Channel 1", "Color", color)
+    ds = xr.open_dataset(url, engine="n5")
+    assert ds.attrs == {}
+    assert ds.c.values.tolist() == ["DAPI", "GFP"]
+
+
+def test_further_data_sets_are_named(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims")
+    change(url, "/", "NumberOfDataSets", np.array([2], "u4"))
+    with pytest.warns(UserWarning, match="has 2 data sets, of which the first is read"):
+        assert xr.open_dataset(url, engine="n5")["cells"].shape == SHAPE
 
 
 def test_a_file_is_no_scene_of_several_images(tmp_path: Path) -> None:

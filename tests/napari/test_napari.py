@@ -129,7 +129,7 @@ def test_the_manifest_is_valid_and_names_the_reader() -> None:
     assert manifest.name == "xarray-n5"
     (reader,) = manifest.contributions.readers or []
     assert reader.accepts_directories
-    assert {"*.n5", "*.xml", "*.zarr", "*.h5"} <= set(reader.filename_patterns)
+    assert {"*.n5", "*.xml", "*.zarr", "*.h5", "*.ims", "*.ozx"} <= set(reader.filename_patterns)
 
 
 def test_the_distribution_has_the_manifest_and_what_it_names() -> None:

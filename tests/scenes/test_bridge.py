@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.conftest import CORPUS
 from tests.support.exhaustive import seeds
 from tests.support.killing import when
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
     from xarray_n5_bdv.project import Project
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*views are not stored")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*views are not stored"),
+    pytest.mark.filterwarnings("ignore:.*the XML names interest points"),
+]
 
 FACTS = ("setups", "entities", "timepoints", "missing", "registrations", "world")
 
@@ -151,6 +156,23 @@ def test_a_project_comes_back_from_a_scene_unchanged(tmp_path: Path) -> None:
             each["bigstitcher"]["timepoints"]["text"].split()
         )
     assert first == again
+
+
+def test_interest_points_that_are_not_copied_are_named(tmp_path: Path) -> None:
+    xml = stitched(tmp_path / "a")
+    names = "names interest points, whose files are not copied; copy the folder 'interestpoints.n5'"
+    with pytest.warns(UserWarning, match=f"project.xml: the XML {names} .* made of the scene"):
+        to_scene(xml, tmp_path / "s.zarr")
+    with pytest.warns(UserWarning, match=f"s.zarr: the XML {names} .* next to the new XML"):
+        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "b.xml", tmp_path / "b.n5")
+    assert b"tpId_0" in (tmp_path / "b.xml").read_bytes()
+    lost = "does not have the sections ViewInterestPoints, BoundingBoxes"
+    with pytest.warns(UserWarning, match=lost):
+        xarray_n5_bdv.copy(xml, tmp_path / "c.xml", tmp_path / "c.n5")
+    text = xml.read_text("utf-8").replace(">tpId_0", ">interestpoints/tpId_0")
+    xml.write_bytes(text.replace('encoding="UTF-8"', 'encoding="UTF-16"').encode("utf-16"))
+    with pytest.warns(UserWarning, match="copy the folder 'interestpoints' from"):
+        to_scene(xml, tmp_path / "t.zarr")
 
 
 def test_the_command_line_makes_a_scene_in_shards(tmp_path: Path) -> None:
@@ -310,6 +332,70 @@ def test_a_scene_of_another_program_becomes_a_project(tmp_path: Path) -> None:
         other = back.isel(t=0, setup=number)
         assert np.allclose(one.n5.to_world([1, 2, 3]), other.n5.to_world([1, 2, 3]), atol=1e-9)
         assert np.array_equal(one["s"], other["p"])
+
+
+def one_image(url: Path, unit: str | None, *world: Any, **image: Any) -> None:
+    """A scene of an image `a`, which is moved, with a unit of its axes."""
+    ends = {"input": {"path": "a", "name": "physical"}, "output": {"name": "world"}}
+    write_scene(url, [{"type": "translation", "translation": [4, 5, 6]} | ends], world)
+    attributes = image_attributes("zyx", (2, 0.5, 0.5), **image)
+    for axis in attributes["ome"]["multiscales"][0]["coordinateSystems"][-1]["axes"]:
+        axis.update({"unit": unit})
+        axis.pop("unit" if unit is None else "", None)
+    write_image(url, "a", (4, 6, 8), attributes)
+
+
+@pytest.mark.parametrize(
+    ("image", "world", "message"),
+    [
+        ("micrometer", None, "'world' of the scene has no unit; its numbers become positions in"),
+        (None, "micrometer", "have no unit, but the system 'world' has 'micrometer'"),
+        (None, None, None),
+        ("micrometer", "micrometer", None),
+    ],
+)
+def test_a_unit_that_a_scene_does_not_have_is_not_invented_silently(
+    tmp_path: Path, image: str | None, world: str | None, message: str | None
+) -> None:
+    one_image(tmp_path / "s.zarr", image, system("world", "zyx", world))
+    ds = xr.open_dataset(tmp_path / "s.zarr", engine="n5")
+    assert ds.affine.attrs.get("units") == world
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+    said = [str(each.message) for each in seen if "unit" in str(each.message)]
+    assert len(said) == (message is not None)
+    assert message is None or message in said[0]
+    back = xr.open_dataset(tmp_path / "p.xml", engine="bdv")
+    assert np.allclose(back.n5.to_world([0, 0, 0]), [4, 5, 6])
+
+
+def test_axes_of_a_world_are_converted_one_by_one(tmp_path: Path) -> None:
+    axes = system("world", "zyx")
+    axes["axes"][0]["unit"] = "nanometer"
+    one_image(tmp_path / "s.zarr", "micrometer", axes)
+    xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+    back = xr.open_dataset(tmp_path / "p.xml", engine="bdv")
+    assert back.x.attrs["units"] in {"um", "micrometer", "µm"}
+    assert np.allclose(back.n5.to_world([0, 0, 0]), [0.004, 5, 6])
+
+
+def test_what_only_a_scene_has_is_named_and_kept_by_a_copy_of_the_scene(tmp_path: Path) -> None:
+    one_image(
+        tmp_path / "s.zarr",
+        "micrometer",
+        system("world", "zyx"),
+        system("stage", "zyx"),
+        systems=[system("pixels", "zyx", None)],
+    )
+    with pytest.warns(UserWarning, match="systems 'stage', 'a/pixels' are only in the scene"):
+        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+    to_scene(tmp_path / "s.zarr", tmp_path / "t.zarr", chunks=4)
+    for path in ("", "a"):
+        assert attributes_of(tmp_path / "t.zarr" / path) == attributes_of(
+            tmp_path / "s.zarr" / path
+        )
+    assert xarray_n5.open_array(tmp_path / "t.zarr", "a/s0").chunks == (4, 4, 4)
 
 
 def test_time_points_and_channels_of_an_image_become_views(tmp_path: Path) -> None:

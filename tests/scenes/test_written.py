@@ -19,7 +19,7 @@ import xarray_n5
 from tests.scenes.test_bridge import attributes_of, stitched, to_scene
 from tests.support.exhaustive import seeds
 from tests.support.killing import when
-from xarray_n5 import NodeExistsError
+from xarray_n5 import N5Error, NodeExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,3 +311,52 @@ def test_the_documents_are_plain_json_with_the_units_of_ome_zarr(tmp_path: Path)
     (world,) = scene["scene"]["coordinateSystems"]
     assert world["name"] == "world"
     assert {axis["unit"] for axis in world["axes"]} == {"micrometer"}
+
+
+UPDATES: dict[str, dict[str, Any]] = {
+    "append images": {"append_dim": "image"},
+    "append times": {"append_dim": "t"},
+    "region": {"region": {"t": slice(0, 1)}},
+    "automatic region": {"region": "auto"},
+    "r+": {"mode": "r+"},
+    "a": {"mode": "a"},
+    "new": {},
+}
+
+
+@pytest.mark.parametrize("dialect", [None, "ngff-0.6"])
+@pytest.mark.parametrize("how", UPDATES.values(), ids=UPDATES.keys())
+def test_a_scene_is_not_changed_in_part(
+    tmp_path: Path, how: dict[str, Any], dialect: str | None
+) -> None:
+    place = tmp_path / "s.zarr"
+    matrices = np.tile(np.eye(3, 4), (2, 1, 1))
+    coords: dict[str, Any] = {"affine": (("image", "axis", "column"), matrices)}
+    whole = xr.Dataset(
+        {"s": (("image", "t", "z", "y", "x"), np.ones((2, 3, 2, 2, 2)))},
+        {"image": ["a", "b"], **coords},
+    )
+    whole.n5.to_n5(place, dialect="ngff-0.6")
+    part = whole.isel(t=[0])
+    if how.get("region") == {"t": slice(0, 1)}:
+        part = part.drop_vars(["affine", "image"])
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    said = r"a scene of 2 images|a scene is written as a whole|a group with a, b"
+    with pytest.raises((N5Error, ValueError), match=said):
+        part.n5.to_n5(place, dialect=dialect, **how)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_groups_next_to_the_images_of_a_scene_can_be_written(tmp_path: Path) -> None:
+    place = tmp_path / "s.zarr"
+    placed = xr.Dataset(
+        {"s": (("z", "y", "x"), np.ones((2, 2, 2)))},
+        {"affine": (("axis", "column"), np.eye(3, 4))},
+    )
+    placed.n5.to_n5(place, dialect="ngff-0.6")
+    labels = xr.Dataset({"cells": ("x", np.arange(2))})
+    labels.n5.to_n5(place, "labels", mode="a")
+    xr.DataTree.from_dict({"/more": labels}).n5.to_n5(place, mode="a")
+    for group in ("labels", "more"):
+        assert xr.open_dataset(place, engine="n5", group=group).cells.values.tolist() == [0, 1]
+    assert xr.open_dataset(place, engine="n5").s.shape == (1, 2, 2, 2)

@@ -15,10 +15,11 @@ from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.neuroglancer import TensorStore
-from xarray_n5.dialects.ngff_attributes import warn_uncopied
+from xarray_n5.dialects.ngff_attributes import warn_lost, warn_uncopied
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.write import misread, override, write_geometry
 from xarray_n5.formats import FORMATS
+from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
 
 if TYPE_CHECKING:
@@ -273,6 +274,28 @@ def geometries_of(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
     names = {inner: inner.count("/") + 1 if inner else 0 for inner in arrays}
     warn_uncopied((node, node.path.count("/") + 1 - names[at]) for at, node in contexts.items())
     return found
+
+
+def warn_lost_systems(
+    geometries: Mapping[str, Geometry], path: str, groups: Mapping[str, Attributes], lists: str
+) -> None:
+    """Warn about coordinate systems of images whose groups, in a copy, do not have them.
+
+    Parameters
+    ----------
+    geometries
+        The axes of the arrays that are copied.
+    path
+        The path of the copied node in its container.
+    groups
+        The attributes of the groups in the copy, by their paths in it.
+    lists
+        The format whose order lists of axes have there.
+    """
+    found = {each.systems.path: each.systems for each in geometries.values() if each.systems}
+    after = {join(path, inner): attributes for inner, attributes in groups.items()}
+    for at, systems in found.items():
+        warn_lost(at or "/", systems, original(after.get(at, {}), lists).attributes)
 
 
 def parents_of(path: str, groups: Mapping[str, Attributes]) -> tuple[Attributes, ...]:

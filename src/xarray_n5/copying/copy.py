@@ -17,7 +17,13 @@ from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
-from xarray_n5.copying.attributes import geometries_of, lists_of, of_group, parents_of
+from xarray_n5.copying.attributes import (
+    geometries_of,
+    lists_of,
+    of_group,
+    parents_of,
+    warn_lost_systems,
+)
 from xarray_n5.copying.bounds import parts_of, regions_within
 from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
@@ -100,10 +106,12 @@ def begin_copy(
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     formats = {how.format.name, node.container.format.name}
-    kept = formats == {"zarr3"} and options.dialect in {None, "same"}
-    if (not kept or options.bounds) and (scene := scene_in(node)) is not None:
-        if kept:
-            check_whole(scene, bounds=options.bounds)
+    kept = formats == {"zarr3"} and options.dialect in {None, "same", SCENE}
+    if (scene := scene_in(node)) is not None and kept:
+        check_whole(scene, bounds=options.bounds or None, region=options.region)
+        if options.dialect == SCENE:
+            options = replace(options, dialect=None)  # which would write each image again
+    elif scene is not None:
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     target = CopyTarget(how, place, compares=verify)
@@ -127,6 +135,7 @@ def _begin_array(
     if options.bounds:
         regions = regions_within({"": array}, geometries, options.bounds)
     copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
+    warn_lost_systems(geometries, array.path, {}, "")
     if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
         return Copy(), copies
     return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
@@ -162,6 +171,7 @@ def _begin_group(
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
     arrays = {inner: arrays[inner] for inner in regions}
     copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
+    warn_lost_systems(geometries, group.path, attributes, lists_of(how.container))
     names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
     chosen = [] if options.dialect is None else [options.dialect]
     chosen += ["checksums"] if how.checksums else []

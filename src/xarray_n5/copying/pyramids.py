@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.arrays.open import open_group
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.dialects import ArrayContext
-from xarray_n5.dialects.ngff_attributes import have_systems, images_of, named_images
+from xarray_n5.dialects.ngff_attributes import (
+    have_systems,
+    images_of,
+    named_images,
+    with_others,
+)
 from xarray_n5.dialects.ngff_systems import STORED_WITH, WRITTEN
 from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
@@ -94,6 +99,7 @@ def copied_pyramids(
         pyramid = _described(kept, dtypes, container, path, written) if kept else None
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
+            around = with_others(around, group.attrs, next(iter(dtypes.values())))
             found[inner] = replace(pyramid, around=around)
         elif cropped:
             found[inner] = CopiedPyramid(around={}, own={})

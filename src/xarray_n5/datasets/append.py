@@ -25,7 +25,7 @@ from xarray_n5.datasets.grow import (
     widen,
 )
 from xarray_n5.datasets.ngff import updated_images
-from xarray_n5.datasets.overwrite import ExistingGroup
+from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
     check_axis_coordinate,
     check_encoding,
@@ -149,12 +149,14 @@ def _closing(
 
 def _open_group(path: str, how: WriteOptions, append_dim: str | None) -> Group:
     try:
-        return open_group(how.container, path, mode="r+")
+        found = open_group(how.container, path, mode="r+")
     except NodeNotFoundError as error:
         if append_dim is None:
             raise
         hint = "there is nothing to append to: omit append_dim in the first write"
         raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
+    check_not_scene(found)
+    return found
 
 
 def _plan_update(

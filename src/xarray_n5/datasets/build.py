@@ -14,7 +14,7 @@ from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import to_json
 from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
-from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES, SYSTEM, SYSTEMS
+from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
 from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.dialects.ngff_systems import described_problems
@@ -25,6 +25,7 @@ from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import is_level
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
+from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:

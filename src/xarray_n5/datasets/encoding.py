@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.coordinates import coords_of, geometry_from
+from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
 from xarray_n5.arrays.spec import ArraySpec, chunk_shape
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
@@ -114,7 +114,11 @@ def plan_group(
         if name not in in_axes:
             encoded = _encode(name, variable, convention, dataset.dims)
             encoded = check_new(prepared[key], encoded, name)
-            plans[name] = _plan_variable(name, path, encoded, axes, in_axes, explicit=key in chosen)
+            planned = _plan_variable(name, path, encoded, axes, in_axes, explicit=key in chosen)
+            if key in dataset.data_vars:
+                own = systems_from(dataset[key], planned.geometry.axes)
+                planned = replace(planned, geometry=replace(planned.geometry, systems=own))
+            plans[name] = planned
     return GroupPlan(
         path=path,
         variables=plans,

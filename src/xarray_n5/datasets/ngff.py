@@ -15,10 +15,17 @@ from xarray_n5.dialects.ngff_attributes import (
     is_of_variable,
     omero_of,
     relabelled,
+    warn_lost,
     with_images,
 )
 from xarray_n5.dialects.ngff_attributes import images_of as images_in
-from xarray_n5.dialects.ngff_systems import WRITTEN, chosen_version, without_systems
+from xarray_n5.dialects.ngff_systems import (
+    WRITTEN,
+    chosen_version,
+    has_systems,
+    systems_in,
+    without_systems,
+)
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of
@@ -90,6 +97,9 @@ def images_of(
     }
     before = images_in(existing)
     foreign = bool(images_in(plan.attributes)) or not all(map(is_of_variable, before))
+    systems = {} if foreign else systems_in(before)
+    own = {name: plan.variables[name].geometry.systems for name in found}
+    systems |= {name: each for name, each in own.items() if each is not None}
     before = before if foreign else [without_systems(image) for image in before]
     if dialect is not None and (foreign or not found):
         why = (
@@ -113,7 +123,7 @@ def images_of(
     if channels:
         # Programs that open one image open the first one, and apply the labels to it.
         images.sort(key=lambda image: not channel_axes([image]))
-    return with_images(around, images, version, channels)
+    return with_images(around, images, version, channels, systems)
 
 
 def _channels(plan: GroupPlan, images: Iterable[Any], theirs: Any) -> dict[str, Any] | None:
@@ -155,6 +165,7 @@ def updated_images(
     images = images_in(attributes)
     if not images or not all(map(is_of_variable, images)):
         return {}
+    systems = systems_in(images)
     images = [without_systems(image) for image in images]
     dims = channel_axes(images) & written.variables.keys() & slices.keys()
     channels = None
@@ -169,7 +180,15 @@ def updated_images(
         channels = relabelled(omero, labels_in(values), dtype)
     if not moved and channels is None:
         return {}
-    return with_images(attributes, without_moved(images, moved), version, channels)
+    return with_images(attributes, without_moved(images, moved), version, channels, systems)
+
+
+def warn_lost_systems(plan: GroupPlan, images: Mapping[str, Any]) -> None:
+    """Warn about coordinate systems of variables that the new attributes of a group do not have."""
+    kept = {_name(image) for image in images_in(images) if has_systems(image)}
+    for name, variable in plan.variables.items():
+        if name not in kept:
+            warn_lost(name, variable.geometry.systems, {})
 
 
 def with_layout(plan: GroupPlan, images: Mapping[str, Any], layout: Mapping[str, Any]) -> GroupPlan:

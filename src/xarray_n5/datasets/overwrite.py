@@ -20,6 +20,7 @@ from xarray_n5.datasets.build import build
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import images_of_arrays
+from xarray_n5.leaves import scene_in
 from xarray_n5.model.level_names import number_in
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes
@@ -96,6 +97,18 @@ def find_group(path: str, how: WriteOptions) -> Group | None:
     if groups:
         _check_not_a_coordinate(Group(container, groups[-1], OpenOptions(writable=True)), path)
     return None
+
+
+def check_not_scene(group: Group) -> None:
+    """Raise NodeExistsError if a group describes a scene, whose variables are not in it."""
+    if (scene := scene_in(group)) is not None:
+        raise NodeExistsError(
+            group.container.url,
+            group.path,
+            f"{scene.summary}, which has no variables of its own",
+            "choose a group in it, or another container; a scene of OME-Zarr is replaced as a "
+            "whole, with dialect='ngff-0.6' and mode='w'",
+        )
 
 
 def check_group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
@@ -39,6 +39,8 @@ class PlacedImage:
     """The coordinates of each level."""
     in_world: bool
     """Whether the coordinates of z, y and x are world positions, or distances in a view."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of all levels, such as ``omero``."""
 
     def dataset(
         self, level: str, name: str, source: str, options: DatasetOptions, **how: Any
@@ -61,7 +63,7 @@ class PlacedImage:
         taken = {*own, *(str(axis.name) for axis in dims.axes)}
         while name in taken:
             name += "_data"
-        dataset = build({name: self.image.at(level)}, {}, options, **how)
+        dataset = build({name: self.image.at(level)}, dict(self.attributes), options, **how)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
+
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike
@@ -24,13 +26,6 @@ AFFINE_SIZES = "affine_sizes"
 
 FRAME = "frame"
 """The encoding's key for coordinates that are distances in a view, not world positions."""
-
-SYSTEM = "coordinate_system"
-"""The encoding's key for the name of the system of an image's coordinates, in OME-Zarr 0.6."""
-
-SYSTEMS = "coordinate_systems"
-"""The encoding's key for the image's other systems by name: ``axes``, ``units``, ``dims`` of the
-image, and ``affine``, the rows of a matrix from coordinates along these to the system."""
 
 WORLD_SYSTEM, WORLD_SYSTEMS = "system", "systems"
 """Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are

@@ -16,12 +16,13 @@ from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
-from xarray_n5.datasets.ngff import images_of, version_for, with_layout
+from xarray_n5.datasets.ngff import images_of, version_for, warn_lost_systems, with_layout
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
     check_coordinates,
     check_group,
     check_images,
+    check_not_scene,
     find_group,
     older_levels,
 )
@@ -143,13 +144,17 @@ def _plan_group(
         return _plan_pyramid(dataset, path, existing, how, resumes=resumes)
     if existing is not None and stays:
         dataset = _with_coordinates(dataset, existing)
+    if group is not None and how.mode != "w" and dataset.variables:
+        check_not_scene(group)
     plan = plan_group(dataset, path, convention, encoding, shared=stays)
     plan = _with_fallbacks(plan, how)
+    images: Mapping[str, Any] = {}
     if how.format.native_to_xarray:
         kept = existing.group.attrs if existing and stays else {}
         version = version_for(how.dialect, how.format.ngff_version)
         images = images_of(plan, kept, how.dialect, version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
+    warn_lost_systems(plan, images)
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [array.node.identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)
@@ -162,6 +167,8 @@ def _plan_pyramid(
     plan = _with_fallbacks(plan_levels(levels, path, how), how)
     kept: Mapping[str, Any] = {}
     removed: Sequence[str] = ()
+    if existing is not None and how.mode != "w":
+        check_not_scene(existing.group)
     if existing is not None and how.mode == "a":
         check_coordinates(existing.group, [str(dim) for dim in levels.dims])
         check_images(existing.group)

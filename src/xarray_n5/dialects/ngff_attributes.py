@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.ngff_systems import VERSION, has_systems, listed_axes, with_systems
+from xarray_n5.dialects.ngff_systems import (
+    VERSION,
+    WRITTEN,
+    has_systems,
+    listed_axes,
+    with_systems,
+)
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import meant_by_users
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
+    from xarray_n5.model.system_graph import ImageSystems
 
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
 
@@ -28,6 +35,9 @@ _COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
 KEYS = frozenset({_IMAGES, _OME})
 """Attributes that may contain images."""
 
+
+_AXES = frozenset({"version", "axes", "coordinateSystems", "coordinateTransformations", "datasets"})
+"""The members of an image that describe its axes and levels."""
 
 METHOD = "xarray_n5"
 """The method of images that describe variables."""
@@ -123,14 +133,55 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     }
 
 
+def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) -> None:
+    """Warn about an image's other systems if the new attributes of its group have none."""
+    if systems is None or any(map(has_systems, images_of(attributes))):
+        return
+    if names := systems.others:
+        more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+        warn(
+            f"{where}: the coordinate systems {', '.join([*map(repr, names[:_SHOWN]), *more])} of "
+            f"the image are not stored, as only OME-Zarr {VERSION} has them; store the whole image "
+            f"with dialect={WRITTEN!r} and format='zarr3' to keep them"
+        )
+
+
+def with_others(
+    attributes: Attributes, before: Attributes, dtype: np.dtype[Any] | None
+) -> dict[str, Any]:
+    """Return a group's new attributes with members of ``ome`` that it had before.
+
+    These are channels, labels and all others, and those of its image, which are not axes. Channels
+    have the new labels and, where others described them, their own colours.
+    """
+    new, old = attributes.get(_OME), before.get(_OME)
+    if not isinstance(new, dict):
+        return dict(attributes)
+    if not isinstance(old, dict):
+        old = {key: before[key] for key in (_OMERO, _LABEL) if key in before}
+    found = {key: value for key, value in old.items() if key not in {"version", _IMAGES}} | new
+    if _OMERO in new:
+        found[_OMERO] = relabelled(old.get(_OMERO), channel_labels(new[_OMERO]), dtype)
+    images = images_of(before)
+    if len(images) == len(new[_IMAGES]) == 1 and isinstance(images[0], dict):
+        own = {key: value for key, value in images[0].items() if key not in _AXES}
+        found[_IMAGES] = [{**own, **image} for image in new[_IMAGES]]
+    return {**attributes, _OME: found}
+
+
 def with_images(
-    attributes: Attributes, images: Sequence[Any], version: str, omero: Attributes | None = None
+    attributes: Attributes,
+    images: Sequence[Any],
+    version: str,
+    omero: Attributes | None = None,
+    systems: Mapping[str, ImageSystems] | None = None,
 ) -> dict[str, Any]:
     """Return the attributes that change with other images: their values, or None to remove them.
 
     Images are kept where they are, and in their version unless `version` is 0.6; new ones are where
     `version` has them. So are channels, which `omero` replaces. They are removed if they are labels
-    only, and `omero` is empty or no image has channels.
+    only, and `omero` is empty or no image has channels. Version 0.6 has the `systems` of images by
+    the path of their first level.
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
@@ -147,7 +198,7 @@ def with_images(
     others |= {} if channels is None else {_OMERO: channels}
     if images:
         kept = version if version == VERSION else str(others.get("version", version))
-        return {_OME: {**others, "version": kept, _IMAGES: _bare(images, kept)}}
+        return {_OME: {**others, "version": kept, _IMAGES: _bare(images, kept, systems)}}
     return {_OME: others if others.keys() - {"version"} else None}
 
 
@@ -178,10 +229,15 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
     return {"channels": channels} if channels else {}
 
 
-def _bare(images: Sequence[Any], version: str) -> list[Any]:
+def _bare(
+    images: Sequence[Any], version: str, systems: Mapping[str, ImageSystems] | None = None
+) -> list[Any]:
     """Return images of a version without it, since ``ome`` has one for all."""
     bare = [{key: each for key, each in image.items() if key != "version"} for image in images]
-    return [with_systems(image) for image in bare] if version.startswith(VERSION) else bare
+    if not version.startswith(VERSION):
+        return bare
+    known = systems or {}
+    return [with_systems(each, known.get(each["datasets"][0]["path"])) for each in bare]
 
 
 _SHOWN = 3

@@ -217,6 +217,17 @@ def without_systems(image: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "axes": axes, "datasets": [{**entry, "coordinateTransformations": moves}]}
 
 
+def systems_in(images: Sequence[Mapping[str, Any]]) -> dict[str, ImageSystems]:
+    """Return the systems of images with coordinate systems, by the path of their first level."""
+    return {
+        str(image["datasets"][0]["path"]): systems_around(
+            image, system_of(image, image["datasets"][0]), ""
+        )
+        for image in images
+        if has_systems(image)
+    }
+
+
 def listed_axes(image: Mapping[str, Any]) -> list[Any]:
     """Return the axes of an image of any version, as it lists them."""
     if has_systems(image):

@@ -46,11 +46,13 @@ class Paintera:
         keys = ("resolution", "offset", "unit", "resolution_unit", "offset_unit")
         around = {key: group[key] for key in keys if key in group}
         placed = {"resolution", "offset"} & own.keys()
+        of_base = {} if placed or around.keys() & {"resolution", "offset"} else _of_base(node)
+        around |= {key: of_base[key] for key in keys if key in of_base}
         if not placed and not {"resolution", "offset"} & around.keys():
             return None
 
         def at(key: str) -> str:
-            return key if key in own else f"{key} of the group"
+            return key if key in own else f"{key} of the {'base level' if of_base else 'group'}"
 
         found = {**around, **{key: own[key] for key in keys if key in own}}
         ndim = len(node.shape)
@@ -90,6 +92,16 @@ class Paintera:
         offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
         attributes = {"multiScale": True, "resolution": pyramids.steps(ordered), "offset": offsets}
         return attributes | _unit(base)
+
+
+def _of_base(node: ArrayContext) -> Attributes:
+    """Return the attributes of the base level, if they are of this dialect.
+
+    BigStitcher-Spark's non-rigid fusion writes ``offset`` there, and no level repeats it.
+    """
+    base = {} if node.base is None else node.base.attributes
+    others = {"axes", "units"} & base.keys() or (is_of_funlib(base) and "resolution" not in base)
+    return {} if others else base
 
 
 def _unit_of(

@@ -8,7 +8,7 @@ which are labels or evenly spaced, with larger steps at each level.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.dialects import ArrayContext
+from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Geometry
@@ -178,11 +179,13 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     """Return the axes of each level with its factors, or None if they are not a pyramid's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # irregular coordinates are detected below
-        axes = [geometry_from(level).axes for level in levels]
+        named = [geometry_from(level) for level in levels]
+        axes = [each.axes for each in named]
         if not all(map(_is_regular, levels)):
             return None
     sizes = [level.shape for level in levels]
     if (found := at_levels(axes, sizes)) is not None:
+        found[0] = replace(found[0], systems=named[0].systems)
         factors = [[axis.factor for axis in each.axes] for each in found]
         return found if all(after != before for before, after in pairwise(factors)) else None
     # Attributes have no factors; the sizes show that the levels become coarser.
@@ -239,9 +242,12 @@ def _described(
             )
         )
     where = join(how.container.url, path)
+    placed = list(zip(contexts, geometries, strict=True))
     try:
-        return write_pyramid(list(zip(contexts, geometries, strict=True)), how.dialect, where=where)
+        found = write_pyramid(placed, how.dialect, where=where)
     except MetadataError:
         if how.dialect is not None:
             raise
         return None
+    warn_lost(where, geometries[0].systems, found[0])
+    return found

@@ -25,6 +25,7 @@ import numpy as np
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.matrices import compose, inverse, matrix
 from xarray_n5.model.systems import Reference
+from xarray_n5.model.transformations import parse_transformation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,13 @@ _SHOWN = 3
 """The number of reasons in a message."""
 
 _ZYX = ("z", "y", "x")
+
+SYSTEM = "coordinate_system"
+"""The encoding's key for the name of the system of an image's coordinates, in OME-Zarr 0.6."""
+
+SYSTEMS = "coordinate_systems"
+"""The encoding's key for the image's other systems by name: ``axes``, ``units``, ``dims`` of the
+image, and ``affine``, the rows of a matrix from coordinates along these to the system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +250,31 @@ class ImageSystems:
     """The path of its group."""
     problems: tuple[str, ...] = ()
     """What is invalid."""
+
+    @classmethod
+    def placed(
+        cls,
+        intrinsic: CoordinateSystem,
+        others: Mapping[str, CoordinateSystem],
+        rows: Mapping[str, Sequence[Sequence[float]]],
+    ) -> ImageSystems:
+        """Return systems with an affine transformation from the intrinsic one to each other."""
+        start = Reference(intrinsic.name)
+        edges = [
+            parse_transformation({"type": "affine", "affine": [list(row) for row in rows[name]]})
+            for name in others
+        ]
+        named = zip(edges, others, strict=True)
+        joined = tuple(edge.between(start, Reference(name)) for edge, name in named)
+        known = {start: intrinsic} | {Reference(name): each for name, each in others.items()}
+        return cls(intrinsic, SystemGraph(joined, known))
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the other systems, and the paths of labels that transformations lead to."""
+        names = [each.name for each in self.graph.systems if each.name != self.intrinsic.name]
+        ends = (end for edge in self.graph.edges for end in (edge.input, edge.output))
+        return list(dict.fromkeys([*names, *(end.path for end in ends if end and end.path)]))
 
     @property
     def needs_arrays(self) -> bool:

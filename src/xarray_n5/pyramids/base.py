@@ -16,6 +16,7 @@ from xarray_n5.arrays.spec import chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import is_native
+from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
 from xarray_n5.writing.request import blocks_of
 
@@ -139,6 +140,8 @@ def new_base(
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
     if axes is None and isinstance(source, Array):
         axes = source.geometry()
+        warn_lost(source.url, axes.systems, {})  # transformations may name arrays and labels there
+        axes = replace(axes, systems=None)
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
@@ -198,7 +201,7 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
             "scales and offsets, or their names"
         )
     plain = tuple(replace(axis, factor=1.0) for axis in as_geometry(found, ndim).axes)
-    return Geometry(plain)
+    return replace(found, axes=plain)
 
 
 def _chunks(

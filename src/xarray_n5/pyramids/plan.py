@@ -26,7 +26,7 @@ from xarray_n5.datasets.overwrite import (
     older_levels,
     unfinished_pyramids,
 )
-from xarray_n5.dialects.ngff_attributes import images_of, named_images
+from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError, NodeNotFoundError, ResumeError
 from xarray_n5.images.find import name_at
@@ -169,6 +169,7 @@ class PyramidPlan:
         warn_misspelt_units(self._where, self.geometries)
         levels = list(zip(self.levels, self.geometries, strict=True))
         around, own = write_pyramid(levels, self.how.dialect, where=self._where)
+        warn_lost(self._where, self.geometries[0].systems, around)
         return named_images(around, name_at(self.path, self.how.container)), own
 
     def _check_group(
