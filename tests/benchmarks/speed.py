@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from tests.benchmarks import boxes, scheduler, targets, zarr2
+from tests.benchmarks import boxes, latency, scheduler, targets, zarr2
 from tests.benchmarks.clock import in_turns
 from tests.benchmarks.contests import SECTIONS, Place
 from tests.benchmarks.graphs import milliseconds, works
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("xarray-n5", "tensorstore", "z5py", "dask", "xarray", "numpy", "deflate", "numcodecs")
 
-KINDS = (*SECTIONS, "graphs", "scheduler", "boxes")
+KINDS = (*SECTIONS, "graphs", "scheduler", "cluster", "latency", "boxes")
 
 
 def options() -> argparse.Namespace:
@@ -93,6 +93,14 @@ def compare(place: Place, sections: list[str], turns: int) -> None:
     if "scheduler" in sections:
         show(["", "### What a cluster's scheduler holds", ""])
         show(markdown(scheduler.HEADER, scheduler.lines(place.folder)))
+    if "cluster" in sections:
+        show(["", "### A cluster of two processes", ""])
+        show(markdown(scheduler.ROWS, scheduler.cluster_lines(place.folder, turns)))
+        show(["", scheduler.settings(turns)])
+    if "latency" in sections:
+        show(["", "### A server whose answers are late", ""])
+        show(markdown(latency.HEADER, latency.lines(turns)))
+        show(["", latency.settings(turns)])
     if "boxes" in sections:
         show(["", "### Functions with overlap, and other grids", ""])
         show(markdown(boxes.HEADER, boxes.lines(place.folder, turns)))

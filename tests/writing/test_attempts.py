@@ -25,6 +25,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays import attempts
 from xarray_n5.copying.copy import begin_copy
 from xarray_n5.stores import FsspecStore, MemoryStore, Retries
 
@@ -155,6 +156,36 @@ def test_an_object_store_is_asked_for_the_mark_once_a_task() -> None:
     assert fs.counts["PUT"] == 400 + 2  # the first task begins the planned write
     # Of tasks, of the first one, of the array's shape, and at the end.
     assert fs.counts["GET"] + fs.counts["HEAD"] <= 4 + 8 + 4 + 4
+
+
+@pytest.mark.parametrize("name", ["computed again", "replaced"])
+def test_tasks_of_an_object_store_share_a_mark_until_it_changes(name: str) -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    source: Any = da.from_array(VALUES, chunks=1, name="values")
+    lazy: Any = to_n5(source, store, "a", chunks=1, compute=False)
+    fs.reset()
+    lazy.compute(scheduler="sync")
+    asked = [path for _, verb, path in fs.log if verb == "GET" and path.endswith("mark.json")]
+    assert len(asked) < 10  # of 400 tasks
+    if name == "replaced":
+        AFTERWARDS[name](store, source)
+    expected = open_array(store, "a")[...] + 1
+    open_array(store, "a", mode="r+")[...] = expected
+    with pytest.raises((ContainerNotVisibleError, StaleTaskError)):
+        lazy.compute(scheduler="sync")
+    np.testing.assert_array_equal(open_array(store, "a")[...], expected)
+
+
+def test_a_mark_of_an_object_store_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    monkeypatch.setattr(attempts, "_TRUSTED", 0.0)
+    lazy: Any = to_n5(da.from_array(VALUES, chunks=1), store, "a", chunks=1, compute=False)
+    fs.reset()
+    lazy.compute(scheduler="sync")
+    asked = [path for _, verb, path in fs.log if verb == "GET" and path.endswith("mark.json")]
+    assert len(asked) >= 400
 
 
 def test_a_directory_is_asked_for_the_mark_before_each_chunk() -> None:

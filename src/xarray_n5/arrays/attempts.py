@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ _stopped: set[str] = set()
 
 _running: Counter[str] = Counter()
 """The number of tasks of each attempt that are writing in this process."""
+
+_seen: dict[str, tuple[object, float]] = {}
+"""By the key of a marker, the attempt that it named, and when this process read it; newest last."""
+
+_TRUSTED = 2.0
+"""The seconds for which the tasks of a process rely on a marker that one of them has read."""
 
 _changed = threading.Condition()
 
@@ -47,3 +54,23 @@ def stop(attempt: str) -> None:
     with _changed:
         _stopped.add(attempt)
         _changed.wait_for(lambda: not _running[attempt], _PATIENCE)
+
+
+def see(key: str, attempt: object, when: float) -> None:
+    """Record that a marker named an attempt, when a request was sent at this time."""
+    with _changed:
+        _seen.pop(key, None)
+        _seen[key] = attempt, when
+        while _seen[oldest := next(iter(_seen))][1] < when - _TRUSTED:
+            del _seen[oldest]
+
+
+def is_seen(key: str, attempt: object) -> bool:
+    """Return whether this process has just read that a marker names an attempt."""
+    found, when = _seen.get(key, (None, 0.0))
+    return found == attempt and time.monotonic() < when + _TRUSTED
+
+
+def forget(key: str) -> None:
+    """Forget a marker that this process changes or removes."""
+    _seen.pop(key, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 import uuid
 from collections import deque
 from contextlib import suppress
@@ -134,6 +135,7 @@ class WriteMarker:
 
     def _leave(self, folder: str, facts: Mapping[str, Any], *before: tuple[str, bytes]) -> None:
         """Store the marker, after other small files; a link of the folder's name is removed."""
+        attempts.forget(join(folder, _MARK))
         own = {"attempt": self.attempt, "run": self.run}
         items = [*before, (join(folder, _MARK), json.dumps(own | {**facts, **own}).encode())]
         try:
@@ -206,11 +208,21 @@ class WriteMarker:
         if self.is_stopped():
             raise StaleTaskError(self.store.url, self.path)
         key, start = _expected(self.path, self.token, self.attempt)
+        now = time.monotonic()
         head = self._head(key, 256)
         if head is None:
             raise ContainerNotVisibleError(self.store.url, key)
         if not head.startswith(start):
             raise StaleTaskError(self.store.url, self.path)
+        attempts.see(key, start, now)
+
+    def is_trusted(self) -> bool:
+        """Return whether this attempt may write, since this process has just checked that.
+
+        On local disks, where a check costs little, it returns false.
+        """
+        expected = _expected(self.path, self.token, self.attempt)
+        return self.store.concurrency > 1 and not self.is_stopped() and attempts.is_seen(*expected)
 
     def is_alone(self) -> bool:
         """Return whether this attempt is current, and no other write into the node has begun.
@@ -280,6 +292,7 @@ class WriteMarker:
         return self._end
 
     def _end(self) -> None:
+        attempts.forget(join(self.folder, _MARK))
         # Another write may have begun until now, and relies on the hint: look as late as possible.
         if self.is_alone():
             self.store.delete([join(self.path, UNFINISHED), join(self.folder, _MARK)])

@@ -36,14 +36,10 @@ if TYPE_CHECKING:
     import dask.array as da
     import xarray as xr
 
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.write import Write
-
-_TRUSTED = 2.0
-"""The seconds for which a task on an object store relies on a marker that it has read."""
 
 
 def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> DelayedReport:
@@ -104,11 +100,17 @@ def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
 ) -> Receipts:
     """Write a block, or its chunks that are `left`; return their receipts."""
-    with write.marker.running():
+    marker = write.marker
+    with marker.running():
         box = _shifted(where, write.start)
-        check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
-        if write.planned or write.marker.store.concurrency > 1 or _is_cut(write.target, box):
+        begins = write.planned or marker.store.concurrency > 1 or _is_cut(write.target, box)
+        if begins and not marker.is_trusted():
             begin_planned(write)  # otherwise, the marker is read before each chunk
+
+        def check() -> None:
+            if not marker.is_trusted():
+                marker.check()
+
         target = _current(write.target, box)
         array = target.metadata
         block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
@@ -125,25 +127,9 @@ def write_block(
         receipts = Receipts.of(rows, len(box), writer_name())
         if write.journal and rows:
             check()
-            write.marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
-        report_written(write.marker.token, receipts)
+            marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
+        report_written(marker.token, receipts)
         return receipts
-
-
-@dataclass(slots=True)
-class _MarkerCheck:
-    """Raise if the write has finished or failed; called before each chunk is stored."""
-
-    marker: WriteMarker
-    again: float
-    """The time when the marker is read again, on object stores."""
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if self.marker.store.concurrency > 1 and now < self.again and not self.marker.is_stopped():
-            return
-        self.marker.check()
-        self.again = now + _TRUSTED
 
 
 @contextmanager
