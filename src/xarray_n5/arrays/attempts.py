@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
+from collections import Counter, OrderedDict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,27 @@ _running: Counter[str] = Counter()
 """The number of tasks of each attempt that are writing in this process."""
 
 _changed = threading.Condition()
+
+_MOST = 1000
+"""The number of attempts whose beginning is remembered."""
+
+_began: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+"""The last attempt that this process began at a write into a node, and when."""
+
+
+def note_begin(path: str, token: str, attempt: str) -> None:
+    """Remember that this process has stored the marker of an attempt."""
+    with _changed:
+        _began[path, token] = attempt, time.monotonic()
+        _began.move_to_end((path, token))
+        if len(_began) > _MOST:
+            _began.popitem(last=False)
+
+
+def began_at(path: str, token: str, attempt: str) -> float:
+    """Return when this process began an attempt, by the monotonic clock; -inf if it did not."""
+    last, when = _began.get((path, token), ("", 0.0))
+    return when if last == attempt else float("-inf")
 
 
 def is_stopped(attempt: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from dask.base import compute
 
+from xarray_n5.arrays.attempts import began_at
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.transfer import put
 from xarray_n5.errors import BlockError, ContainerNotVisibleError
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     from xarray_n5.writing.write import Write
 
 _TRUSTED = 2.0
-"""The seconds for which a task on an object store relies on a marker that it has read."""
+"""The seconds for which a task on an object store relies on a marker.
+
+The task has read it, or its process has stored it.
+"""
 
 
 def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> DelayedReport:
@@ -106,9 +110,13 @@ def write_block(
     """Write a block, or its chunks that are `left`; return their receipts."""
     with write.marker.running():
         box = _shifted(where, write.start)
-        check = _MarkerCheck(write.marker, time.monotonic() + _TRUSTED)
-        if write.planned or write.marker.store.concurrency > 1 or _is_cut(write.target, box):
+        began = began_at(write.marker.path, write.marker.token, write.marker.attempt)
+        check = _MarkerCheck(write.marker, began + _TRUSTED)
+        if not check.may_wait() and (
+            write.planned or write.marker.store.concurrency > 1 or _is_cut(write.target, box)
+        ):
             begin_planned(write)  # otherwise, the marker is read before each chunk
+            check.again = time.monotonic() + _TRUSTED
         target = _current(write.target, box)
         array = target.metadata
         block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
@@ -140,10 +148,14 @@ class _MarkerCheck:
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if self.marker.store.concurrency > 1 and now < self.again and not self.marker.is_stopped():
-            return
-        self.marker.check()
-        self.again = now + _TRUSTED
+        if not self.may_wait():
+            self.marker.check()
+            self.again = now + _TRUSTED
+
+    def may_wait(self) -> bool:
+        """Return whether the marker was stored or read a moment ago, on an object store."""
+        remote = self.marker.store.concurrency > 1
+        return remote and time.monotonic() < self.again and not self.marker.is_stopped()
 
 
 @contextmanager
