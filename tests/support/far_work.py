@@ -100,9 +100,8 @@ WORKS = (
     ),
     Work(
         "`open_dataset` of a group of 3 arrays",
-        *(3, 9),
-        "its document; its listing, which would be long if it were an array; the documents of the "
-        "arrays",
+        *(2, 9),
+        "its document and its listing; the documents of the arrays",
         lambda fs: xr.open_dataset(n5(fs, "t.n5"), engine="n5"),  # type: ignore[arg-type]
         lambda fs: open_zarr(fs, "", "t.zarr"),
     ),
@@ -123,11 +122,11 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(14, 46),
+        *(12, 43),
         "what exists; the group's marker; its document; the arrays' markers; their documents; the "
-        "markers, as tasks see them; the chunks; the hints at other writes; the group's marker, "
-        "which is read; that all is done; the hints again; the removal of the arrays' markers; the "
-        "hint at other writes into the group; the removal of the group's marker",
+        "chunks; the hints at other writes; the group's marker, which is read; that all is done, "
+        "and the hints again; the removal of the arrays' markers; the hint at other writes into "
+        "the group; the removal of the group's marker",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(
             zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
@@ -135,11 +134,12 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(21, 72),
-        "as above, without documents, and with the markers of other writes in place of hints; in "
-        "addition, the documents of existing arrays; the listings of their chunks; three to change "
-        "their shapes; the records of tasks; their listing and removal; the markers of other "
-        "writes once more",
+        *(16, 69),
+        "what exists; the documents of the arrays; the group's marker, and listings of the chunks; "
+        "three to change the shapes; the arrays' markers; the markers of other writes; the chunks; "
+        "the records of tasks; the markers of other writes; the group's marker, which is read; "
+        "that all is done, and listings of records and other markers; the removal of records and "
+        "markers; the other writes into the group; the removal of the group's marker",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
         lambda fs: series(8, 12).to_zarr(
             zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2

@@ -244,3 +244,21 @@ def test_opening_takes_a_round_more_where_the_name_hides_the_format(
         fs.reset()
         read()
         assert fs.rounds == rounds
+
+
+def test_an_append_is_marked_before_arrays_grow_and_they_have_grown_before_data_are_stored() -> (
+    None
+):
+    (work,) = (each for each in WORKS if "append_dim" in each.title)
+    fs = counted(work.ours)
+
+    def rounds(verb: str, part: str) -> list[int]:
+        return [number for number, how, key in fs.log if how == verb and part in key]
+
+    marks = rounds("PUT", "mark.json")
+    assert len(marks) == 5  # of the group and of three arrays; and that all is done
+    assert marks[0] < min(rounds("PUT", "attributes.json"))
+    assert max(rounds("GET", "attributes.json")) < marks[1]
+    assert max(marks[1:4]) < min(rounds("PUT", "/0/0/"))
+    assert max(rounds("PUT", "-2.0.0")) < marks[4] < min(rounds("DELETE", ""))
+    assert rounds("DELETE", "")[-2:] == [fs.rounds] * 2

@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
+from tests.support.killing import begin
 from tests.support.remote import Far
 from tests.support.stores import CountingStore
 from xarray_n5 import (
@@ -26,6 +27,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.arrays import attempts
+from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.copying.copy import begin_copy
 from xarray_n5.stores import FsspecStore, MemoryStore, Retries
 
@@ -186,6 +188,30 @@ def test_a_mark_of_an_object_store_is_read_again(monkeypatch: pytest.MonkeyPatch
     lazy.compute(scheduler="sync")
     asked = [path for _, verb, path in fs.log if verb == "GET" and path.endswith("mark.json")]
     assert len(asked) >= 400
+
+
+def test_tasks_rely_on_a_mark_that_their_process_has_just_stored() -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    to_n5(da.from_array(VALUES, chunks=10), store, "a", chunks=5)
+    # At the end, the hint is read twice: nothing else was written.
+    assert [key for _, verb, key in fs.log if verb == "GET" and "/a/" in key][-2:] == [
+        "b/x.n5/a/.unfinished"
+    ] * 2
+    assert not [key for _, verb, key in fs.log if verb == "GET" and key.endswith("mark.json")]
+
+
+def test_tasks_do_not_rely_on_the_mark_of_another_attempt() -> None:
+    fs = Far()
+    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    source = da.from_array(VALUES, chunks=10, name="values")
+    lazy: Any = to_n5(source, store, "a", chunks=5, compute=False)
+    begin(store, "a")
+    # The same process begins another attempt, which the tasks of the first must notice at once.
+    unfinished_writes(store, "a")[0].begin({})
+    with pytest.raises(StaleTaskError):
+        lazy.compute(scheduler="sync")
+    assert not any(key.startswith("b/x.n5/a/0/") for key in fs.objects)
 
 
 def test_a_directory_is_asked_for_the_mark_before_each_chunk() -> None:

@@ -21,10 +21,10 @@ _running: Counter[str] = Counter()
 """The number of tasks of each attempt that are writing in this process."""
 
 _seen: dict[str, tuple[object, float]] = {}
-"""By the key of a marker, the attempt that it named, and when this process read it; newest last."""
+"""By the key of a marker, the attempt that it named when this process read or stored it."""
 
 _TRUSTED = 2.0
-"""The seconds for which the tasks of a process rely on a marker that one of them has read."""
+"""The seconds for which the tasks of a process rely on a marker that was read or stored."""
 
 _changed = threading.Condition()
 
@@ -66,7 +66,7 @@ def see(key: str, attempt: object, when: float) -> None:
 
 
 def is_seen(key: str, attempt: object) -> bool:
-    """Return whether this process has just read that a marker names an attempt."""
+    """Return whether a marker named an attempt when this process has just read or stored it."""
     found, when = _seen.get(key, (None, 0.0))
     return found == attempt and time.monotonic() < when + _TRUSTED
 

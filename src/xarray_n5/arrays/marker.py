@@ -29,6 +29,7 @@ from xarray_n5.arrays.marker_json import (
 )
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError, UnsafePathError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
+from xarray_n5.stores import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -94,7 +95,9 @@ class WriteMarker:
         """Create the marker with facts for other processes; remove that of the plan."""
         # The hint shows an unfinished write to readers with one request. Both are stored before
         # anything else is written: a hint without a marker is ignored.
+        now = time.monotonic()
         self._leave(self.folder, facts, (join(self.path, UNFINISHED), self._hint))
+        attempts.see(*_expected(self.path, self.token, self.attempt), now)
         if planned:
             self.forget_plan()
 
@@ -277,29 +280,38 @@ class WriteMarker:
         self.ending(records=records)()
 
     def ending(self, *, records: bool, part: bool = False) -> Callable[[], None]:
-        """Remove everything but the marker, and return a function that removes the marker.
+        """Look for everything to remove, and return a function that removes it, the marker last.
 
         The marker records first that nothing is pending, unless another one does for all `part`s.
         """
         if not self.first and self.store.is_link(self.folder):
             return partial(self.store.clear_folder, self.folder)
-        files = self.store.list(self.folder)[1] if records else ()
-        notes = [join(self.folder, name) for name in files if name != _MARK]
-        if notes:
-            if not part:
-                self.done({})
+        looks: list[Any] = [self._notes if records else list, self._shares_hint]
+        if part:
+            return partial(self._end, *together(self.store, looks))
+        if notes := looks[0]():
+            self.done({})
             self.store.delete(notes)
-        return self._end
-
-    def _end(self) -> None:
-        attempts.forget(join(self.folder, _MARK))
         # Another write may have begun until now, and relies on the hint: look as late as possible.
-        if self.is_alone():
-            self.store.delete([join(self.path, UNFINISHED), join(self.folder, _MARK)])
+        return lambda: self._end([], self._shares_hint())
+
+    def _notes(self) -> list[str]:
+        """Return the keys of everything next to the marker."""
+        _, names = self.store.list(self.folder)
+        return [join(self.folder, name) for name in names if name != _MARK]
+
+    def _shares_hint(self) -> bool | None:
+        """Return whether other writes into the node are unfinished; None if it was always alone."""
+        return None if self.is_alone() else bool(find_markers(self.store, self.path, but=self)[0])
+
+    def _end(self, notes: Sequence[str], shared: bool | None) -> None:
+        attempts.forget(join(self.folder, _MARK))
+        hint = [] if shared else [join(self.path, UNFINISHED)]
+        if shared is None:
+            self.store.delete([*notes, *hint, join(self.folder, _MARK)])
             self.store.clear_folder(self.folder)
             return
-        shared = bool(find_markers(self.store, self.path, but=self)[0])
-        self._remove(self.folder, *([] if shared else [UNFINISHED]))
+        self._remove(self.folder, *notes, *hint)
         if shared:
             self._remove_hint()  # other writes may have left it to this one
 
@@ -313,13 +325,12 @@ class WriteMarker:
         self._remove(self._plan)
 
     def _remove(self, folder: str, *before: str) -> None:
-        """Remove names next to a marker, the marker, and its folder if that exists without.
+        """Remove keys, then a marker, and its folder if that exists without.
 
         The temporary files in the folder are of killed attempts at the same write.
         """
         keys = [join(folder, key) for key in self.store.list_partials(folder)]
-        keys += [join(self.path, name) for name in before]
-        self.store.delete([*keys, join(folder, _MARK)])
+        self.store.delete([*keys, *before, join(folder, _MARK)])
         self.store.clear_folder(folder)
 
 

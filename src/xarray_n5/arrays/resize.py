@@ -36,16 +36,19 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
     return new
 
 
-def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:
+def resize(
+    io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index] | None = None
+) -> ArrayNode:
     """Change the shape of an array, in the stored order of axes; return the resized array.
 
-    The shape is changed between two steps, so that readers never see wrong elements.
+    The shape is changed between two steps, so that readers never see wrong elements. The chunks
+    are listed, unless the `stored` ones are passed.
     """
     before = io.metadata
     if not before.content.is_writable:
         url = join(io.container.url, io.path)
         raise ValueError(f"{url} has {before.content.value}, which cannot be written")
-    stored = list(io.stored_indices())
+    stored = list(io.stored_indices()) if stored is None else stored
     _fill_up(io, shape, stored)
     io.container.resize(io.path, shape)
     after = replace(io, metadata=replace(before, shape=shape))

@@ -124,9 +124,11 @@ def update(
             check_blank(group, began, before)  # another program may have resized them
         facts["grown"] = True
     # All checks have passed.
-    marker.begin(facts, planned=bool(began))
-    if not began:
-        grow(group, facts, how)
+    begin = partial(marker.begin, facts, planned=bool(began))
+    if began:
+        begin()
+    else:
+        grow(group, facts, how, begin)
     widen(each.arrays, each.encoded)
     _remove_outdated(each)
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}

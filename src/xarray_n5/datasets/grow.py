@@ -13,6 +13,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.marker import find_markers
+from xarray_n5.arrays.resize import resize
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
@@ -23,13 +24,15 @@ from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
 from xarray_n5.stores import together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.datasets.encoded import EncodedVariable
+    from xarray_n5.model.grid import Index
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -76,23 +79,41 @@ def growth(
     return facts
 
 
-def grow(group: Group, facts: Mapping[str, Any], how: WriteOptions) -> list[str]:
+def grow(
+    group: Group,
+    facts: Mapping[str, Any],
+    how: WriteOptions,
+    begin: Callable[[], object] = lambda: None,
+) -> list[str]:
     """Resize the arrays that have not been resized yet, by the facts in a marker.
 
-    A coordinate that the axes no longer describe becomes an array. Return the names of the arrays
+    `begin` stores the marker: before anything is changed, and while the chunks are listed. A
+    coordinate that the axes no longer describe becomes an array. Return the names of the arrays
     that have been resized before, by the same append or by another program.
     """
-    resizes, before = [], []
+    nodes, before = [], []
     for name, array, axis, size in _growing(group, facts):
         if array.shape[axis] == facts["start"] < size:
-            shape = (*array.shape[:axis], size, *array.shape[axis + 1 :])
-            resizes.append(partial(array.resize, shape))
+            nodes.append((array.node, axis, size))
         else:
             before.append(name)
-    together(how.store, resizes)
+    listings: list[Any] = [partial(_stored_chunks, node) for node, _, _ in nodes]
+    _, *stored = together(how.store, [begin, *listings])
+    together(how.store, [partial(_resize, *n, s) for n, s in zip(nodes, stored, strict=True)])
     if "places" in facts:
         _move_coordinate(group, facts, how)
     return before
+
+
+def _stored_chunks(node: ArrayNode) -> list[Index] | None:
+    """Return the stored chunks; None on local files, where nothing is gained by listing early."""
+    return list(node.stored_indices()) if node.store.concurrency > 1 else None
+
+
+def _resize(node: ArrayNode, axis: int, size: int, stored: Sequence[Index] | None) -> None:
+    """Resize an array along an axis in the user's order."""
+    shape = node.ordered(node.metadata.shape)
+    resize(node, node.ordered((*shape[:axis], size, *shape[axis + 1 :])), stored)
 
 
 def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:

@@ -85,7 +85,8 @@ def find_node(
     ahead, listed
         Further requests that are made together with those of the node's documents, if the
         container is `cached` and requests are slow: the documents of other nodes, by their paths,
-        and a listing of the node.
+        and a listing of the node. The root of a container named like N5 is listed in any case: it
+        is a group, hardly ever an array, whose listing could be long.
     """
     if isinstance(url, CONTAINERS):
         node = url.node(url.format.normalize_path(path))
@@ -98,6 +99,7 @@ def find_node(
     if writable:
         _check_writable(found, path)
     store = found.fresh() if writable else CachedStore(found) if cached else found
+    listed = listed or (not path and store.name.endswith(N5.suffixes))
     kept = _look_ahead(store, path, format, ahead, listed=listed and cached)
     form, documents = _find_documents(kept, path, format)
     if path:

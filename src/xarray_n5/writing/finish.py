@@ -87,14 +87,19 @@ def end_all(
 ) -> xr.DataTree:
     """Finish writes: once their marker records that nothing is pending, they have finished."""
     marker.check()
-    marker.done({**ending, "parts": [[each.path, each.token] for each, _ in markers]})
-    if closing is not None:
-        closing()
-    together(marker.store, records)
-    store, ends = marker.store, [partial(e.ending, records=r, part=True) for e, r in markers]
-    # The other writes into the group are looked for while the markers of arrays are removed.
-    calls: list[Any] = [*together(store, ends), partial(marker.ending, records=False)]
-    together(store, calls)[-1]()
+    parts = [[each.path, each.token] for each, _ in markers]
+    done = partial(marker.done, {**ending, "parts": parts})
+    ends: list[Any] = [partial(e.ending, records=r, part=True) for e, r in markers]
+    if closing is None and not records:
+        _, *removals = together(marker.store, [done, *ends])
+    else:
+        done()
+        if closing is not None:
+            closing()
+        together(marker.store, records)
+        removals = together(marker.store, ends)
+    together(marker.store, removals)
+    marker.end(records=False)
     return xr.DataTree.from_dict({**(before or {}), **reports})
 
 
