@@ -62,7 +62,7 @@ def test_all_names_on_disk_are_listed() -> None:
     page = (ROOT / "docs" / "decisions" / "names.md").read_text(encoding="utf-8")
     hidden = {paths.WRITING, paths.PLANNED, paths.UNFINISHED, paths.DIGESTS, paths.QUARANTINE}
     assert [name for name in sorted(hidden | NOTES) if f"`{name}" not in page] == []
-    assert paths.meant_by(paths.partial_key("a")) == "a"
+    assert paths.final_key(paths.partial_key("a")) == "a"
     assert "`.<name>.<32 hex digits>.partial`" in page
 
 

@@ -97,8 +97,8 @@ class Assembly:
 def _copy(source: np.ndarray, target: np.ndarray) -> None:
     """Copy elements; whole rows at once, if they are contiguous and need no conversion."""
     width = target.dtype.itemsize
-    beside = target.strides[-1:] == source.strides[-1:] == (width,)
-    if beside and source.dtype == target.dtype and target.size and not target.dtype.hasobject:
+    contiguous = target.strides[-1:] == source.strides[-1:] == (width,)
+    if contiguous and source.dtype == target.dtype and target.size and not target.dtype.hasobject:
         row = target.shape[-1] * width
         if row < _LARGEST_ITEM:
             source, target = source.view(f"V{row}"), target.view(f"V{row}")

@@ -20,13 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays import attempts
-from xarray_n5.arrays.marker_json import (
-    LARGEST,
-    REPAIRED,
-    is_record,
-    is_token,
-    parse_mark,
-)
+from xarray_n5.arrays.marker_json import LARGEST, REPAIRED, is_record, is_token, parse_mark
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError, UnsafePathError
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
 from xarray_n5.stores import together
@@ -37,13 +31,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.stores.base import Listing, Store
 
-__all__ = [
-    "REPAIRED",
-    "WriteMarker",
-    "find_markers",
-    "other_writers",
-    "unfinished_writes",
-]
+__all__ = ["REPAIRED", "WriteMarker", "find_markers", "other_writers", "unfinished_writes"]
 
 _MARK = "mark.json"
 

@@ -182,7 +182,7 @@ def _box(sides: list[float], cuts: list[list[float]], labels: list[str]) -> str:
     width, height = right + deep + 2 + _MARGIN, bottom + 2 + _MARGIN
     under = f'<text x="{left + sides[2] / 2:.0f}" y="{bottom + 16:.0f}">{labels[2]}</text>'
     x, y = right + deep + 14, (top + bottom) / 2 - deep
-    beside = f'<text x="{x:.0f}" y="{y:.0f}" transform="rotate(90 {x:.0f} {y:.0f})">'
+    right_label = f'<text x="{x:.0f}" y="{y:.0f}" transform="rotate(90 {x:.0f} {y:.0f})">'
     return (
         f'<svg width="{width:.0f}" height="{height:.0f}" role="img" '
         'style="overflow: visible; font-size: 11px">'
@@ -190,7 +190,7 @@ def _box(sides: list[float], cuts: list[list[float]], labels: list[str]) -> str:
         f'<path d="{_path(lines)}" {_OUTLINE} stroke-width="0.6" opacity="0.6"/>'
         f'<path d="{_path(edges)}" {_OUTLINE} stroke-width="1.4"/>'
         f'<g fill="currentColor" text-anchor="middle">{under}'
-        + (f"{beside}{labels[1]}</text>" if labels[1] else "")
+        + (f"{right_label}{labels[1]}</text>" if labels[1] else "")
         + (_into(labels[0], right + deep / 2, bottom - deep / 2) if labels[0] else "")
         + "</g></svg>"
     )

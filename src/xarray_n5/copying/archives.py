@@ -16,7 +16,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError, PathError, ReadOnly
 from xarray_n5.formats import FORMATS, Zarr3
 from xarray_n5.formats.containers import Container, open_store
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.model.paths import is_left, meant_by, partial_key
+from xarray_n5.model.paths import final_key, is_partial, partial_key
 from xarray_n5.stores import LocalStore
 from xarray_n5.stores import _zip as zips
 from xarray_n5.stores.archive import OZX
@@ -124,7 +124,7 @@ class Packing:
         """Write the archive, remove the container, and return the archive as a container."""
         folder, name = os.path.split(self.target)
         for other in os.listdir(folder):  # noqa: PTH208 - those of killed processes
-            if meant_by(other) == name:
+            if final_key(other) == name:
                 _remove(os.path.join(folder, other))  # noqa: PTH118
         partial = os.path.join(folder, partial_key(name))  # noqa: PTH118
         try:
@@ -178,7 +178,7 @@ def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
 
     Entries are stored in ZIP64, documents first and breadth first, and the comment says so.
     """
-    infos = (each for each in LocalStore(folder).list_info("") if not is_left(each.key))
+    infos = (each for each in LocalStore(folder).list_info("") if not is_partial(each.key))
     sizes = {each.key: each.size for each in infos}
     _check_room(target, sum(sizes.values()))
     documents = [key for key in sizes if key.rpartition("/")[2] == _DOCUMENT]

@@ -20,7 +20,7 @@ from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.write import misread, override, write_geometry
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import COPIED, meant_by_users
+from xarray_n5.model.roundtrip_attrs import COPIED, user_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +134,7 @@ def of_group(
     found = original(attributes, lists)
     keys = found.reversed_keys(path, x_first=lists_x_first)
     items = reverse_lists(found.attributes, keys)
-    own = meant_by_users(items)
+    own = user_attributes(items)
     added: dict[str, Any] = {}
     stale: set[str] = set()
     if described is not None:
@@ -182,7 +182,7 @@ def of_array(
     foreign = not found.lists_x_first
     added = _expected(geometry, context, form, foreign=foreign, named=found.named)
     if described is not None and context.lists_x_first:
-        own = meant_by_users(items)
+        own = user_attributes(items)
         added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
     elif added.keys() & items.keys():
         added = {}

@@ -24,7 +24,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import is_level
 from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, meant_by_users, note_of
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
 from xarray_n5.model.units import same_unit
 
@@ -278,7 +278,7 @@ def _attributes(source: _Source) -> dict[str, Any]:
     """Return a variable's decoded attributes, without those that became coordinates."""
     array, stored, geometry = source.level.first, source.level.attributes, source.geometry
     used = geometry.keys if geometry.affine is None else frozenset[str]()
-    used -= {*meant_by_users(stored)}
+    used -= {*user_attributes(stored)}
     used -= {"units"} if units_of_values(stored) else set()
     used |= {"_ARRAY_DIMENSIONS"}
     kept = {key: value for key, value in stored.items() if key not in used}

@@ -21,7 +21,7 @@ from xarray_n5.datasets.xarray_internals import decode_cf_variables
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.roundtrip_attrs import NOTES, is_text, note_of, odd_members
+from xarray_n5.model.roundtrip_attrs import NOTES, invalid_notes, is_text, note_of
 from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, An
     Values in the note that cannot be decoded, or are too large, are ignored with a warning.
     """
     plain = {key: value for key, value in attributes.items() if key not in NOTES}
-    invalid = {key: f"{value!r:.80}" for key, value in odd_members(attributes).items()}
+    invalid = {key: f"{value!r:.80}" for key, value in invalid_notes(attributes).items()}
     left = _MOST_BYTES
     for key, value in note_of(attributes).get("attributes", {}).items():
         try:

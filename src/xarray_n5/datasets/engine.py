@@ -23,7 +23,7 @@ from xarray_n5.images.select import is_like_dataset, select_images, select_level
 from xarray_n5.leaves import scene_in
 from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import is_dataset, meant_by_users
+from xarray_n5.model.roundtrip_attrs import is_dataset, user_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -274,7 +274,7 @@ def _without_levels(
     used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
     labelled = any(axis.labels for each in geometries for axis in each.axes)
-    own = {*meant_by_users(attributes)}
+    own = {*user_attributes(attributes)}
     if not own & NGFF_KEYS:
         plain = labelled and has_labels_only(omero_of(attributes))
         attributes = without_images(attributes, omero=plain)

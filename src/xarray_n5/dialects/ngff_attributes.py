@@ -18,7 +18,7 @@ from xarray_n5.dialects.ngff_systems import (
     with_systems,
 )
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import meant_by_users
+from xarray_n5.model.roundtrip_attrs import user_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -343,6 +343,6 @@ def without_variables(attributes: Attributes) -> dict[str, Any]:
     """Return a group's attributes without images of variables, and the labels of channels."""
     images = images_of(attributes)
     if images and all(map(is_of_variable, images)):
-        own = {"ome", "omero"} & {*meant_by_users(attributes)}
+        own = {"ome", "omero"} & {*user_attributes(attributes)}
         return without_images(attributes, omero=not own and has_labels_only(omero_of(attributes)))
     return dict(attributes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
-from xarray_n5.model.roundtrip_attrs import meant_by_users
+from xarray_n5.model.roundtrip_attrs import user_attributes
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ArrayContext:
 
     def without_users_own(self) -> ArrayContext:
         """Return the context without the user's own attributes, which are not metadata of axes."""
-        if not any(map(meant_by_users, (self.attributes, *self.parents))):
+        if not any(map(user_attributes, (self.attributes, *self.parents))):
             return self
         own, *parents = map(_without_own, (self.attributes, *self.parents))
         return replace(self, attributes=own, parents=tuple(parents))
@@ -67,7 +67,7 @@ class ArrayContext:
 
 
 def _without_own(attributes: Attributes) -> Attributes:
-    own = meant_by_users(attributes)
+    own = user_attributes(attributes)
     return {key: value for key, value in attributes.items() if key not in own}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.formats import consolidated
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.paths import UNFINISHED, WRITING, join, meant_by
+from xarray_n5.model.paths import UNFINISHED, WRITING, final_key, join
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
     for depth in range(len(parts) + 1):
         folder = "/".join(parts[:depth])
         folders, files = store.list(folder)
-        left = [join(folder, name) for name in files if meant_by(name) in documents]
+        left = [join(folder, name) for name in files if final_key(name) in documents]
         if left:
             store.delete(left)
         for name in folders:
-            if meant_by(name) is not None:
+            if final_key(name) is not None:
                 store.delete_tree(join(folder, name), next(iter(documents)))
 
 

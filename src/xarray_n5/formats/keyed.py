@@ -23,7 +23,7 @@ from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import UNFINISHED, is_left, is_own, join
+from xarray_n5.model.paths import UNFINISHED, is_own, is_partial, join
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class KeyedContainer:
             return next((name for name, stays in names if stays and name not in own), None)
         for key in self.store.walk(path):
             chunk = any(self.format.chunk_index(array, key) is not None for array in arrays)
-            if not (chunk or is_left(key) or is_own(key) or key in own):
+            if not (chunk or is_partial(key) or is_own(key) or key in own):
                 return key
         return None
 

@@ -154,9 +154,9 @@ def _is_doubtful(store: Store, node: Node) -> bool:
         return False
     attributes = node.metadata.attributes
     name = node.path.rpartition("/")[2]
-    odd = any(number_in(name, kind) is not None for kind in _GROUPS)
-    odd = odd or ".zgroup" in node.documents or lists_levels(attributes)
-    return bool(store.concurrency == 1 or odd or _OF_GROUPS & attributes.keys())
+    is_group = any(number_in(name, kind) is not None for kind in _GROUPS)
+    is_group = is_group or ".zgroup" in node.documents or lists_levels(attributes)
+    return bool(store.concurrency == 1 or is_group or _OF_GROUPS & attributes.keys())
 
 
 def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Node]:

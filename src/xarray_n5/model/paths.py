@@ -137,23 +137,23 @@ def partial_key(key: str) -> str:
     return f"{folder}{slash}.{name}.{os.urandom(16).hex()}.partial"
 
 
-def meant_by(partial: str) -> str | None:
+def final_key(partial: str) -> str | None:
     """Return the key that a :func:`partial_key` was made for, or None if it is not one.
 
-    >>> meant_by(partial_key("a/0"))
+    >>> final_key(partial_key("a/0"))
     'a/0'
     """
     found = _PARTIAL.fullmatch(partial)
     return None if found is None else "".join(found.groups())
 
 
-def is_left(key: str) -> bool:
+def is_partial(key: str) -> bool:
     """Return whether a key is a partial file of an interrupted write, or in a partial folder.
 
-    >>> is_left("a/.b.0123456789abcdef0123456789abcdef.partial/0")
+    >>> is_partial("a/.b.0123456789abcdef0123456789abcdef.partial/0")
     True
     """
-    return any(meant_by(part) is not None for part in key.split("/"))
+    return any(final_key(part) is not None for part in key.split("/"))
 
 
 def is_own(key: str) -> bool:

@@ -39,7 +39,7 @@ def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in found.items() if _is_proper(key, value)}
 
 
-def odd_members(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def invalid_notes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the invalid round-trip members, which are ignored."""
     found = attributes.get(NOTE, attributes.get(HIDDEN, {}))
     if not isinstance(found, Mapping):
@@ -77,6 +77,6 @@ def coords_from_axes(attributes: Mapping[str, Any]) -> Collection[str] | None:
     return note_of(attributes).get("axes")
 
 
-def meant_by_users(attributes: Mapping[str, Any]) -> Collection[str]:
+def user_attributes(attributes: Mapping[str, Any]) -> Collection[str]:
     """Return the attributes that are the user's own, which dialects ignore."""
     return frozenset(note_of(attributes).get("own", ()))

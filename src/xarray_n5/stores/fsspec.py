@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from urllib.parse import quote
 
-from xarray_n5.model.paths import join, meant_by
+from xarray_n5.model.paths import final_key, join
 from xarray_n5.stores import _filesystems as filesystems
 from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores._http import DOCUMENT, at_most
@@ -269,7 +269,7 @@ class FsspecStore(Store):
     def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over the rests of killed writes, if files are written and then renamed."""
         found = self.list_info(prefix) if self._has_real_files else ()
-        return (each.key for each in found if meant_by(each.key))
+        return (each.key for each in found if final_key(each.key))
 
     # Writing
 

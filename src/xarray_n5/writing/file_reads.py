@@ -186,7 +186,7 @@ def mapped_by(array: np.ndarray) -> list[Read]:
     return [] if file is None else [Read(_local(os.fsdecode(file)), "file")]
 
 
-def meant_by(text: str, wanted: frozenset[str]) -> list[Read]:
+def path_in(text: str, wanted: frozenset[str]) -> list[Read]:
     """Return the path that a string may be, if its last part is among `wanted`."""
     if len(text) > LONGEST or text.rstrip("/").rpartition("/")[2] not in wanted:
         return []
@@ -204,7 +204,7 @@ def read_by_globals(function: types.FunctionType, wanted: frozenset[str]) -> lis
     found: list[Read] = []
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
-        found += meant_by(value, wanted) if isinstance(value, str) else read_by(value) or []
+        found += path_in(value, wanted) if isinstance(value, str) else read_by(value) or []
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.marker import REPAIRED, find_markers
-from xarray_n5.model.paths import DIGESTS, UNFINISHED, join, meant_by
+from xarray_n5.model.paths import DIGESTS, UNFINISHED, final_key, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.chunk_table import on_grid
@@ -124,7 +124,7 @@ def _sweep(write: Write, *, alone: bool) -> None:
     store, path, io = write.marker.store, write.marker.path, write.target
     left = []
     for name in store.list_partials(path):
-        key = meant_by(name) or ""
+        key = final_key(name) or ""
         index = io.chunk_index(key)
         own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
         if (own and alone and write.is_whole()) or (index is not None and index in write):

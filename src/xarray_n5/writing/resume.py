@@ -17,7 +17,7 @@ from xarray_n5.arrays.marker import REPAIRED, find_markers, unfinished_writes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import touched
-from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, join, meant_by
+from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, final_key, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.source_stamps import stamps
 from xarray_n5.writing.user_code import changed
@@ -173,7 +173,7 @@ def _done_before(write: Write) -> tuple[Write, Receipts]:
     own = f"{WRITING}{write.marker.token}/"
     others = any(key.startswith((WRITING, PLANNED)) and not key.startswith(own) for key in rest)
     if write.fresh and not others and not write.target.format.one_writer:
-        write = replace(write, left=tuple(key for key in rest if meant_by(key)))
+        write = replace(write, left=tuple(key for key in rest if final_key(key)))
     if not write.journal:
         return write, _unrecorded((index for index in stored if not write.is_again(index)), write)
     there = set(stored)

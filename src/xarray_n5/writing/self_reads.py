@@ -19,7 +19,7 @@ from xarray_n5.writing.file_reads import (
     LONGEST,
     location_of,
     mapped_by,
-    meant_by,
+    path_in,
     read_by,
     read_by_globals,
 )
@@ -175,9 +175,9 @@ class _Visitor:
             item = self._next.pop()
             kind = type(item)
             if kind is str:
-                self.reads += meant_by(item, self.wanted)
+                self.reads += path_in(item, self.wanted)
             elif kind is bytes:
-                self.reads += meant_by(os.fsdecode(item[: LONGEST + 1]), self.wanted)
+                self.reads += path_in(os.fsdecode(item[: LONGEST + 1]), self.wanted)
             elif kind not in _ATOMS and id(item) not in self._seen:
                 self._seen[id(item)] = item
                 self._open(item, kind)
@@ -206,7 +206,7 @@ class _Visitor:
     def _open_items(self, item: Any) -> None:
         """Put the items of a container on the list, and read a string."""
         if isinstance(item, str):
-            self.reads += meant_by(str(item), self.wanted)
+            self.reads += path_in(str(item), self.wanted)
         elif isinstance(item, dict | types.MappingProxyType):
             self._next += item.keys()
             self._next += item.values()

@@ -66,7 +66,7 @@ class FibsemTools:
 def _transform(level: StoredArray) -> Reading:
     """Return the axes of ``transform``, whose lists are read in C order, whatever their order."""
     said = level.attributes["transform"]
-    problem = next(_odd_transform(said, level.ndim), None)
+    problem = next(_invalid_transform(said, level.ndim), None)
     if problem is not None:
         return refused(problem)
     transform = {key: said[key] for key in _LISTS} | {"order": "C"}
@@ -83,7 +83,7 @@ def _transform(level: StoredArray) -> Reading:
     return replace(read, axes=axes)
 
 
-def _odd_transform(said: Any, ndim: int) -> Iterator[str]:
+def _invalid_transform(said: Any, ndim: int) -> Iterator[str]:
     """Iterate over what cellmap-schemas does not accept in ``transform``."""
     if not isinstance(said, dict):
         yield f"'transform' is {said!r:.80}; it expects an object"
@@ -106,7 +106,7 @@ def _group(image: StoredImage, level: StoredArray) -> Reading:
     if level.root or any(key not in group for key in _GROUP):
         keys = ", ".join(map(repr, _GROUP))
         return unread(f"it expects 'transform' of the array, or {keys} of the group")
-    problem = next(_odd_group(group), None) or next(_odd_members(image, level), None)
+    problem = next(_invalid_group(group), None) or next(_invalid_members(image, level), None)
     if problem is not None:
         return refused(problem)
     common, own = group["pixelResolution"], level.attributes["pixelResolution"]
@@ -119,7 +119,7 @@ def _group(image: StoredImage, level: StoredArray) -> Reading:
     return Reading(axes=axes, attribute="pixelResolution, pixelResolution and scales of the group")
 
 
-def _odd_group(group: Attributes) -> Iterator[str]:
+def _invalid_group(group: Attributes) -> Iterator[str]:
     """Iterate over what cellmap-schemas does not accept in the attributes of a group."""
     ndim = len(group["axes"]) if isinstance(group["axes"], list) else 0
     common, scales = group["pixelResolution"], group["scales"]
@@ -142,7 +142,7 @@ def _odd_group(group: Attributes) -> Iterator[str]:
         yield f"'units' of the group are not all that of 'pixelResolution', {common['unit']!r}"
 
 
-def _odd_members(image: StoredImage, level: StoredArray) -> Iterator[str]:
+def _invalid_members(image: StoredImage, level: StoredArray) -> Iterator[str]:
     """Iterate over why the arrays in a group do not fit its attributes."""
     for name, member in image.members.items():
         own = member.attributes.get("pixelResolution")
@@ -174,7 +174,7 @@ def _is_whole(value: Any) -> bool:
 def _zarr(image: StoredImage, level: StoredArray) -> Reading:
     """Return the axes of an image of OME-NGFF 0.4, which must be as it is specified."""
     group = next((each for each in level.above if "multiscales" in each), {})
-    problem = next(_odd_images(group.get("multiscales")), None)
+    problem = next(_invalid_images(group.get("multiscales")), None)
     if problem is not None:
         known = {each.get("version") for each in images_in(group)} == {_NGFF}
         return refused(problem) if known else unread(f"it reads OME-NGFF {_NGFF}: {problem}")
@@ -192,7 +192,7 @@ def _zarr(image: StoredImage, level: StoredArray) -> Reading:
     return replace(found, axes=tuple(map(_moved, found.axes, sums)))
 
 
-def _odd_images(images: object) -> Iterator[str]:
+def _invalid_images(images: object) -> Iterator[str]:
     """Iterate over what is wrong with ``multiscales``; see pydantic-ome-ngff's models of 0.4."""
     if not isinstance(images, list) or not images:
         yield "'multiscales' is not a list of images"
@@ -205,11 +205,13 @@ def _odd_images(images: object) -> Iterator[str]:
         elif not isinstance(datasets, list) or not datasets:
             yield "'multiscales' has no list of datasets"
         else:
-            yield from _odd_axes(axes)
+            yield from _invalid_axes(axes)
             for each in datasets:
-                yield from _odd_transformations(each.get("coordinateTransformations"), len(axes))
+                yield from _invalid_transformations(
+                    each.get("coordinateTransformations"), len(axes)
+                )
             if "coordinateTransformations" in image:
-                yield from _odd_transformations(image["coordinateTransformations"], len(axes))
+                yield from _invalid_transformations(image["coordinateTransformations"], len(axes))
 
 
 def _is_axis(axis: object) -> bool:
@@ -220,7 +222,7 @@ def _is_axis(axis: object) -> bool:
     )
 
 
-def _odd_axes(axes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _invalid_axes(axes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     kinds = [axis.get("type") for axis in axes]
     spatial = kinds.count("space")
     if len(axes) not in _NGFF_NDIM or spatial not in _NGFF_SPACE:
@@ -233,7 +235,7 @@ def _odd_axes(axes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "'multiscales' has several axes of time or of channels"
 
 
-def _odd_transformations(found: object, ndim: int) -> Iterator[str]:
+def _invalid_transformations(found: object, ndim: int) -> Iterator[str]:
     """Iterate over what keeps transforms from being a scale, or a scale and a translation."""
     listed = found if isinstance(found, list) else []
     kinds = [each.get("type") for each in listed if isinstance(each, dict)]

@@ -95,7 +95,7 @@ def _array(level: StoredArray) -> Reading:
 
 def _group(image: StoredImage) -> list[Reading]:
     said = _merged(*image.levels[0].above)
-    if (problem := next(_odd_group(said), None)) is not None:
+    if (problem := next(_invalid_group(said), None)) is not None:
         return [refused(problem) for _ in image.levels]
     listed = said.get("scales", said.get("downsamplingFactors"))
     several = listed if isinstance(listed, list) and _is_nested(listed) else None
@@ -106,7 +106,7 @@ def _group(image: StoredImage) -> list[Reading]:
     return [refused("") if each.opens else each for each in readings]
 
 
-def _odd_group(said: Mapping[str, Any]) -> Iterator[str]:
+def _invalid_group(said: Mapping[str, Any]) -> Iterator[str]:
     """Iterate over what keeps a group from being read as a pyramid."""
     pixels = said.get("pixelResolution")
     sized = isinstance(pixels, dict) and "dimensions" in pixels
@@ -221,9 +221,9 @@ def _zarr(level: StoredArray, form: str) -> Reading:
     if version not in _VERSIONS[form]:
         return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")
     units = [each.get("unit") for each in image.get("axes") or () if isinstance(each, dict)]
-    odd = next((unit for unit in units if unit is not None and not _is_known(unit)), None)
-    if odd is not None:
-        return refused(f"'multiscales' has the unit {odd!r}; it expects whole words of OME-NGFF")
+    unit = next((unit for unit in units if unit is not None and not _is_known(unit)), None)
+    if unit is not None:
+        return refused(f"'multiscales' has the unit {unit!r}; it expects whole words of OME-NGFF")
     return found
 
 

@@ -39,10 +39,10 @@ def numbers(
 
 def si_units(key: str, units: list[str]) -> str | None:
     """Return why Neuroglancer does not accept units, or None."""
-    odd = next((unit for unit in units if not _SI.fullmatch(unit)), None)
-    if odd is None:
+    unit = next((unit for unit in units if not _SI.fullmatch(unit)), None)
+    if unit is None:
         return None
-    return f"{key!r} has the unit {odd!r}; it expects m, s or Hz with an SI prefix, such as 'um'"
+    return f"{key!r} has the unit {unit!r}; it expects m, s or Hz with an SI prefix, such as 'um'"
 
 
 def unique(key: str, names: Sequence[str | None]) -> str | None:

@@ -152,7 +152,7 @@ def _zarr3(level: StoredArray) -> Reading:
         return unread(f"it does not read the {name}")
     names = document.get("dimension_names") or (None,) * level.ndim
     units = level.attributes.get("dimension_units")
-    if units is not None and (problem := _odd_units(units, level.ndim)) is not None:
+    if units is not None and (problem := _invalid_units(units, level.ndim)) is not None:
         return refused(problem)
     if (problem := strict.unique("dimension_names", names)) is not None:
         return refused(problem)
@@ -171,7 +171,7 @@ def _codecs(document: Mapping[str, Any]) -> Iterator[Any]:
             yield from _codecs(inner)
 
 
-def _odd_units(units: Any, ndim: int) -> str | None:
+def _invalid_units(units: Any, ndim: int) -> str | None:
     """Return why units are not strings or null for each axis, or None."""
     if not isinstance(units, list):
         return f"'dimension_units' is {units!r:.80}; it expects a list"

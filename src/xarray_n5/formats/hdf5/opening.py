@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
 from xarray_n5.formats.hdf5.format import stamp_of
-from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join, meant_by, partial_key
+from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, final_key, join, partial_key
 from xarray_n5.stores.base import Layer, ObjectInfo
 from xarray_n5.stores.local import LocalStore
 
@@ -75,7 +75,7 @@ def created(path: str, folder: LocalStore) -> Iterator[Any]:
     h5py, name = import_h5py(), os.path.basename(path)  # noqa: PTH119
     folder.make_folder("")
     # Those whose writer was killed.
-    folder.delete([other for other in folder.list("")[1] if meant_by(other) == name])
+    folder.delete([other for other in folder.list("")[1] if final_key(other) == name])
     hidden = partial_key(name)
     partial = f"{folder.url}/{hidden}"
     try:

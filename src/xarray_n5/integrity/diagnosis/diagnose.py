@@ -23,7 +23,7 @@ CHECKS: Mapping[str, Check] = {
     "arrays and groups": nodes.ambiguous,
     "consolidated metadata": nodes.consolidated,
     "missing levels": levels.missing_levels,
-    "the sizes of levels": levels.odd_levels,
+    "the sizes of levels": levels.inconsistent_levels,
     "chunks": chunks.sampled_chunks,
     "the images of the scene": nodes.missing_parts,
 }

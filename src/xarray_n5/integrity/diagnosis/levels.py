@@ -129,7 +129,7 @@ def missing_levels(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def odd_levels(survey: Survey) -> Iterator[Finding]:
+def inconsistent_levels(survey: Survey) -> Iterator[Finding]:
     """Find levels whose sizes are inconsistent with the base level's and their factors."""
     for image in listed_pyramids(survey):
         stored = {path: survey.arrays[path] for path in image.levels if path in survey.arrays}

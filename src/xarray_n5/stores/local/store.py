@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from xarray_n5.model.paths import join, meant_by, partial_key
+from xarray_n5.model.paths import final_key, join, partial_key
 from xarray_n5.stores._errors import MISSING
 from xarray_n5.stores._filesystems import local_path
 from xarray_n5.stores.base import ObjectInfo, Store
@@ -314,7 +314,7 @@ class LocalStore(Store):
 
     def list_partials(self, prefix: str) -> Iterator[str]:
         """Iterate over the hidden files that killed writes left."""
-        return (key for key in self.walk(prefix) if meant_by(key))
+        return (key for key in self.walk(prefix) if final_key(key))
 
     def parent(self) -> LocalStore | None:
         """Return the store of the parent directory."""
