@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import xxhash
@@ -68,8 +68,11 @@ class Receipts:
 
     @classmethod
     def merge(cls, parts: Iterable[Receipts]) -> Self:
-        """Return several receipts as one."""
+        """Return several receipts as one, without a copy if the others are empty."""
         several = list(parts)
+        full = [part for part in several if len(part)]
+        if len(full) == 1:
+            return cast("Self", full[0])
         names = tuple(dict.fromkeys(name for part in several for name in part.names))
         places = {name: place for place, name in enumerate(names)}
         writers = [

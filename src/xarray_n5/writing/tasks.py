@@ -54,8 +54,9 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     before
         The receipts of an interrupted run; None if there was none.
     """
-    blocks, chosen, name = _write_blocks(source, write, before)
+    blocks, left, name = _write_blocks(source, write, before)
     last = functools.partial(finish, write=write, before=before)
+    chosen = None if left is None else list(left)
     return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
 
 
@@ -63,20 +64,21 @@ def write_in_batches(
     source: da.Array, write: Write, before: Receipts | None, size: int
 ) -> xr.Dataset:
     """Write the pending blocks, at most `size` of them at a time, and return the report."""
-    blocks, chosen, name = _write_blocks(source, write, before)
+    blocks, left, name = _write_blocks(source, write, before)
     blocks = fused(blocks)
-    pending = product(*map(range, source.numblocks)) if chosen is None else iter(chosen)
+    pending = product(*map(range, source.numblocks)) if left is None else left
     parts: list[Receipts] = []
     while some := list(islice(pending, size)):
         part = f"to_n5-{name}-{len(parts)}"
         lazy = tree_reduce(cut(blocks, some), some, Receipts.merge, Receipts.merge, part)
         parts.extend(compute(lazy))
+    parts = [Receipts.merge(parts)] if parts else []  # frees those of the batches
     return finish(parts, write, before)
 
 
 def _write_blocks(
     source: da.Array, write: Write, before: Receipts | None
-) -> tuple[da.Array, list[tuple[int, ...]] | None, str]:
+) -> tuple[da.Array, Iterator[tuple[int, ...]] | None, str]:
     """Return the tasks of a write, the indices of those that are pending, and a unique name.
 
     A scheduler must not use an earlier write's results for this one.
@@ -303,14 +305,15 @@ class Pending(ArrayBlockwiseDep):
         spans = zip(idx, self.firsts, strict=True)
         return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
 
-    def blocks(self) -> list[tuple[int, ...]]:
-        """Return the indices of blocks with pending chunks."""
+    def blocks(self) -> Iterator[tuple[int, ...]]:
+        """Iterate over the indices of blocks with pending chunks."""
         if not self.missing.size:
-            return []
+            return
         counts = self.missing.astype(np.int64)
         for axis, firsts in enumerate(self.firsts):
             counts = np.add.reduceat(counts, firsts[:-1], axis=axis)
-        return [tuple(map(int, index)) for index in np.argwhere(counts)]
+        for index in np.argwhere(counts):
+            yield tuple(map(int, index))
 
 
 @dataclass(frozen=True, slots=True)
