@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 LATENCIES = (5, 20, 100)
 """How late answers are, in milliseconds."""
 
-SIDE, MEBIBYTES, THREADS, MANY = 64, 64, 8, 64
-"""A chunk's side; the volume: 256 chunks of 256 KiB; the threads of Dask, and how many help."""
+SIDE, MEBIBYTES, THREADS, MANY = 32, 8, 8, 64
+"""A chunk's side; the volume: 256 chunks of 32 KiB; the threads of Dask, and how many help."""
+
+LARGE = 4 * SIDE
+"""The side of a block of 64 chunks, as many as ``chunks="auto"`` takes if they have 256 KiB."""
 
 OBJECTS: dict[str, bytes] = {}
 """The objects of the server, in all its buckets."""
@@ -311,7 +314,6 @@ def requested(far: Far, keys: list[str], data: bytes | None = None) -> None:
 
 def works(far: Far, name: str, values: np.ndarray) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the title of each work, and who does it."""
-    auto = xarray_n5.from_n5(OursByObstore.open(Far(far.url, 0), name), chunks="auto").chunks
     counts = [size // SIDE for size in values.shape]
     keys = [f"{name}/a/c/" + "/".join(map(str, index)) for index in np.ndindex(*counts)]
     alone = functools.partial(timed, functools.partial(requested, far, keys))
@@ -321,9 +323,9 @@ def works(far: Far, name: str, values: np.ndarray) -> Iterator[tuple[str, dict[s
     }
     yield "whole read", whole | {ALONE: lambda: alone(lambda _: checksum(values))}
     for title, blocks, threads in (
-        ('sum, `chunks="auto"`', auto, THREADS),
-        ("sum, a chunk a task", SIDE, THREADS),
-        (f"sum, a chunk a task, {MANY} threads", SIDE, MANY),
+        ("sum, 64 chunks a task", LARGE, THREADS),
+        ("sum, 1 chunk a task", SIDE, THREADS),
+        (f"sum, 1 chunk a task, {MANY} threads", SIDE, MANY),
     ):
         arguments = far, name, blocks, threads
         yield (
@@ -335,7 +337,7 @@ def works(far: Far, name: str, values: np.ndarray) -> Iterator[tuple[str, dict[s
         )
     data = bytes(len(urllib.request.urlopen(f"{far.url}/late0/{keys[0]}").read()))  # noqa: S310
     alone = functools.partial(timed, functools.partial(requested, far, keys, data))
-    for title, blocks in (('write, `chunks="auto"`', auto), ("write, a chunk a task", SIDE)):
+    for title, blocks in (("write, 64 chunks a task", LARGE), ("write, 1 chunk a task", SIDE)):
         source = da.from_array(values, chunks=blocks)
         yield (
             title,

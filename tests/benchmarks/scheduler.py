@@ -212,9 +212,9 @@ def works(kind: Any, place: Path, new: Path, auto: Any) -> dict[str, Callable[[]
     return {
         "sum": lambda: kind.lazy(place, CHUNK).sum(dtype="u8").compute(),
         'sum, `chunks="auto"`': lambda: kind.lazy(place, auto).sum(dtype="u8").compute(),
-        "`map_overlap`": lambda: kind.overlap(place).sum(dtype="u8").compute(),
         "write": lambda: kind.write(source, new),
         "N5 to Zarr v3 with shards": lambda: kind.convert(place, new),
+        "`map_overlap`": lambda: kind.overlap(place).sum(dtype="u8").compute(),
     }
 
 
