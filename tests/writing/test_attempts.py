@@ -159,7 +159,10 @@ def test_an_object_store_is_asked_for_the_mark_once_a_task() -> None:
     assert fs.counts["GET"] + fs.counts["HEAD"] <= 4 + 8 + 4 + 4
 
 
-def test_tasks_rely_on_a_mark_that_their_process_has_just_stored() -> None:
+def test_tasks_rely_on_a_mark_that_their_process_has_just_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xarray_n5.writing.tasks._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     to_n5(da.from_array(VALUES, chunks=10), store, "a", chunks=5)
@@ -170,7 +173,10 @@ def test_tasks_rely_on_a_mark_that_their_process_has_just_stored() -> None:
     assert not [key for _, verb, key in fs.log if verb == "GET" and key.endswith("mark.json")]
 
 
-def test_tasks_do_not_rely_on_the_mark_of_another_attempt() -> None:
+def test_tasks_do_not_rely_on_the_mark_of_another_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xarray_n5.writing.tasks._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     source = da.from_array(VALUES, chunks=10, name="values")
