@@ -4,7 +4,6 @@ Importing the package also attaches `from_n5` and `to_n5` to :mod:`dask.array`, 
 `n5` to xarray's objects.
 """
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import dask.array as _dask_array
@@ -45,25 +44,25 @@ from xarray_n5.errors import (
     UnsafePathError,
     VarlengthChunkError,
 )
-from xarray_n5.integrity.chunk_map import chunk_map
-from xarray_n5.integrity.digest import digest
-from xarray_n5.integrity.repair import repair
-from xarray_n5.integrity.verify import verify
 from xarray_n5.leaves import register_scene
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.pyramids.api import pyramid
-from xarray_n5.sampling.world_grid import world_grid
 from xarray_n5.writing.progress import ProgressBar
 
 if TYPE_CHECKING:
     from xarray_n5.leaves import (
         HangarWriter,
+        chunk_map,
+        digest,
         doctor,
         from_hangar,
         hangar_records,
         map_overlap,
+        repair,
         to_hangar,
+        verify,
         view,
+        world_grid,
     )
 
 __all__ = [
@@ -121,11 +120,15 @@ __all__ = [
     "world_grid",
 ]
 
-__version__ = version("xarray-n5")
+__version__: str
 
 
 def __getattr__(name: str) -> Any:
-    """Import leaves on first use."""
+    """Import on first use what opening and creating arrays does not need."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("xarray-n5")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_leaves, name)

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
+    from xarray_n5.integrity.chunk_map import chunk_map
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.integrity.digest import digest
+    from xarray_n5.integrity.repair import repair
+    from xarray_n5.integrity.verify import verify
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
     from xarray_n5.sampling.api import interp, interp_like, level_for
     from xarray_n5.sampling.crop import Bounds, crop
     from xarray_n5.sampling.map_overlap import map_overlap
     from xarray_n5.sampling.placement import Targets
+    from xarray_n5.sampling.world_grid import world_grid
     from xarray_n5.stores import Store
     from xarray_n5_bdv.api import to_bdv
     from xarray_n5_doctor.api import doctor
@@ -41,7 +46,9 @@ __all__ = [
     "HangarWriter",
     "Targets",
     "View",
+    "chunk_map",
     "crop",
+    "digest",
     "doctor",
     "from_hangar",
     "hangar_records",
@@ -50,9 +57,12 @@ __all__ = [
     "level_for",
     "map_overlap",
     "register_scene",
+    "repair",
     "to_bdv",
     "to_hangar",
+    "verify",
     "view",
+    "world_grid",
     "write_datasets",
     "write_scene",
 ]
@@ -64,10 +74,12 @@ LEAVES = {
     **dict.fromkeys(("Bounds", "crop"), "xarray_n5.sampling.crop"),
     "Targets": "xarray_n5.sampling.placement",
     **dict.fromkeys(("interp", "interp_like", "level_for"), "xarray_n5.sampling.api"),
+    **{name: f"xarray_n5.integrity.{name}" for name in ("chunk_map", "digest", "repair", "verify")},
     "doctor": "xarray_n5_doctor.api",
     "map_overlap": "xarray_n5.sampling.map_overlap",
     "to_bdv": "xarray_n5_bdv.api",
     **dict.fromkeys(("View", "view"), "xarray_n5_view.api"),
+    "world_grid": "xarray_n5.sampling.world_grid",
     "write_datasets": "xarray_n5_scenes.datasets",
     "write_scene": "xarray_n5_scenes.write",
 }

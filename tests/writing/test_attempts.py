@@ -190,7 +190,10 @@ def test_a_mark_of_an_object_store_is_read_again(monkeypatch: pytest.MonkeyPatch
     assert len(asked) >= 400
 
 
-def test_tasks_rely_on_a_mark_that_their_process_has_just_stored() -> None:
+def test_tasks_rely_on_a_mark_that_their_process_has_just_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xarray_n5.arrays.attempts._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     to_n5(da.from_array(VALUES, chunks=10), store, "a", chunks=5)
@@ -201,7 +204,10 @@ def test_tasks_rely_on_a_mark_that_their_process_has_just_stored() -> None:
     assert not [key for _, verb, key in fs.log if verb == "GET" and key.endswith("mark.json")]
 
 
-def test_tasks_do_not_rely_on_the_mark_of_another_attempt() -> None:
+def test_tasks_do_not_rely_on_the_mark_of_another_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xarray_n5.writing.tasks._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     source = da.from_array(VALUES, chunks=10, name="values")

@@ -6,7 +6,7 @@ import math
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from dask.base import compute
@@ -16,6 +16,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
+from xarray_n5.writing.direct import write_now
 from xarray_n5.writing.finish import end, end_all, report_of
 from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
@@ -184,8 +185,8 @@ class Transaction:
         with stopping(plan.write for plan in pending.values()):
             for plans, size in _submitted(pending):
                 if size is None:
-                    (found,) = compute(replace(self, plans=plans)._lazy(_unchanged))  # noqa: SLF001
-                    reports |= found
+                    lazily = replace(self, plans=plans)._lazy  # noqa: SLF001
+                    reports |= write_now(plans) or compute(lazily(_unchanged))[0]
                 else:
                     reports |= {name: _in_batches(plan, size) for name, plan in plans.items()}
         return {name: reports[name] for name in self.plans}
@@ -230,14 +231,16 @@ def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Repor
     write = replace(plan.write, part=True)
     size = batch_size_of(plan)
     with stopping([write]):
-        if size is None:
-            (report,) = compute(write_lazily(plan.source, write, plan.before))
-        else:
+        if size is not None:
             report = _in_batches(plan, size)
+        elif found := write_now({"": plan}):
+            report = found[""]
+        else:
+            (report,) = compute(write_lazily(plan.source, write, plan.before))
     if remembered is not None:
         remember(write.marker, remembered, report)
     end(write)
-    return cast("Report", report)
+    return report
 
 
 def _report_again(plan: WritePlan) -> Report:
