@@ -207,7 +207,7 @@ def test_tasks_rely_on_a_mark_that_their_process_has_just_stored(
 def test_tasks_do_not_rely_on_the_mark_of_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("xarray_n5.writing.tasks._TRUSTED", 600.0)
+    monkeypatch.setattr("xarray_n5.arrays.attempts._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     source = da.from_array(VALUES, chunks=10, name="values")
