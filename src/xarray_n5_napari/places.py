@@ -68,7 +68,7 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
 
 
 def is_lifted(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:
-    """Return whether a flat image of y and x lies elsewhere than at z = 0."""
+    """Return whether a flat image of y and x is not in the plane z = 0."""
     own = image.base.first.array.dims
     views = _of_views(image, selection)
     flat = AXES[0] not in own and {*AXES[1:]} <= {*own}
