@@ -22,7 +22,7 @@ from xarray_n5.graph import label
 from xarray_n5.images.tree import images_of_datasets
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
-from xarray_n5_napari.places import is_moved, place_of
+from xarray_n5_napari.places import is_lifted, is_moved, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,6 +138,8 @@ def _layers(image: Image[Variable]) -> Iterator[_Layer]:
 def _built(layer: _Layer) -> LayerData:
     image, selection = layer.image, layer.selection
     data = [as_dask(level.first.array, selection) for level in image.levels.values()]
+    if is_lifted(image, selection):
+        data = [each[..., np.newaxis, :, :] for each in data]
     dtype, attributes = image.base.first.array.dtype, image.base.attributes
     labels = is_labels(dtype, attributes)
     facts: dict[str, Any] = {}

@@ -42,25 +42,37 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
     """
     base = image.base.first.array
     part = base.isel(dict(selection))
+    if is_lifted(image, selection):
+        part = part.expand_dims(AXES[0], part.dims.index(AXES[1]))
     axes = geometry_from(part).axes
     stated = base.encoding.get(AXIS_UNITS) or [None] * base.ndim
     by_dim = dict(zip(base.dims, stated, strict=True))
-    units = [axis.unit or by_dim[dim] for axis, dim in zip(axes, part.dims, strict=True)]
+    units = [axis.unit or by_dim.get(dim) for axis, dim in zip(axes, part.dims, strict=True)]
     matrix = _of_attributes(base, selection)
     views = _of_views(image, selection)
     if matrix is None and len(views):
         matrix = _matrix(axes)
         facts = image.base.first.dataset["affine"].attrs
-        rows = [part.dims.index(name) for name in facts.get(DIMS, AXES)]
-        matrix[np.ix_(rows, [*rows, -1])] = views[0]
+        names = facts.get(DIMS, AXES)
+        known = [at for at, name in enumerate(names) if name in part.dims]
+        rows = [part.dims.index(names[at]) for at in known]
+        matrix[np.ix_(rows, [*rows, -1])] = views[0][np.ix_(known, [*known, -1])]
         for row in rows:
-            units[row] = facts.get("units", units[row])
+            units[row] = facts.get("units", None if facts else units[row])
     placed = _transform(_matrix(axes) if matrix is None else matrix)
     placed["axis_labels"] = tuple(str(dim) for dim in part.dims)
-    known = [unit_of(unit) for unit in units]
-    if any(known):
-        placed["units"] = tuple("pixel" if unit is None else unit.word for unit in known)
+    words = [unit_of(unit) for unit in units]
+    if any(words):
+        placed["units"] = tuple("pixel" if unit is None else unit.word for unit in words)
     return placed
+
+
+def is_lifted(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:
+    """Return whether a flat image of y and x is not in the plane z = 0."""
+    own = image.base.first.array.dims
+    views = _of_views(image, selection)
+    flat = AXES[0] not in own and {*AXES[1:]} <= {*own}
+    return flat and bool(views[:, 0, 1:].any())
 
 
 def is_moved(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:

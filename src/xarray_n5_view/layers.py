@@ -158,11 +158,17 @@ def _places(name: str | None, variable: Variable) -> _Places | None:
     dims: tuple[Any, ...] = ()
     unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
     if not set(AXES) <= set(array.dims):
+        if any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+            warn(
+                f"{name!r} is shown where its coordinates say: a matrix places samples along z, y "
+                f"and x, but it has {', '.join(map(str, array.dims))}; add the axis with "
+                "expand_dims('z')"
+            )
         return None
     if "affine" in dataset.variables:
         affine = dataset["affine"]
         dims = tuple(dim for dim in affine.dims if dim not in {"axis", "column"})
-        unit = affine.attrs.get("units", unit)
+        unit = affine.attrs.get("units", None if affine.attrs else unit)
     elif any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
         dims = dataset["origin_x"].dims if "origin_x" in dataset.coords else ()
     elif np.shape(array.attrs.get("affine", ())) != (_SPACE * (_SPACE + 1),):

@@ -686,6 +686,11 @@ def points_of_a_project_are_not_in_another_one() -> None:
     xarray_n5_bdv.copy(a_project_with_points("."), "new.xml", "new.n5")
 
 
+def a_section_of_a_scene_has_no_matrix() -> None:
+    a_scene(from_tile(0, "translation", translation=[0, 0, 100]))
+    see(xr.open_dataset("scene.zarr", engine="n5").isel(z=0).rename(scene="raw"))
+
+
 def a_world_has_no_unit() -> None:
     a_scene(from_tile(0, "identity"))
     scenes.write_scene(
@@ -816,6 +821,7 @@ WARNINGS: list[Callable[[], None]] = [
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,
     a_section_has_no_coordinate,
+    a_section_of_a_scene_has_no_matrix,
     a_world_has_no_unit,
     points_of_a_project_are_not_in_a_scene,
     points_of_a_project_are_not_in_another_one,

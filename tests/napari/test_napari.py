@@ -28,6 +28,7 @@ from tests.integrity.test_diagnosis import containers_in as all_in
 from tests.support.containers import write_document
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.projects import Setup, diagonal, level_shape, project_xml, values, write_project
+from tests.support.scenes import image_attributes, system, write_image, write_scene
 from xarray_n5 import (
     Axis,
     ChunkError,
@@ -38,6 +39,7 @@ from xarray_n5 import (
     pyramid,
 )
 from xarray_n5_napari import get_reader
+from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -656,3 +658,66 @@ def test_views_that_move_in_time_are_layers_of_their_own(tmp_path: Path, open_la
         expected = dataset.isel(channel=0, tile=0).sel(t=time).n5.to_world([[1, 2, 3]])
         np.testing.assert_allclose(found[1:], expected[0])
     np.testing.assert_array_equal(layers[1][0][0][0], values((1, 0), 0, (6, 12, 16)))
+
+
+# Scenes and images of OME-Zarr 0.6
+
+
+TURNED = [[1, 0, 0, 10], [0, 0.6, -0.8, 20], [0, 0.8, 0.6, 30]]
+FLAT = [[0, -1, 3], [1, 0, 4]]
+LIFTED = [[0.5, 0, 9], [0, -1, 3], [1, 0, 4]]
+MOVED = [[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 2], [0, 0, 0, 1, 3]]
+
+
+@pytest.mark.parametrize("unit", ["nanometer", None])
+@pytest.mark.parametrize("differ", [0, 1])
+@pytest.mark.parametrize(
+    ("axes", "target", "rows"),
+    [
+        ("zyx", "zyx", TURNED),
+        ("yx", "yx", FLAT),
+        ("yx", "zyx", LIFTED),
+        ("tzyx", "tzyx", MOVED),
+    ],
+    ids=["turned", "flat", "lifted", "moved"],
+)
+def test_images_of_a_scene_are_layers_at_their_positions(
+    tmp_path: Path, axes: str, target: str, rows: list[list[float]], differ: int, unit: str | None
+) -> None:
+    place = tmp_path / "s.zarr"
+    ends = [{"input": {"path": p, "name": "physical"}, "output": {"name": "world"}} for p in "ab"]
+    named = zip(target, rows, strict=True)
+    shift = [[*row[:-1], row[-1] + (axis != "t")] for axis, row in named]
+    edges = [
+        {"type": "affine", "affine": each} | end
+        for each, end in zip((rows, shift), ends, strict=True)
+    ]
+    write_scene(place, edges, [system("world", target, unit)])
+    scale, offset = [1.0, 2.0, 3.0, 0.5][-len(axes) :], [0.0, 5.0, 6.0, 7.0][-len(axes) :]
+    for n, path in enumerate("ab"):
+        shape = [2, 4, 6, 8 + n * differ][-len(axes) :]
+        write_image(place, path, shape, image_attributes(axes, scale, offset, levels=2))
+    layers = read_layers(place)
+    assert len(layers) == 2
+    for (data, facts, _), matrix in zip(layers, (rows, shift), strict=True):
+        assert len(data) == 2
+        shown = "".join(facts["axis_labels"])
+        assert (shown, data[0].ndim) == (target, len(target))
+        units = [unit if axis in "zyx" and unit else "pixel" for axis in shown]
+        assert facts.get("units", ("pixel",) * len(shown)) == tuple(units)
+        points = np.eye(len(axes) + 1, len(axes))
+        inner = points * scale + offset
+        expected = inner @ np.array(matrix)[:, :-1].T + np.array(matrix)[:, -1]
+        lifted = np.insert(points, 0, 0, axis=1) if len(target) > len(axes) else points
+        np.testing.assert_allclose(world(facts, lifted), expected, rtol=0, atol=1e-12)
+
+
+def test_an_image_with_other_systems_is_at_its_intrinsic_coordinates(tmp_path: Path) -> None:
+    edge: dict[str, Any] = {"type": "translation", "translation": [9, 9, 9]}
+    edge |= {"input": {"name": "physical"}, "output": {"name": "stage"}}
+    attributes = image_attributes(
+        "zyx", (2, 3, 0.5), (5, 6, 7), systems=[system("stage", "zyx")], edges=[edge]
+    )
+    write_image(tmp_path / "x.zarr", "em", (4, 6, 8), attributes)
+    ((_, facts, _),) = read_layers(tmp_path / "x.zarr")
+    assert (facts["scale"], facts["translate"]) == ((2, 3, 0.5), (5, 6, 7))

@@ -26,8 +26,10 @@ from click.testing import CliRunner
 import xarray_n5
 from tests.support.browser import serving, viewer
 from tests.support.projects import Setup, diagonal, project_xml, write_project
+from tests.support.scenes import image_attributes, system, write_image, write_scene
 from xarray_n5 import Axis, MissingPackageError, create_array, create_group, pyramid
 from xarray_n5_cli import main
+from xarray_n5_view.layers import layers_of
 from xarray_n5_view.links import is_public
 from xarray_n5_view.state import _extent, _zoom
 
@@ -522,3 +524,41 @@ def test_a_view_at_all_addresses_has_a_url_for_other_machines() -> None:
     with xarray_n5.view(image(), address="0.0.0.0") as shown:  # noqa: S104
         assert "//localhost" not in shown.url
         assert "//0.0.0.0" not in shown.url
+
+
+TURNED: list[list[float]] = [[1, 0, 0, 10], [0, 0.6, -0.8, 20], [0, 0.8, 0.6, 30]]
+
+
+def a_scene(place: Path, axes: str, rows: list[list[float]], unit: str | None, differ: int) -> None:
+    """Two images `a` and `b`, the second one as it is."""
+    ends = [{"input": {"path": p, "name": "physical"}, "output": {"name": "world"}} for p in "ab"]
+    edges = [{"type": "affine", "affine": rows} | ends[0], {"type": "identity"} | ends[1]]
+    write_scene(place, edges, [system("world", axes, unit)])
+    scale, offset = [2.0, 3.0, 0.5][-len(axes) :], [5.0, 6.0, 7.0][-len(axes) :]
+    for n, path in enumerate("ab"):
+        shape = [4, 6, 8 + n * differ][-len(axes) :]
+        write_image(place, path, shape, image_attributes(axes, scale, offset, levels=2))
+
+
+@pytest.mark.parametrize("unit", ["nanometer", None])
+@pytest.mark.parametrize("differ", [0, 1])
+def test_images_of_a_scene_are_layers_at_their_positions(
+    tmp_path: Path, differ: int, unit: str | None
+) -> None:
+    a_scene(tmp_path / "s.zarr", "zyx", TURNED, unit, differ)
+    layers = layers_of(xr.open_datatree(tmp_path / "s.zarr", engine="n5"), None)
+    points = np.eye(4, 3)
+    for layer, rows in zip(layers, (np.array(TURNED), np.eye(3, 4)), strict=True):
+        assert len(layer.levels) == 2
+        assert layer.matrix is not None
+        expected = (points * [2, 3, 0.5] + [5, 6, 7]) @ rows[:, :-1].T + rows[:, -1]
+        found = points @ layer.matrix[:, :-1].T + layer.matrix[:, -1]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+        assert {dim.unit for dim in layer.world} == {"m" if unit else ""}
+        assert {dim.size for dim in layer.world} == {1e-9 if unit else 1.0}
+
+
+def test_flat_images_that_a_matrix_places_are_named(tmp_path: Path) -> None:
+    a_scene(tmp_path / "s.zarr", "yx", [[0, -1, 3], [1, 0, 4]], "nanometer", 0)
+    with pytest.warns(UserWarning, match="is shown where its coordinates say: a matrix places"):
+        layers_of(xr.open_datatree(tmp_path / "s.zarr", engine="n5"), None)
