@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(views are not stored|a scene does not have)")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(views are not stored|a scene does not have|names interest points)"
+)
 
 POINTS = [[0, 0, 0], [1.5, 2, 3], [-4, 5.25, 100]]
 
