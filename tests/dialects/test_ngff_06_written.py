@@ -284,7 +284,7 @@ def test_a_section_keeps_its_position_in_other_systems(tmp_path: Path) -> None:
     found = section.encoding["coordinate_systems"]["world"]
     at = np.array(found["affine"]) @ [5 + 3 * 1, 6 + 4 * 2, 1]
     assert at.tolist() == whole.n5.to_world([1, 1, 2], system="world").tolist()
-    with pytest.warns(UserWarning, match="system 'world' is omitted: there is no coordinate 'z'"):
+    with pytest.warns(UserWarning, match="system 'world' is omitted: it needs a coordinate 'z'"):
         whole[1].drop_vars("z").n5.to_n5(tmp_path / "z.zarr", dialect="ngff-0.6", format="zarr3")
 
 

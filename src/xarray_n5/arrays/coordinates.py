@@ -142,7 +142,7 @@ def systems_from(array: xr.DataArray, axes: Sequence[Axis]) -> ImageSystems | No
             elif dim in array.coords and array.coords[dim].ndim == 0:
                 matrix[:, -1] += column * float(array.coords[dim])
             else:
-                warn(f"the coordinate system {name!r} is omitted: there is no coordinate {dim!r}")
+                warn(f"the coordinate system {name!r} is omitted: it needs a coordinate {dim!r}")
                 break
         else:
             listed = zip(placed["axes"], placed["units"], strict=True)

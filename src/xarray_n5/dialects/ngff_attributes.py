@@ -135,7 +135,7 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
 
 def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) -> None:
     """Warn about an image's other systems if the new attributes of its group have none."""
-    if systems is None or any(map(has_systems, images_of(attributes))):
+    if systems is None or have_systems(attributes):
         return
     if names := systems.others:
         more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
