@@ -18,6 +18,8 @@ from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS
 from xarray_n5.formats.containers import STORES
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.stores import Store
 
 SOURCE = Path(xarray_n5.__file__).parent
@@ -231,6 +233,68 @@ LEVEL_NAMES = re.compile(r"""r"[^"\n]*(?:\bs\??\(?\\d|(?:setup|timepoint)[(\\[]|
 def test_names_of_levels_are_parsed_in_one_module() -> None:
     found = [path for path in ALL_MODULES if LEVEL_NAMES.search(path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+NAMES_OF_LEVELS = {
+    "arrays.context",
+    "arrays.open",
+    "copying.pyramids",
+    "datasets.build",
+    "datasets.engine",
+    "datasets.overwrite",
+    "dialects.bdv",
+    "dialects.list_order",
+    "dialects.protocol",
+    "formats.hdf5.nodes",
+    "formats.structure",
+    "images.find",
+    "images.levels",
+    "images.select",
+    "images.tree",
+    "integrity.diagnosis.levels",
+    "integrity.diagnosis.nodes",
+    "sampling.api",
+}
+"""The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""
+
+
+def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
+    asking = {name for name in NAMES if f"{CORE}.model.level_names" in imports(NAMES[name])}
+    assert {name for name in asking if top(name) == CORE} == {
+        f"{CORE}.{n}" for n in NAMES_OF_LEVELS
+    }
+
+
+ONE_CALLER = {
+    Store: {"child", "fetch", "get_ranges", "is_link", "most_at_once", "real_folders"},
+    KeyedContainer: {
+        *("complete_group", "delete_chunks", "has_chunk", "matches", "not_found", "set_chunks"),
+        "sweep",
+    },
+    KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
+}
+"""The members that one file uses, besides implementations; docs/design.md says why. To be fewer."""
+
+IMPLEMENTATIONS = {
+    Store: ("stores/",),
+    KeyedContainer: ("formats/keyed.py", "formats/hdf5/container.py"),
+    KeyedFormat: ("formats/n5/", "formats/zarr2/", "formats/zarr3/", "formats/hdf5/"),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_CALLER)
+def test_members_of_protocols_have_several_callers(kind: type) -> None:
+    own = tuple(f"{SOURCE}/{folder}" for folder in IMPLEMENTATIONS[kind])
+    others = [path for path in ALL_MODULES if not str(path).startswith(own)]
+    used = [{n.attr for n in nodes_of(path) if isinstance(n, ast.Attribute)} for path in others]
+    named = {name for each in kind.__mro__[:-1] for name in {*vars(each), *_annotated(each)}}
+    members = {name for name in named if not name.startswith("_")} - {"store", "format"}
+    counts = {name: sum(name in attributes for attributes in used) for name in members}
+    assert {name for name, count in counts.items() if count < 2} == ONE_CALLER[kind]
+
+
+def _annotated(kind: type) -> set[str]:
+    return {*getattr(kind, "__annotations__", ())}
 
 
 def test_an_image_is_one_class_and_a_level_is_another_one() -> None:

@@ -19,7 +19,7 @@ from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
-from xarray_n5.model.level_names import fused_in, is_level, level_in, view_in
+from xarray_n5.model.level_names import fused_in
 from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Bdv:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""
-        found = view_in(node.path)
+        found = node.view
         if found is None or len(node.shape) != NDIM:
             return None
         factors, placed = pyramids.factors_of(node), None
@@ -193,7 +193,7 @@ class BigStitcher:
         """Return the axes of a fused level."""
         if len(node.shape) == len(_OME_AXES):
             return _in_ome_zarr(node)
-        if not _is_fused(node.path) or len(node.shape) != NDIM:
+        if not _is_fused(node) or len(node.shape) != NDIM:
             return None
         fusion = fusion_in(node.parents)
         if fusion is None:
@@ -268,10 +268,10 @@ def _own_factors(node: ArrayContext) -> tuple[float, ...] | None:
     return None if found is None or found[NDIM:] != (1.0, 1.0) else found[:NDIM]
 
 
-def _is_fused(path: str) -> bool:
-    """Return whether a path is that of a level of a fusion."""
-    above, _, _ = path.rpartition("/")
-    return is_level(path) and fused_in(above.rpartition("/")[2]) is not None
+def _is_fused(node: ArrayContext) -> bool:
+    """Return whether an array is called like a level of a fusion."""
+    above, _, _ = node.path.rpartition("/")
+    return node.level is not None and fused_in(above.rpartition("/")[2]) is not None
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -301,7 +301,7 @@ def _listed_factors(found: Mapping[str, Any], node: ArrayContext) -> tuple[float
     """Return the factors of a level as the root lists them; those of all images are the same."""
     match found.get(_LEVELS):
         case [[*levels], *_]:
-            level = level_in(node.path)
+            level = node.level or 0
             entry = levels[level] if level < len(levels) else None
             listed = entry.get("absoluteDownsampling") if isinstance(entry, dict) else None
             return numbers("absoluteDownsampling", listed, len(node.shape), exact=True)
