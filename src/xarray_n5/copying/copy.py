@@ -24,10 +24,9 @@ from xarray_n5.copying.attributes import (
     warn_lost_systems,
 )
 from xarray_n5.copying.bounds import parts_of, regions_within
-from xarray_n5.copying.compare import Comparison
 from xarray_n5.copying.pyramids import copied_pyramids
 from xarray_n5.copying.scenes import check_whole, plan_scene
-from xarray_n5.copying.started import Copy
+from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
