@@ -27,6 +27,7 @@ from xarray_n5.graph import (
     get_scheduler,
     tree_reduce,
 )
+from xarray_n5.model.conversions import are_same
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
@@ -284,12 +285,7 @@ def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
     if not rounds and (found.dtype.kind not in "iu" or wanted.kind not in "iuf"):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        stored = found.astype(wanted)
-        if rounds:
-            return bool((np.isfinite(stored) == np.isfinite(found)).all())
-        return bool((stored.astype(found.dtype) == found).all()) and (
-            wanted.kind == "f" or bool(((stored < 0) == (found < 0)).all())
-        )
+        return bool(are_same(found, found.astype(wanted)).all())
 
 
 def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:
