@@ -252,7 +252,7 @@ NAMES_OF_LEVELS = {
     "images.select",
     "images.tree",
     "integrity.diagnosis.levels",
-    "integrity.diagnosis.nodes",
+    "integrity.diagnosis.diagnose",
     "sampling.api",
 }
 """The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""
