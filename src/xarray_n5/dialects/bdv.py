@@ -20,7 +20,7 @@ from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.level_names import fused_in
-from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.tolerances import NEAR, SAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,9 +34,6 @@ _NAMES = ("x", "y", "z")
 _OME_AXES = ("t", "c", "z", "y", "x")
 
 _MULTISCALES = "multiscales of the group"
-
-_ROUNDED = 1e-3
-"""The precision of ratios of scales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +128,9 @@ class Fusion:
         """
         x, y, z = listed
         depth, ratio = self.voxel[-1] / self.voxel[0], z / x
-        if math.isclose(ratio, 1.0, rel_tol=_ROUNDED):
+        if math.isclose(ratio, 1.0, rel_tol=NEAR):
             return x, y, z * depth
-        if not math.isclose(ratio, depth, rel_tol=_ROUNDED):
+        if not math.isclose(ratio, depth, rel_tol=NEAR):
             warn(
                 f"{where}: a voxel is {ratio:g} times as deep as wide, but {depth:g} times by "
                 f"{self.source}; using the former"
@@ -245,7 +242,7 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     voxel = fusion.voxel_over([each.step for each in spatial[::-1]], node.path)
     ratios = [a.step / b.step for a, b in zip(found.axes[-NDIM:], spatial, strict=True)][::-1]
     factors = _own_factors(node) or tuple(ratios)
-    if not np.allclose(factors, ratios, rtol=_ROUNDED, atol=0):
+    if not np.allclose(factors, ratios, rtol=NEAR, atol=0):
         warn(
             f"{node.path}: 'multiscales' has the factors {ratios[::-1]} along z, y, x, but "
             f"'downsamplingFactors' has {list(factors[::-1])}; using the latter"
