@@ -114,7 +114,7 @@ def _images(form: str, levels: Mapping[str, StoredArray]) -> Iterator[StoredImag
 def _key(path: str, level: StoredArray) -> tuple[str, bool]:
     """Return the path of the image that an array belongs to, and whether it is a group."""
     inside, _, name = path.rpartition("/")
-    if view_in(level.context.path) is not None and inside:
+    if level.context.view is not None and inside:
         return (inside.rpartition("/")[0] if name == "cells" else inside), True
     image = image_of(level.context)
     if image is not None and path and level.context.path == path:

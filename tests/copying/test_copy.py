@@ -36,9 +36,9 @@ from xarray_n5 import (
 from xarray_n5.arrays.open import open_node
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.copying.array_copy import CopyOptions
-from xarray_n5.copying.cast import converted
 from xarray_n5.copying.copy import begin_copy
 from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
+from xarray_n5.model.conversions import converted
 from xarray_n5.model.roundtrip_attrs import COPIED
 
 if TYPE_CHECKING:

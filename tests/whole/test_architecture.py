@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +13,15 @@ from pathlib import Path
 import pytest
 
 import xarray_n5
+from tests.support.lines import lines_of_code
 from tests.support.surface import used_by_leaves
 from xarray_n5 import errors
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS
 from xarray_n5.formats.containers import STORES
+from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.stores import Store
 
 SOURCE = Path(xarray_n5.__file__).parent
@@ -233,6 +237,68 @@ def test_names_of_levels_are_parsed_in_one_module() -> None:
     assert found == []
 
 
+NAMES_OF_LEVELS = {
+    "arrays.context",
+    "arrays.open",
+    "copying.pyramids",
+    "datasets.build",
+    "datasets.engine",
+    "datasets.overwrite",
+    "dialects.bdv",
+    "dialects.list_order",
+    "dialects.protocol",
+    "formats.hdf5.nodes",
+    "formats.structure",
+    "images.find",
+    "images.levels",
+    "images.select",
+    "images.tree",
+    "integrity.diagnosis.levels",
+    "integrity.diagnosis.diagnose",
+    "sampling.api",
+}
+"""The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""
+
+
+def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
+    asking = {name for name in NAMES if f"{CORE}.model.level_names" in imports(NAMES[name])}
+    assert {name for name in asking if top(name) == CORE} == {
+        f"{CORE}.{n}" for n in NAMES_OF_LEVELS
+    }
+
+
+ONE_CALLER = {
+    Store: {"child", "fetch", "get_ranges", "is_link", "most_at_once", "real_folders"},
+    KeyedContainer: {
+        *("complete_group", "delete_chunks", "has_chunk", "matches", "not_found", "set_chunks"),
+        "sweep",
+    },
+    KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
+}
+"""The members that one file uses, besides implementations; docs/design.md says why. To be fewer."""
+
+IMPLEMENTATIONS = {
+    Store: ("stores/",),
+    KeyedContainer: ("formats/keyed.py", "formats/hdf5/container.py"),
+    KeyedFormat: ("formats/n5/", "formats/zarr2/", "formats/zarr3/", "formats/hdf5/"),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_CALLER)
+def test_members_of_protocols_have_several_callers(kind: type) -> None:
+    own = tuple(f"{SOURCE}/{folder}" for folder in IMPLEMENTATIONS[kind])
+    others = [path for path in ALL_MODULES if not str(path).startswith(own)]
+    used = [{n.attr for n in nodes_of(path) if isinstance(n, ast.Attribute)} for path in others]
+    named = {name for each in kind.__mro__[:-1] for name in {*vars(each), *_annotated(each)}}
+    members = {name for name in named if not name.startswith("_")} - {"store", "format"}
+    counts = {name: sum(name in attributes for attributes in used) for name in members}
+    assert {name for name, count in counts.items() if count < 2} == ONE_CALLER[kind]
+
+
+def _annotated(kind: type) -> set[str]:
+    return {*getattr(kind, "__annotations__", ())}
+
+
 def test_an_image_is_one_class_and_a_level_is_another_one() -> None:
     trees = {name: ast.walk(ast.parse(path.read_text("utf-8"))) for name, path in NAMES.items()}
     classes = [
@@ -342,7 +408,7 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
         assert kind.__module__.startswith("xarray_n5.")
 
 
-def lines_of_code(path: Path) -> int:
+def lines_without_docstrings(path: Path) -> int:
     """Return how many lines a file has, but for its docstrings."""
     text = path.read_text(encoding="utf-8")
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
@@ -356,8 +422,32 @@ def lines_of_code(path: Path) -> int:
 
 
 def test_files_stay_small() -> None:
-    lines = {path: lines_of_code(path) for path in ALL_MODULES}
+    lines = {path: lines_without_docstrings(path) for path in ALL_MODULES}
     assert {path: count for path, count in lines.items() if count > 300} == {}
+
+
+MOST_LINES = {
+    CORE: 30_000,
+    ENGINE: 180,
+    PROJECTS: 110,
+    COMMANDS: 1_420,
+    "xarray_n5_bdv": 4_750,
+    "xarray_n5_doctor": 1_800,
+    "xarray_n5_hangar": 1_010,
+    "xarray_n5_imaris": 380,
+    "xarray_n5_napari": 320,
+    "xarray_n5_scenes": 1_300,
+    "xarray_n5_view": 1_180,
+}
+"""The most lines of code of each package; docs/design.md has a table of them. To be reduced."""
+
+
+def test_packages_do_not_grow() -> None:
+    counts = Counter[str]()
+    for name, path in NAMES.items():
+        counts[top(name)] += lines_of_code(path)
+    assert counts.keys() == MOST_LINES.keys()
+    assert {name: count for name, count in counts.items() if count > MOST_LINES[name]} == {}
 
 
 def test_names_of_hangar_are_found_where_they_are_imported_on_first_use() -> None:

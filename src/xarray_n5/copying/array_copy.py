@@ -14,7 +14,6 @@ from xarray_n5.arrays.spec import as_dtype, chunk_shape, completed, with_fallbac
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described, of_part, original
 from xarray_n5.copying.bounds import moved
-from xarray_n5.copying.cast import check_convertible, converted
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
 from xarray_n5.dialects.write import write_geometry
@@ -22,6 +21,7 @@ from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.conversions import check_convertible, converted
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
 if TYPE_CHECKING:

@@ -1,19 +1,34 @@
-"""Copies that have started: what is pending, and how it is computed."""
+"""Copies that have started: what is pending, how it is computed, and compared with its source."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import xarray as xr
+from dask.base import compute
 
-from xarray_n5.copying.compare import Comparison
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.elements import same_bits
+from xarray_n5.arrays.open import open_array
+from xarray_n5.errors import ChunkError, DifferenceError
+from xarray_n5.graph import ArraySliceDep, tree_reduce
+from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.transaction import Transaction, compute_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import dask.array as da
 
     from xarray_n5.copying.archives import Packing
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.graph import DelayedReport
+    from xarray_n5.model.grid import Index
     from xarray_n5.writing.plan import WritePlan
 
 
@@ -78,3 +93,77 @@ class Copy:
             return compute_alone(self.alone)
         reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
         return xr.DataTree.from_dict(reports)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Arrays of a copy, and the values that they should have."""
+
+    container: Container
+    """The container of the copy."""
+    sources: Sequence[tuple[str, da.Array]]
+    """The path of each array in it, and its source."""
+
+    def compute(self) -> int:
+        """Read the source and the copy, and return the number of chunks if all of them are equal.
+
+        Raises
+        ------
+        DifferenceError
+            If chunks differ, or cannot be decoded.
+        """
+        container = self.container.fresh()
+        arrays = [(open_array(container, path), source) for path, source in self.sources]
+        results = compute(*(_differences(array, source) for array, source in arrays))
+        count = sum(array.grid.size for array, _ in arrays)
+        different = [
+            array.node.key(index)
+            for (array, _), indices in zip(arrays, results, strict=True)
+            for index in indices
+        ]
+        if different:
+            raise DifferenceError(container.url, tuple(different), count)
+        return count
+
+
+def _differences(array: Array, source: da.Array) -> DelayedReport:
+    """Return the sorted indices of the chunks of an array that differ from `source`, delayed."""
+    aligned = aligned_blocks(source, array.grid.chunks, (0,) * array.ndim, strict=False)
+    found: Any = aligned.map_blocks(
+        cast("Any", _different),
+        Array(array.node.bare()),
+        ArraySliceDep(aligned.chunks),
+        name=f"compare_n5-{uuid.uuid4().hex}",  # earlier results may be outdated
+        dtype=object,
+        chunks=tuple((1,) * len(sizes) for sizes in aligned.chunks),
+        meta=np.empty((0,) * aligned.ndim, object),
+    )
+    return tree_reduce(found, None, _merged, _merged, f"compare-{uuid.uuid4().hex}")
+
+
+def _different(block: np.ndarray, array: Array, where: tuple[slice, ...]) -> list[Index]:
+    """Return the indices of chunks in a block of the source that are different in the copy."""
+    where = tuple(slice(side.start, side.stop, 1) for side in where)
+    equal = partial(_is_equal, np.asarray(block), array, tuple(side.start for side in where))
+    if equal(where):
+        return []
+    chunks = product(*array.grid.project(where))
+    indices = [tuple(part.chunk for part in parts) for parts in chunks]
+    boxes = {index: array.grid.slices(index) for index in indices}
+    return [index for index, box in boxes.items() if not equal(box)]
+
+
+def _is_equal(
+    block: np.ndarray, array: Array, start: tuple[int, ...], box: tuple[slice, ...]
+) -> bool:
+    """Return whether a part of an array has the same bits as a block that begins at `start`."""
+    inner = tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
+    try:
+        stored = np.asarray(array[box])
+    except ChunkError:
+        return False
+    return same_bits(block[inner], stored)
+
+
+def _merged(parts: list[list[Index]]) -> list[Index]:
+    return sorted(index for part in parts for index in part)

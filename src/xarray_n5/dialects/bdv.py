@@ -19,8 +19,8 @@ from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
-from xarray_n5.model.level_names import fused_in, is_level, level_in, view_in
-from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.level_names import fused_in
+from xarray_n5.model.tolerances import NEAR, SAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,9 +34,6 @@ _NAMES = ("x", "y", "z")
 _OME_AXES = ("t", "c", "z", "y", "x")
 
 _MULTISCALES = "multiscales of the group"
-
-_ROUNDED = 1e-3
-"""The precision of ratios of scales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Bdv:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""
-        found = view_in(node.path)
+        found = node.view
         if found is None or len(node.shape) != NDIM:
             return None
         factors, placed = pyramids.factors_of(node), None
@@ -131,9 +128,9 @@ class Fusion:
         """
         x, y, z = listed
         depth, ratio = self.voxel[-1] / self.voxel[0], z / x
-        if math.isclose(ratio, 1.0, rel_tol=_ROUNDED):
+        if math.isclose(ratio, 1.0, rel_tol=NEAR):
             return x, y, z * depth
-        if not math.isclose(ratio, depth, rel_tol=_ROUNDED):
+        if not math.isclose(ratio, depth, rel_tol=NEAR):
             warn(
                 f"{where}: a voxel is {ratio:g} times as deep as wide, but {depth:g} times by "
                 f"{self.source}; using the former"
@@ -193,7 +190,7 @@ class BigStitcher:
         """Return the axes of a fused level."""
         if len(node.shape) == len(_OME_AXES):
             return _in_ome_zarr(node)
-        if not _is_fused(node.path) or len(node.shape) != NDIM:
+        if not _is_fused(node) or len(node.shape) != NDIM:
             return None
         fusion = fusion_in(node.parents)
         if fusion is None:
@@ -245,7 +242,7 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     voxel = fusion.voxel_over([each.step for each in spatial[::-1]], node.path)
     ratios = [a.step / b.step for a, b in zip(found.axes[-NDIM:], spatial, strict=True)][::-1]
     factors = _own_factors(node) or tuple(ratios)
-    if not np.allclose(factors, ratios, rtol=_ROUNDED, atol=0):
+    if not np.allclose(factors, ratios, rtol=NEAR, atol=0):
         warn(
             f"{node.path}: 'multiscales' has the factors {ratios[::-1]} along z, y, x, but "
             f"'downsamplingFactors' has {list(factors[::-1])}; using the latter"
@@ -268,10 +265,10 @@ def _own_factors(node: ArrayContext) -> tuple[float, ...] | None:
     return None if found is None or found[NDIM:] != (1.0, 1.0) else found[:NDIM]
 
 
-def _is_fused(path: str) -> bool:
-    """Return whether a path is that of a level of a fusion."""
-    above, _, _ = path.rpartition("/")
-    return is_level(path) and fused_in(above.rpartition("/")[2]) is not None
+def _is_fused(node: ArrayContext) -> bool:
+    """Return whether an array is called like a level of a fusion."""
+    above, _, _ = node.path.rpartition("/")
+    return node.level is not None and fused_in(above.rpartition("/")[2]) is not None
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -301,7 +298,7 @@ def _listed_factors(found: Mapping[str, Any], node: ArrayContext) -> tuple[float
     """Return the factors of a level as the root lists them; those of all images are the same."""
     match found.get(_LEVELS):
         case [[*levels], *_]:
-            level = level_in(node.path)
+            level = node.level or 0
             entry = levels[level] if level < len(levels) else None
             listed = entry.get("absoluteDownsampling") if isinstance(entry, dict) else None
             return numbers("absoluteDownsampling", listed, len(node.shape), exact=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.dialects.ngff_attributes import is_label_image, is_of_variable
-from xarray_n5.model.level_names import is_level, view_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,8 +28,8 @@ def image_of(node: ArrayContext) -> str | None:
     >>> image_of(ArrayContext(shape=(8,), path="setup2/timepoint0/s1"))
     'setup2'
     """
-    if (view := view_in(node.path)) is not None:
-        return f"setup{view[0]}"
+    if node.view is not None:
+        return f"setup{node.view[0]}"
     node = node.without_users_own()
     parts = node.path.split("/")
     for depth, group in enumerate(node.parents[: len(parts)], start=1):
@@ -39,7 +38,7 @@ def image_of(node: ArrayContext) -> str | None:
     around = node.parents[0] if node.parents else {}
     described = _has_factors(around) or "downsamplingFactors" in node.attributes
     described = described or any("Bigstitcher-Spark" in group for group in node.parents[1:])
-    return "/".join(parts[:-1]) if described and is_level(node.path) else None
+    return "/".join(parts[:-1]) if described and node.level is not None else None
 
 
 def _lists(group: Attributes, path: str) -> bool:

@@ -15,7 +15,6 @@ import numpy as np
 from xarray_n5.dialects import pyramids
 from xarray_n5.dialects.values import matrix, numbers, texts
 from xarray_n5.model.axes import Geometry
-from xarray_n5.model.level_names import level_in
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
 
     An axis with the base level's size was not downsampled.
     """
-    factor = 2.0 ** level_in(node.path)
+    factor = 2.0 ** (node.level or 0)
     guessed = []
     for own, whole in zip(node.shape[::-1], base.shape[::-1], strict=True):
         fits = [each for each in (factor, 1.0) if math.ceil(whole / each) - own in {0, 1}]

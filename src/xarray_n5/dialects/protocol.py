@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
+from xarray_n5.model.level_names import number_in, view_in
 from xarray_n5.model.roundtrip_attrs import user_attributes
 from xarray_n5.model.units import unit_of
 
@@ -46,6 +47,16 @@ class ArrayContext:
     """The type of the array's elements, or None if it is unknown."""
     ngff: str = "0.4"
     """The version of OME-NGFF that is written next to the array."""
+
+    @property
+    def level(self) -> int | None:
+        """The number of the level that the array is called like, or None."""
+        return number_in(self.path.rpartition("/")[2])
+
+    @property
+    def view(self) -> tuple[int, int] | None:
+        """The setup and timepoint of BigDataViewer that the array is called like, or None."""
+        return view_in(self.path)
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
         """Return the context of another array in the same group."""

@@ -11,7 +11,6 @@ import numpy as np
 from xarray_n5.dialects.values import in_c_order, numbers, per_axis, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
-from xarray_n5.model.level_names import is_level, level_in, view_in
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, split_unit, written_unit
 
@@ -32,14 +31,14 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
     ``scales`` (n5-viewer's older key) over ``downsamplingFactors``.
     """
     ndim = len(node.shape)
-    if is_level(node.path) and node.parents:
+    if node.level is not None and node.parents:
         for key in ("scales", "downsamplingFactors"):
             if (listed := _listed(node.parents[0], key, node)) is not None:
                 return numbers(key, listed, ndim)
     key = "downsamplingFactors"
     if own and node.attributes.get(key) is not None:
         return numbers(key, node.attributes[key], ndim)
-    if view_in(node.path) is not None and len(node.parents) > 1:
+    if node.view is not None and len(node.parents) > 1:
         return numbers(key, _listed(node.parents[1], key, node), ndim)
     return None
 
@@ -66,7 +65,7 @@ def base_and_factors(
 
 def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
     """Return whether a level's coordinates are known; warn if it is coarse without factors."""
-    level = level_in(node.path)
+    level = node.level or 0
     if factors is not None or not level:
         return True
     warn(
@@ -206,7 +205,7 @@ def alike(one: Sequence[float], other: Sequence[float]) -> bool:
 def _listed(group: Attributes, key: str, node: ArrayContext) -> object:
     """Return a level's factors from a group's list of levels."""
     listed = group.get(key)
-    level = level_in(node.path)
+    level = node.level or 0
     if not isinstance(listed, list) or not all(isinstance(item, list) for item in listed):
         return None
     return listed[level] if level < len(listed) else None

@@ -25,15 +25,13 @@ from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import meant_unit, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.metadata import Attributes
-
-_ROUNDING = 1e-9
-"""The relative rounding error of positions and steps that are computed from the base level."""
 
 
 def write_geometry(
@@ -174,7 +172,7 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
     if geometry.affine is not None and geometry.affine != again.affine:
         return f"the affine transform {geometry.affine}"
     for one, other in zip(geometry.with_names().axes, again.with_names().axes, strict=True):
-        near = _ROUNDING * abs(one.step) if one.factor != 1 else 0.0
+        near = ROUNDING * abs(one.step) if one.factor != 1 else 0.0
         placed = one.scale is not None or one.offset != 0
         for what, before, after, same in (
             ("name", one.name, other.name, one.name == other.name),
@@ -353,7 +351,7 @@ def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
         bool(units)
         and same_unit(*units)
         and all(
-            own.step > 0 and abs(own.base[1] - under.offset) <= _ROUNDING * own.step
+            own.step > 0 and abs(own.base[1] - under.offset) <= ROUNDING * own.step
             for _, geometry in levels
             for own, under in zip(geometry.axes, base, strict=True)
         )

@@ -86,11 +86,6 @@ def is_level(path: str) -> bool:
     return number_in(path.rpartition("/")[2]) is not None
 
 
-def level_in(path: str) -> int:
-    """Return the number of a level in its path, or 0."""
-    return number_in(path.rpartition("/")[2]) or 0
-
-
 def levels_among(names: Iterable[str]) -> list[str]:
     """Return the names of levels, in order: ``s0``, ``s1``, ..., or else numbers.
 
@@ -107,8 +102,8 @@ def base_path(path: str) -> str | None:
     >>> base_path("em/s2"), base_path("em/s0")
     ('em/s0', None)
     """
-    above, slash, _ = path.rpartition("/")
-    return f"{above}{slash}s0" if level_in(path) else None
+    above, slash, name = path.rpartition("/")
+    return f"{above}{slash}s0" if number_in(name) else None
 
 
 def view_in(path: str) -> tuple[int, int] | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xarray_n5.dialects.bdv import Bdv
 from xarray_n5.model.alerts import ODD
-from xarray_n5.model.level_names import view_in
 from xarray_n5_doctor.readers.protocol import reading_of, refused, unread
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class BigDataViewer:
 
 
 def _read(level: StoredArray, form: str) -> Reading:
-    if form not in {"n5", "hdf5"} or view_in(level.context.path) is None:
+    if form not in {"n5", "hdf5"} or level.context.view is None:
         return unread("it opens projects: setupS/timepointT/sL with an XML next to the container")
     if level.context.xml is None:
         return unread("no XML next to the container describes its views")

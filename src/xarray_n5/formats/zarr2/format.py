@@ -160,12 +160,7 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
         raise MetadataError(
             f"{where}: 'chunks' {list(chunks)} do not fit the 'shape' {list(shape)}"
         )
-    order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
-    if order not in ("C", "F") or separator not in (".", "/"):
-        raise MetadataError(
-            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; expected 'C' "
-            "or 'F', and '.' or '/'"
-        )
+    order, separator = zarr2_layout.order_and_separator(members, where)
     filters = parse_filters(members.get("filters"), stored, chunks, where)
     filled = members.get("fill_value") is not None
     return ArrayMetadata(

@@ -82,12 +82,7 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
             f"{_WHERE}: unknown members {unknown}; expected some of {list(MEMBERS)}"
         )
     stored = _dtype(metadata.dtype, given)
-    order, separator = given.get("order", "C"), given.get("dimension_separator", ".")
-    if order not in ("C", "F") or separator not in (".", "/"):
-        raise MetadataError(
-            f"{_WHERE}: 'order' is {order!r} and 'dimension_separator' {separator!r}; expected "
-            "'C' or 'F', and '.' or '/'"
-        )
+    order, separator = order_and_separator(given, _WHERE)
     filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
     fill = _fill(given.get("fill_value"), stored)
@@ -101,6 +96,17 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
         fill=parse_fill(fill, stored, _WHERE),
         layout=Layout(stored, order, separator, filters, filled, filled and not unmasked),
     )
+
+
+def order_and_separator(members: Mapping[str, Any], where: str) -> tuple[str, str]:
+    """Return the order of elements and the separator of keys, by default "C" and "."."""
+    order, separator = members.get("order", "C"), members.get("dimension_separator") or "."
+    if order not in ("C", "F") or separator not in (".", "/"):
+        raise MetadataError(
+            f"{where}: 'order' is {order!r} and 'dimension_separator' {separator!r}; expected 'C' "
+            "or 'F', and '.' or '/'"
+        )
+    return order, separator
 
 
 def content_of(stored: np.dtype[Any], filters: tuple[str, ...]) -> Content:

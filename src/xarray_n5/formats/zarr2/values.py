@@ -14,11 +14,11 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.model.times import check_time_units
 
 _SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\w+\])")
-_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_LARGEST = 1 << 20
+NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+LARGEST = 1 << 20
 """The maximum size of an element in bytes, which limits the size of a fill value."""
 
-_NOT_A_TIME = np.iinfo(np.int64).min
+NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def parse_dtype(value: object, where: str) -> np.dtype[Any]:
@@ -41,7 +41,7 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
         raise MetadataError(
             f"{where}: 'dtype' is {str(value)[:200]!r}, which is not a type of Zarr v2: {error}"
         ) from error
-    if not 0 < found.itemsize <= _LARGEST:
+    if not 0 < found.itemsize <= LARGEST:
         raise MetadataError(f"{where}: 'dtype' has elements of {found.itemsize} bytes")
     return found
 
@@ -122,7 +122,7 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line fo
         known = {"true": True, "false": False, "1": True, "0": False}
         return np.bool_(known[value.lower()] if isinstance(value, str) else bool(value))
     if dtype.kind in "Mm":
-        return np.array(_NOT_A_TIME if value == "NaT" else int(value), "i8").view(
+        return np.array(NOT_A_TIME if value == "NaT" else int(value), "i8").view(
             dtype.newbyteorder("=")
         )[()]
     if dtype.kind == "U":
@@ -150,7 +150,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _number(value: Any) -> float:
-    return _NUMBERS[value] if value in _NUMBERS else float(value)
+    return NUMBERS[value] if value in NUMBERS else float(value)
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -23,7 +23,7 @@ from xarray_n5.formats.zarr2.filters import Bytes
 from xarray_n5.formats.zarr2.objects import Texts
 from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.formats.zarr3.sharding import Sharding
-from xarray_n5.formats.zarr3.types import named
+from xarray_n5.formats.zarr3.types import extension, named
 from xarray_n5.model.options import check_boolean, check_choice, check_range
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def codecs_for(
     elif size == 1 or dtype.kind in "SV":
         first = {"name": "bytes"}
     else:
-        first = _extension("bytes", endian="little")
+        first = extension("bytes", endian="little")
     compressed = compressor_to_json(compression, size)
     chain = [first, *([] if compressed is None else [compressed])]
     return chain if inner is None else sharded(chain, inner, at_start=at_start)
@@ -271,11 +271,11 @@ def sharded(
 ) -> list[dict[str, Any]]:
     """Return the codecs of shards whose chunks have a shape and a chain of codecs."""
     return [
-        _extension(
+        extension(
             "sharding_indexed",
             chunk_shape=list(inner),
             codecs=chain,
-            index_codecs=[_extension("bytes", endian="little"), {"name": "crc32c"}],
+            index_codecs=[extension("bytes", endian="little"), {"name": "crc32c"}],
             index_location="start" if at_start else "end",
         )
     ]
@@ -286,12 +286,12 @@ def compressor_to_json(compression: Compression, itemsize: int) -> dict[str, Any
     members = to_json(compression)
     match None if isinstance(compression, Numcodecs) else members["type"]:
         case "gzip" if not members["useZlib"]:
-            return _extension("gzip", level=members["level"])
+            return extension("gzip", level=members["level"])
         case "zstd":
-            return _extension("zstd", level=members["level"], checksum=True)
+            return extension("zstd", level=members["level"], checksum=True)
         case "blosc":
             # Optional without shuffling, but n5-zarr does not decode chunks if it is missing.
-            return _extension(
+            return extension(
                 "blosc",
                 cname=members["cname"],
                 clevel=members["clevel"],
@@ -300,8 +300,4 @@ def compressor_to_json(compression: Compression, itemsize: int) -> dict[str, Any
                 blocksize=members["blocksize"],
             )
     config = zarr2.compressor_to_json(compression, "Zarr v3")
-    return None if config is None else _extension(f"numcodecs.{config.pop('id')}", **config)
-
-
-def _extension(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"name": name, "configuration": configuration}
+    return None if config is None else extension(f"numcodecs.{config.pop('id')}", **config)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.zarr2.values import LARGEST, NOT_A_TIME, NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,13 +39,6 @@ _LENGTHS = {
 """Types with a length in bytes: NumPy's kind, and the bytes of a character."""
 
 _UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as"})
-
-_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-_LARGEST = 1 << 20
-"""The maximum size of an element in bytes, which limits the size of a fill value."""
-
-_NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def parse_type(value: object, where: str) -> np.dtype[Any]:
@@ -70,7 +64,7 @@ def parse_type(value: object, where: str) -> np.dtype[Any]:
             f"{where}: 'data_type' is {_shown(value)}, which is not supported; read the array "
             "with the program that wrote it"
         )
-    if not 0 < found.itemsize <= _LARGEST:
+    if not 0 < found.itemsize <= LARGEST:
         raise MetadataError(f"{where}: 'data_type' has elements of {found.itemsize} bytes")
     return found
 
@@ -106,7 +100,7 @@ def _dtype(name: str, members: Mapping[str, Any], where: str) -> np.dtype[Any] |
     if name in _LENGTHS:
         kind, width = _LENGTHS[name]
         length = members["length_bytes"]
-        if type(length) is not int or not 0 < length <= _LARGEST or length % width:
+        if type(length) is not int or not 0 < length <= LARGEST or length % width:
             raise ValueError(f"'length_bytes' is {length!r}")
         return np.dtype(f"{kind}{length // width}")
     if name in {STRINGS, BYTES, "bytes"}:
@@ -143,18 +137,19 @@ def type_to_json(dtype: np.dtype[Any], where: str) -> Any:
         return STRINGS
     if dtype.kind in "mM":
         unit, scale = np.datetime_data(dtype)
-        return _extension(f"numpy.{dtype.type.__name__}", unit=unit, scale_factor=scale)
+        return extension(f"numpy.{dtype.type.__name__}", unit=unit, scale_factor=scale)
     if dtype.names is not None:
         fields = [[n, type_to_json(dtype[n].newbyteorder("="), where)] for n in dtype.names]
         if all(dtype[name].subdtype is None for name in dtype.names):
-            return _extension("structured", fields=fields)
+            return extension("structured", fields=fields)
     for name, (kind, _) in _LENGTHS.items():
         if dtype.kind == kind and dtype.subdtype is None and dtype.names is None:
-            return _extension(name, length_bytes=dtype.itemsize)
+            return extension(name, length_bytes=dtype.itemsize)
     raise MetadataError(f"{where}: Zarr v3 cannot store elements of {dtype}; convert with astype()")
 
 
-def _extension(name: str, **configuration: Any) -> dict[str, Any]:
+def extension(name: str, **configuration: Any) -> dict[str, Any]:
+    """Return the name and the configuration of a type or a codec, as in JSON."""
     return {"name": name, "configuration": configuration}
 
 
@@ -195,7 +190,7 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: C901, PLR0911 - as 
             raise ValueError("expected a real and an imaginary part")
         return parts.view(dtype)[0]
     if dtype.kind in "mM":
-        ticks = _NOT_A_TIME if value == "NaT" else int(value)
+        ticks = NOT_A_TIME if value == "NaT" else int(value)
         return np.array(ticks, "i8").view(dtype)[()]
     if dtype.kind in "UO":
         if not isinstance(value, str):
@@ -210,7 +205,7 @@ def _float(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, str) and value.startswith("0x"):
         bits = np.array(int(value, 16), f"u{dtype.itemsize}")
         return bits.view(dtype)[()]
-    return dtype.type(_NUMBERS[value] if isinstance(value, str) else value)
+    return dtype.type(NUMBERS[value] if isinstance(value, str) else value)
 
 
 def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:

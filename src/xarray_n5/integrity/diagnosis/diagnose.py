@@ -1,33 +1,30 @@
-"""Read all nodes of a container once, and run all checks."""
+"""Read all nodes of a container once, and run all checks; those of nodes are here."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.container_xml import find_xml
+from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import N5Error, NodeNotFoundError, RequestError
-from xarray_n5.integrity.diagnosis import chunks, levels, nodes
-from xarray_n5.integrity.diagnosis.finding import Finding
+from xarray_n5.formats.consolidated import contradictions
+from xarray_n5.formats.documents import unfinished
+from xarray_n5.formats.protocol import Node
+from xarray_n5.integrity.diagnosis import chunks, levels
+from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.integrity.diagnosis.survey import Survey
+from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.level_names import number_in
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     Check: TypeAlias = Callable[[Survey], Iterator[Finding]]
-
-CHECKS: Mapping[str, Check] = {
-    "nodes that cannot be read": nodes.unreadable,
-    "unfinished writes": nodes.unfinished_nodes,
-    "arrays and groups": nodes.ambiguous,
-    "consolidated metadata": nodes.consolidated,
-    "missing levels": levels.missing_levels,
-    "the sizes of levels": levels.inconsistent_levels,
-    "chunks": chunks.sampled_chunks,
-    "the images of the scene": nodes.missing_parts,
-}
-"""The checks, in the order of the findings."""
 
 
 def diagnose(
@@ -90,3 +87,118 @@ def _run(name: str, check: Check, survey: Survey) -> Iterator[Finding]:
     except (N5Error, OSError, *ODD) as error:
         why = f"{name} could not be checked: {type(error).__name__}: {error}"
         yield Finding("not-checked", survey.root, why, "see the message, and try again")
+
+
+# Checks of nodes
+
+
+def _unreadable(survey: Survey) -> Iterator[Finding]:
+    """Find nodes that cannot be read, and those that a writer did not complete."""
+    for path, why in survey.unreadable.items():
+        remedy = "restore its metadata from a copy or by hand, or remove it"
+        yield Finding("unreadable", path, why, remedy)
+    for path, group in survey.groups.items():
+        if group.node.incomplete:
+            why = "it has attributes, but not the document that makes it an array or a group"
+            remedy = "repeat the write that was stopped, or remove it"
+            yield Finding("unreadable", path, why, remedy)
+
+
+def _unfinished_nodes(survey: Survey) -> Iterator[Finding]:
+    """Find nodes with an unfinished write."""
+    store = survey.container.store
+    for path in sorted(unfinished(store, [*survey.arrays, *survey.groups])):
+        tokens = {each.token for each in unfinished_writes(store, path)}
+        why = "it has an unfinished write; chunks that it has not written are read as fill values"
+        if tokens == {REPAIRED}:
+            why = "damaged chunks were removed and not written again; they are read as fill values"
+        remedy = "wait if a program is writing now; otherwise repeat the write with resume=True"
+        yield Finding("unfinished", path, why, remedy)
+
+
+def _ambiguous(survey: Survey) -> Iterator[Finding]:
+    """Find groups with the metadata of arrays, and arrays that contain nodes."""
+    container, groups = survey.container, list(survey.groups)
+    for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
+        if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
+            who = (
+                ", as BigStitcher writes it,"
+                if number_in(path.rpartition("/")[2], "setup") is not None
+                else ""
+            )
+            yield Finding(
+                "group-like-array",
+                path,
+                f"the group{who} has the metadata of an array; readers that trust them see a "
+                "single array of zeros",
+                "open the arrays in it, or all with xarray.open_datatree(..., engine='n5')",
+            )
+    for path, names in _nested(survey).items():
+        yield Finding(
+            "array-with-nodes",
+            path,
+            f"the array has chunks and also contains nodes ({listed(names)}), which most readers "
+            "do not find",
+            "move them out of it",
+        )
+
+
+def _nested(survey: Survey) -> dict[str, list[str]]:
+    """Return the names of nodes in arrays, by the paths of arrays with any; one batch of reads."""
+    inside = {path: folders for path, (folders, _) in survey.listings.items() if folders}
+    names = {path: [n for n in each if not n.startswith(".")] for path, each in inside.items()}
+    # Of directories named by numbers, which usually have chunks, two are read.
+    tried = [
+        (path, name)
+        for path, each in names.items()
+        for name in (*(n for n in each if not n.isdecimal()), *filter(str.isdecimal, each[:2]))
+    ]
+    found: dict[str, list[str]] = {}
+    nodes = survey.container.nodes([join(*each) for each in tried], verify=False) if tried else []
+    for (path, name), node in zip(tried, nodes, strict=True):
+        if isinstance(node, Node) and node.described:
+            found.setdefault(path, []).append(name)
+    return found
+
+
+def _consolidated(survey: Survey) -> Iterator[Finding]:
+    """Find groups whose consolidated metadata contradict the documents of nodes."""
+    container = survey.container
+    for path in survey.groups:
+        if names := contradictions(container.store, path, container.format.documents):
+            yield Finding(
+                "consolidated",
+                path,
+                "consolidated metadata differ from the documents of nodes, which other readers "
+                f"use: {listed(names)}",
+                f"consolidate again: zarr.consolidate_metadata({survey.url(path)!r})",
+            )
+
+
+def _missing_parts(survey: Survey) -> Iterator[Finding]:
+    """Find images of the scene in an XML that its container lacks."""
+    document = survey.xml or (None if survey.root else find_xml(survey.container))
+    if survey.root or document is None:
+        return
+    reader, why = scene_reader(document), "it does not describe a project"
+    try:
+        if reader is not None:
+            yield from reader.missing_parts(document, survey, named=survey.xml is not None)
+            return
+    except ValueError as error:
+        why = str(error)
+    why = f"the XML of the project next to the container cannot be read: {why}"
+    yield Finding("unreadable-project", "", why, "restore it; BigStitcher keeps dataset.xml~1")
+
+
+CHECKS: Mapping[str, Check] = {
+    "nodes that cannot be read": _unreadable,
+    "unfinished writes": _unfinished_nodes,
+    "arrays and groups": _ambiguous,
+    "consolidated metadata": _consolidated,
+    "missing levels": levels.missing_levels,
+    "the sizes of levels": levels.inconsistent_levels,
+    "chunks": chunks.sampled_chunks,
+    "the images of the scene": _missing_parts,
+}
+"""The checks, in the order of the findings."""

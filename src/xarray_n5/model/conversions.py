@@ -34,7 +34,7 @@ def converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
         real = block.real if block.dtype.kind == "c" and dtype.kind != "c" else block
         found = real.astype(dtype)
-        same = _is_same(block, found) if block.dtype.kind in _NUMBERS else np.True_
+        same = are_same(block, found) if block.dtype.kind in _NUMBERS else np.True_
     if not np.all(same):
         at = tuple(int(each[0]) for each in np.nonzero(~np.atleast_1d(same)))
         raise ValueError(
@@ -43,7 +43,7 @@ def converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return found
 
 
-def _is_same(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def are_same(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Compare numbers element by element; floats may differ by rounding."""
     same: np.ndarray = _is_same_real(before.real, after.real)
     if after.dtype.kind == "c":
