@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from xarray_n5.errors import MetadataError, ReadOnlyError
-from xarray_n5.model.json import MOST_NESTED, is_deep
+from xarray_n5.errors import ReadOnlyError
+from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import check_factors, lists_levels
 
 if TYPE_CHECKING:
@@ -98,37 +95,3 @@ class NodeAttributes(MutableMapping[str, Any]):
 
         self._items = self._container.change_attributes(self._path, change, self._kind)
         self._changed(self._items)
-
-
-def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return `attributes` as they are read back: tuples as lists, NumPy's numbers as Python's.
-
-    Raises
-    ------
-    MetadataError
-        If a value is not JSON; NaN and infinity are not.
-    """
-    result = {}
-    for key, value in attributes.items():
-        if isinstance(value, dict | list | tuple) and is_deep(value):
-            raise MetadataError(
-                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, "
-                "which readers reject; flatten it"
-            )
-        try:
-            text = json.dumps(value, default=_plain, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(
-                f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as "
-                f"JSON ({error})"
-            ) from error
-        result[str(key)] = json.loads(text)
-    return result
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import Array, OpenOptions
-from xarray_n5.arrays.attributes import NodeAttributes, as_json
+from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
@@ -19,6 +19,7 @@ from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.model.paths import join, new_path

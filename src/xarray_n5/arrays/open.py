@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.group import Group
-from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import get_format
-from xarray_n5.formats.containers import CONTAINERS
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import find_node, open_container
 from xarray_n5.formats.structure import prefetch
@@ -237,17 +235,3 @@ def open_node(
     if whole and isinstance(container, KeyedContainer) and container.batch > 1:
         prefetch(container.store, container.format, node.path)
     return Group(container, node, options)
-
-
-def open_existing(url: object, path: str, mode: str, **options: Any) -> Array | None:
-    """Return the array that a write with `mode` would change; None if it creates a new one."""
-    if mode not in {"a", "r+"}:
-        return None
-    if isinstance(url, CONTAINERS):
-        node = url.node(url.format.normalize_path(path))
-        if not isinstance(node.metadata, ArrayMetadata):
-            return None  # without an error, whose hint takes several requests
-    try:
-        return open_array(url, path, mode="r+", **options)
-    except NodeNotFoundError:
-        return None

@@ -221,6 +221,8 @@ def _has_marker(container: Container, path: str) -> bool:
 
 def without_image(attributes: Attributes, path: str) -> Attributes:
     """Return a group's attributes without the image of an array that is removed."""
+    if not attributes:
+        return attributes
     name, images = path.rpartition("/")[2], images_of(attributes)
     kept = [
         image

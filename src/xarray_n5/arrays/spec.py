@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.attributes import as_json
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
+from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, check_factors
 from xarray_n5.model.options import check_option
 

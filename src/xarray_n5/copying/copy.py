@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.attributes import as_json
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.marker import WriteMarker, other_writers
@@ -34,6 +33,7 @@ from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import ResumeError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
+from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import dask.array as da
 import numpy as np
 
-from xarray_n5.arrays.attributes import as_json
 from xarray_n5.datasets.encoded import (
     EncodedVariable,
     dialect_keys,
@@ -23,6 +22,7 @@ from xarray_n5.datasets.xarray_internals import (
     ensure_dtype_not_object,
 )
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.json import as_json
 from xarray_n5.model.roundtrip_attrs import HIDDEN, NOTE, NOTES, note_of
 
 if TYPE_CHECKING:

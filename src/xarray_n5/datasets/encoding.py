@@ -183,9 +183,10 @@ def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
 def _manageable(variable: xr.Variable) -> xr.Variable:
     """Return a copy whose data xarray's chunk manager supports: its own arrays, or a graph."""
     data = variable.data
-    if is_dask_collection(data) and not is_of_chunk_manager(data):
-        return variable.copy(deep=False, data=as_graph(data))
-    return variable.copy(deep=False)
+    graph = as_graph(data)
+    if graph is data or is_of_chunk_manager(data):
+        return variable.copy(deep=False)
+    return variable.copy(deep=False, data=graph)
 
 
 def _prepared(

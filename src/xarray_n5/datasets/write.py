@@ -154,7 +154,8 @@ def _plan_group(
         version = version_for(how.dialect, how.format.ngff_version)
         images = images_of(plan, kept, how.dialect, version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
-    warn_lost_systems(plan, images)
+    if any(variable.geometry.systems for variable in plan.variables.values()):
+        warn_lost_systems(plan, images)
     replaced = [] if existing is None else check_group(plan, existing, how, resumes=resumes)
     places = [array.node.identity for array in replaced]
     return _GroupWrite(plan=plan, existing=existing, replaced=places)

@@ -24,7 +24,6 @@ from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.ngff_systems import VERSION, WRITTEN
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
-from xarray_n5.errors import printable
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.options import suggest_keywords
@@ -208,15 +207,15 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
 
 
 def _without_hidden_names(geometry: Geometry) -> tuple[Geometry, list[str]]:
-    """Return the geometry without names with control characters, and a message about them.
+    """Return the geometry without names that are not printable, and a message about them.
 
     xarray prints names of dimensions unescaped.
     """
-    names = [axis.name for axis in geometry.axes if axis.name and printable(axis.name) != axis.name]
+    names = [axis.name for axis in geometry.axes if not (axis.name or "").isprintable()]
     if not names:
         return geometry, []
     axes = (replace(a, name=None) if a.name in names else a for a in geometry.axes)
-    message = f"the names of axes {names} contain control characters and are ignored"
+    message = f"the names of axes {names} are not printable and are ignored"
     return replace(geometry, axes=tuple(axes)), [message]
 
 

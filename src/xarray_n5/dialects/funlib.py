@@ -65,18 +65,17 @@ class Funlib:
     axis_names_attr: str = "axis_names"
     units_attr: str = "units"
     types_attr: str = "types"
+    keys: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The attributes with only these lists."""
     signs: frozenset[str] = field(init=False, repr=False, compare=False)
     """The attributes of which one shows the dialect."""
 
     def __post_init__(self) -> None:
-        signs = frozenset(key.partition("/")[0] for key in self._signs)
-        object.__setattr__(self, "signs", signs)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The attributes with only these lists."""
         named = (self.voxel_size_attr, self.axis_names_attr, self.offset_attr)
-        return tuple(key for key in (*named, self.units_attr, self.types_attr) if "/" not in key)
+        keys = (key for key in (*named, self.units_attr, self.types_attr) if "/" not in key)
+        signs = frozenset(key.partition("/")[0] for key in self._signs)
+        object.__setattr__(self, "keys", tuple(keys))
+        object.__setattr__(self, "signs", signs)
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if there are neither voxel sizes nor names.

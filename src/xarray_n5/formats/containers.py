@@ -15,6 +15,7 @@ from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.paths import join
 from xarray_n5.stores import ArchiveStore, FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
@@ -72,14 +73,19 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
     for kind in STORES.values():
         chosen = {**options, **follow} if kind is LocalStore else options
         if (store := kind.at(url, chosen)) is not None:
-            return ArchiveStore.at(store, {}) or store
+            return _archive_at(store) or store
     if isinstance(url, Store):
-        return ArchiveStore.at(url, {}) or url
+        return _archive_at(url) or url
     swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
     raise TypeError(
         "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
         f"a store; got {type(url).__name__}{swapped}"
     )
+
+
+def _archive_at(store: Store) -> ArchiveStore | None:
+    """Return the store of an archive, if a location is named like one and is one."""
+    return ArchiveStore.at(store, {}) if store.name.lower().endswith(ARCHIVES) else None
 
 
 def _split_options(
@@ -144,7 +150,7 @@ def locate(
             return store, path
         inner.insert(0, found.name)
         found = up
-        if (archive := ArchiveStore.at(found, {})) is not None:
+        if (archive := _archive_at(found)) is not None:
             return archive, join(*inner, path)
     return found, join(*inner, path)
 

@@ -62,7 +62,7 @@ def replace_documents(store: Store, path: str, before: Documents, after: Documen
         _write(store, path, after)
         if stale:
             store.delete([join(path, name) for name in stale])
-    consolidated.renew(store, path, [*after, *stale])
+    _renew(store, path, [*after, *stale])
 
 
 def change_documents(
@@ -79,9 +79,15 @@ def change_documents(
             written = change(before)
             changed = {name: data for name, data in written.items() if before.get(name) != data}
             _write(store, path, changed)
-        consolidated.renew(store, path, list(written))
+        _renew(store, path, list(written))
         if alone or not changed:
             return
+
+
+def _renew(store: Store, path: str, names: Sequence[str], *, below: bool = False) -> None:
+    """Update consolidated metadata, of the formats that have it."""
+    if not consolidated.REPEATED.isdisjoint(names):
+        consolidated.renew(store, path, names, below=below)
 
 
 def _write(store: Store, path: str, documents: Documents) -> None:
@@ -92,7 +98,7 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and everything below it, its first document first."""
     store.delete_tree(path, form.documents[0])
-    consolidated.renew(store, path, form.documents, below=True)
+    _renew(store, path, form.documents, below=True)
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:

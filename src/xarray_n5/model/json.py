@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from xarray_n5.errors import MetadataError
 
@@ -93,6 +96,36 @@ def _brackets(document: bytes | str) -> int:
     return document.count(b"[") + document.count(b"{")
 
 
+def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return `attributes` as they are read back: tuples as lists, NumPy's numbers as Python's.
+
+    Raises
+    ------
+    MetadataError
+        If a value is not JSON; NaN and infinity are not.
+    """
+    result = {}
+    for key, value in attributes.items():
+        _check_depth(key, value, where)
+        try:
+            text = json.dumps(value, default=_plain, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise MetadataError(
+                f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as "
+                f"JSON ({error})"
+            ) from error
+        result[str(key)] = json.loads(text)
+    return result
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
 def check_members(members: Attributes, wanted: Attributes, where: str) -> None:
     """Raise MetadataError if a `wanted` member is absent or different."""
     for key, value in wanted.items():
@@ -114,11 +147,7 @@ def check_json(members: Attributes, where: str, before: Attributes | None = None
     """
     size = 0
     for key, value in members.items():
-        if isinstance(value, dict | list | tuple) and is_deep(value):
-            raise MetadataError(
-                f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, "
-                "which readers reject; flatten it"
-            )
+        _check_depth(key, value, where)
         try:
             text = json.dumps(value)
             size += len(key) + len(text)
@@ -132,4 +161,12 @@ def check_json(members: Attributes, where: str, before: Attributes | None = None
         raise MetadataError(
             f"{where}: the metadata are {size} bytes of JSON, expected at most {MOST_BYTES}; "
             "store large attributes as arrays"
+        )
+
+
+def _check_depth(key: str, value: object, where: str) -> None:
+    if isinstance(value, dict | list | tuple) and is_deep(value):
+        raise MetadataError(
+            f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, which "
+            "readers reject; flatten it"
         )

@@ -71,7 +71,7 @@ class ArchiveStore(Store):
         """Return the store of an archive that another store is the location of."""
         if isinstance(location, cls):
             return location
-        if not isinstance(location, Store) or not location.name.lower().endswith(SUFFIXES):
+        if not isinstance(location, Store):
             return None
         if isinstance(location, LocalStore) and not os.path.isfile(location.url):  # noqa: PTH113
             return None

@@ -11,7 +11,7 @@ from dask.base import is_dask_collection, tokenize
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.marker import WriteMarker
-from xarray_n5.arrays.open import open_array, open_existing
+from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.overwrite import NOT_UNFINISHED
 from xarray_n5.arrays.spec import as_dtype, check_agreement, chunk_shape, with_shards
 from xarray_n5.codecs import resolve
@@ -19,11 +19,10 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.writing.inputs import code_of, stamps_of
 from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.source_stamps import stamps_of
-from xarray_n5.writing.user_code import code_of
 from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     target, start = _target(request)
     if (target is not None or request.spec.mode == "w") and (options.resume or not request.appends):
         identity = options.container.identity(request.path)
-        check_independent(source, [identity], exists=lambda: _exists(request))
+        check_independent(source, [identity], exists=lambda: _existing(request, "a") is not None)
     sides, inner = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
         names = request.dims if request.target is not None else ()
@@ -164,17 +163,19 @@ def _with_chunks(request: WriteRequest) -> WriteRequest:
     given = request.spec.chunks is not None or request.spec.shards is not None
     if given or request.region is not None or not request.in_memory:
         return request
+    if _existing(request, request.spec.mode) is not None:
+        return request
+    return replace(request, spec=replace(request.spec, chunks="auto"))
+
+
+def _existing(request: WriteRequest, mode: str) -> Array | None:
+    """Return the array that a write with `mode` would change; None if it creates a new one."""
     options = request.options
-    existing = open_existing(options.container, request.path, request.spec.mode)
-    return (
-        request
-        if existing is not None
-        else replace(request, spec=replace(request.spec, chunks="auto"))
-    )
-
-
-def _exists(request: WriteRequest) -> bool:
-    return open_existing(request.options.container, request.path, "a") is not None
+    if mode not in {"a", "r+"}:
+        return None
+    if not isinstance(options.container.node(request.path).metadata, ArrayMetadata):
+        return None  # without an error, whose hint takes several requests
+    return open_array(options.container, request.path, mode="r+", **options.opening)
 
 
 def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) -> WritePlan:
@@ -237,8 +238,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     """Return the array to write to, if it exists, and the start of the write in it."""
     options = request.options
     if request.region is None:
-        mode = "a" if options.resume else request.spec.mode
-        existing = open_existing(options.container, request.path, mode, **options.opening)
+        existing = _existing(request, "a" if options.resume else request.spec.mode)
         return existing, (0,) * request.source.ndim
     target = request.target
     if target is None:

@@ -19,8 +19,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, final_key, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.writing.source_stamps import stamps
-from xarray_n5.writing.user_code import changed
+from xarray_n5.writing.inputs import changed, stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

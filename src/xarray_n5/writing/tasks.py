@@ -6,12 +6,15 @@ import functools
 import time
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, cast
 
+import dask.local
+import dask.threaded
 import numpy as np
 from dask.base import compute
+from dask.callbacks import Callback
 
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.transfer import put
@@ -21,17 +24,19 @@ from xarray_n5.graph import (
     ArraySliceDep,
     cut,
     fused,
+    get_scheduler,
     tree_reduce,
 )
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
+from xarray_n5.stores import together
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.progress import report_written
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     import dask.array as da
     import xarray as xr
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
+    from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.write import Write
 
 
@@ -132,6 +138,37 @@ def write_block(
             marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
         report_written(marker.token, receipts)
         return receipts
+
+
+def write_now(plans: Mapping[str, WritePlan]) -> dict[str, xr.Dataset] | None:
+    """Write arrays that are each one block in memory, without a graph, and return their reports.
+
+    None if any of them is not, or is resumed; or if tasks do not run in threads of this process, or
+    are observed.
+    """
+    calls = []
+    for plan in plans.values():
+        block = _block_in_memory(plan.source) if plan.before is None else None
+        if block is None:
+            return None
+        calls.append(functools.partial(_write_whole, block, replace(plan.write, part=True)))
+    found = together(next(iter(plans.values())).write.marker.store, calls)
+    return dict(zip(plans, found, strict=True))
+
+
+def _block_in_memory(array: da.Array) -> np.ndarray | None:
+    """Return the only block of an array if it is in memory, and would be written here."""
+    layers = [*array.dask.layers.values()]
+    here = get_scheduler(collections=[array]) in {dask.threaded.get, dask.local.get_sync}
+    if not here or Callback.active or len(layers) != 1 or not layers[0].is_materialized():
+        return None
+    values = [*layers[0].values()]
+    return values[0] if len(values) == 1 and isinstance(values[0], np.ndarray) else None
+
+
+def _write_whole(block: np.ndarray, write: Write) -> xr.Dataset:
+    whole = tuple(slice(0, size) for size in block.shape)
+    return finish([write_block(block, whole, None, write)], write, None)
 
 
 @contextmanager

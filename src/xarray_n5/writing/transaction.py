@@ -16,11 +16,10 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
-from xarray_n5.writing.direct import write_now
 from xarray_n5.writing.finish import end, end_all, report_of
 from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
-from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily
+from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily, write_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

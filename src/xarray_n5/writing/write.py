@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
-from xarray_n5.writing.source_stamps import source_key, stamps
+from xarray_n5.writing.inputs import source_key, stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
-    from xarray_n5.writing.source_stamps import SourceStamp
+    from xarray_n5.writing.inputs import SourceStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
