@@ -104,8 +104,13 @@ class OpenProject:
             raise NodeNotFoundError(self.file.url, str(wanted), what, hint)
         return (int(wanted),)
 
-    def find(self, selection: ViewSelection, level: int | None = None) -> StoredViews:
+    def find(
+        self, selection: ViewSelection, level: int | None = None, *, hint_later: bool = False
+    ) -> StoredViews:
         """Return the stored views of a selection.
+
+        With `hint_later`, unfinished writes in stores far away are looked for when a view is first
+        read: one request for each view, in the round of its first chunks.
 
         Raises
         ------
@@ -123,7 +128,9 @@ class OpenProject:
             )
         wanted = list(project.views(selection.timepoints, selection.setups))
         opening = OpenOptions(**self.options.opening)
-        found = find_views(self.container, layout_of(project), wanted, opening, level)
+        later = hint_later and self.container.batch > 1
+        layout = layout_of(project)
+        found = find_views(self.container, layout, wanted, opening, level, hint_later=later)
         if found.views:
             return found
         for error in found.broken.values():
@@ -137,12 +144,12 @@ class OpenProject:
     def images(self, level: int | None = None) -> dict[str, PlacedImage]:
         """Return the images to open, with only one level if it is specified."""
         selection, project = self.selection, self.file.project
-        stored = self.find(selection, level)
+        stored = self.find(selection, level, hint_later=True)
         if not stored.views:
             # Missing views have the shape of another time point.
             times = tuple(project.timepoints)
             selection = replace(selection, timepoints=times, single_timepoint=False)
-            stored = self.find(selection, level)
+            stored = self.find(selection, level, hint_later=True)
         project = in_world_of_input(project, stored.groups.values(), self.file.url)
         return images_of(project, stored, selection, self.file.url)
 

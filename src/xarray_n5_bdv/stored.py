@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.arrays.array import Array
 from xarray_n5.errors import MetadataError, N5Error, PathError
-from xarray_n5.formats.documents import warn_unfinished
+from xarray_n5.formats.documents import PendingHint, warn_unfinished
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.image import Part
@@ -18,7 +19,7 @@ from xarray_n5_bdv.layouts import MOST_LEVELS, groups_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xarray_n5.arrays.array import Array, OpenOptions
+    from xarray_n5.arrays.array import OpenOptions
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
     from xarray_n5_bdv.layouts import ViewLayout
@@ -53,6 +54,8 @@ def find_views(
     views: Sequence[View],
     options: OpenOptions,
     level: int | None = None,
+    *,
+    hint_later: bool = False,
 ) -> StoredViews:
     """Return the existing arrays of views.
 
@@ -68,12 +71,16 @@ def find_views(
         The options with which arrays are opened.
     level
         The only level to find, besides the base level; all by default.
+    hint_later
+        Whether to look for an unfinished write when a view is first read, and not now.
     """
     views = _listed(container, layout, views)
-    reader = _Reader(container, layout, views, options)
+    reader = _Reader(container, layout, views, options, hint_later)
     wanted = [0] if level is None else sorted({0, level})
     ahead = reader.paths(wanted).keys() if layout.in_one_batch else ()
-    reader.read_groups(ahead)
+    groups = groups_of(layout, views)
+    # The number of levels is in the groups, and so are factors that arrays lack.
+    reader.read_groups([] if layout.in_one_batch and level is not None else groups, ahead)
     count = layout.level_count(reader.groups)
     if level is None:
         wanted = list(range(2 if count is None else max(count, 1)))
@@ -114,6 +121,7 @@ class _Reader:
     layout: ViewLayout
     views: Sequence[View]
     options: OpenOptions
+    hint_later: bool
     groups: dict[str, Attributes] = field(default_factory=dict)
     found: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -134,9 +142,8 @@ class _Reader:
                     paths.setdefault(inside, []).append((level, view))
         return paths
 
-    def read_groups(self, ahead: Iterable[str]) -> None:
+    def read_groups(self, groups: Sequence[str], ahead: Iterable[str] = ()) -> None:
         """Read the attributes of groups, and in the same batch what will be read next."""
-        groups = groups_of(self.layout, self.views)
         self._prefetch(["", *groups], ahead)
         self.container.check_version()
         paths = list(dict.fromkeys(["", *groups]))
@@ -150,15 +157,32 @@ class _Reader:
         """Read the metadata of levels, and sort them by level and view."""
         wanted = self.paths(levels)
         self._prefetch((), wanted)
-        arrays = []
-        for (path, holds), node in zip(wanted.items(), self._nodes(list(wanted)), strict=True):
+        arrays, found = [], self._nodes(list(wanted))
+        if lacking := self._lacking(wanted.values(), found):
+            self.read_groups(lacking)
+        for (path, holds), node in zip(wanted.items(), found, strict=True):
             if isinstance(node, N5Error):
                 self.found.broken |= dict.fromkeys((view for _, view in holds), node)
             elif isinstance(node.metadata, ArrayMetadata):
                 arrays.append(path)
                 for level, view in holds:
                     self._add(level, view, path, node.metadata)
-        warn_unfinished(self.container.store, arrays)
+        if not self.hint_later:
+            warn_unfinished(self.container.store, arrays)
+
+    def _lacking(
+        self, holds: Iterable[Sequence[tuple[int, View]]], found: Iterable[Node | N5Error]
+    ) -> list[str]:
+        """Return the groups that were not read, and that may have the factors of arrays."""
+        views = [
+            view
+            for several, node in zip(holds, found, strict=True)
+            if isinstance(node, Node)
+            and isinstance(node.metadata, ArrayMetadata)
+            and node.metadata.attributes.get("downsamplingFactors") is None
+            for _, view in several
+        ]
+        return [group for group in groups_of(self.layout, views) if group not in self.groups]
 
     def _add(self, level: int, view: View, path: str, metadata: ArrayMetadata) -> None:
         where = self.container.where(path)
@@ -174,7 +198,9 @@ class _Reader:
             )
             return
         if path not in self.arrays:
-            self.arrays[path] = self.options.array(self.container, path, metadata)
+            array = self.options.array(self.container, path, metadata)
+            later = replace(array.node, hint=PendingHint()) if self.hint_later else None
+            self.arrays[path] = Array(later) if later else array
         part = Part(self.arrays[path], indices)
         self.found.levels.setdefault(level, {})[view] = part
         factors = self.layout.factors(view, level, metadata, self.groups)
@@ -186,7 +212,9 @@ class _Reader:
             return
         names = self.container.documents
         keys = [join(path, name) for path in groups for name in names]
-        keys += [join(path, name) for path in arrays for name in (*names, UNFINISHED)]
+        if not self.hint_later:
+            names |= {UNFINISHED}
+        keys += [join(path, name) for path in arrays for name in names]
         with suppress(OSError):  # later reads raise it again
             self.container.store.get_many(keys)
 

@@ -19,6 +19,7 @@ import pytest
 from dask.array.core import PerformanceWarning
 from dask.array.utils import assert_eq
 from dask.base import compute, optimize
+from distributed.protocol.pickle import loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,11 +36,13 @@ from xarray_n5 import (
     MissingChunkError,
     NodeExistsError,
     NodeNotFoundError,
+    UnfinishedWriteWarning,
     create_array,
     from_n5,
     open_array,
     to_n5,
 )
+from xarray_n5.model.alerts import warn
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -489,6 +492,14 @@ def test_a_cluster_reads_and_writes(tmp_path: Path, cluster: Client) -> None:
         with pytest.raises(ChunkError, match="'a/0/0/0'"):
             from_n5(tmp_path / "x.n5", "a").sum().compute()
     assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.filterwarnings("ignore:chunks are missing")
+def test_a_warning_of_a_task_reaches_the_client(cluster: Client) -> None:
+    cluster.submit(warn, "chunks are missing", UnfinishedWriteWarning, pure=False).result()
+    events = [event for _, event in cluster.get_events("warn")]
+    facts = [[loads(event[name]) for name in ("message", "category")] for event in events]
+    assert ["chunks are missing", UnfinishedWriteWarning] in facts
 
 
 # dask.array

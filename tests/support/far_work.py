@@ -107,8 +107,8 @@ WORKS = (
     ),
     Work(
         "`open_dataset` of a project, 100 views",
-        *(2, 222),
-        "the XML; the documents of all views",
+        *(2, 102),
+        "the XML; the documents of the root and of all views",
         lambda fs: xr.open_dataset((fs, "b/v/views.xml"), engine="n5", level=0),  # type: ignore[arg-type]
         lambda fs: open_zarr(fs, "", "v.zarr"),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +11,21 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from dask.base import compute
 
-from tests.support.far_work import WORKS, Work, counted
+from tests.support.far_work import WORKS, Work, bucket, counted
 from tests.support.killing import begin
 from tests.support.remote import Bucket, Far
-from xarray_n5 import RequestError, create_array, doctor, open_array, to_n5, verify
+from xarray_n5 import (
+    RequestError,
+    UnfinishedWriteWarning,
+    create_array,
+    doctor,
+    open_array,
+    to_n5,
+    verify,
+)
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
@@ -217,6 +229,89 @@ def test_requests_wait_for_those_whose_answers_they_need(work: Work) -> None:
         if fs.rounds == work.rounds:
             break
     assert (fs.rounds, len(fs.log)) == (work.rounds, work.requests), sorted(fs.log)
+
+
+def project(unfinished: str = "", **without: Any) -> Bucket:
+    """Return the project of 100 views, with an unfinished write of one of them."""
+    fs = bucket()
+    if unfinished:
+        store = FsspecStore(fs, "b/v/x.n5")
+        marker = WriteMarker(store=store, path=unfinished, token="0" * 32)
+        marker.begin({})
+    for key in [key for key in fs.objects if without and key.endswith("s0/attributes.json")]:
+        fs.objects[key] = json.dumps({**json.loads(fs.objects[key]), **without}).encode()
+    fs.be_far()
+    return fs
+
+
+def open_views(fs: Bucket, **options: Any) -> xr.DataArray:
+    """Return the views of the project."""
+    return xr.open_dataset((fs, "b/v/views.xml"), engine="n5", level=0, **options)["views"]  # type: ignore[arg-type]
+
+
+def hints(fs: Bucket) -> list[tuple[int, str]]:
+    """Return the rounds and views in which hints at unfinished writes were requested."""
+    return [(n, key.split("/")[-4]) for n, _, key in fs.log if key.endswith(".unfinished")]
+
+
+def test_a_view_is_looked_at_for_an_unfinished_write_when_it_is_first_read() -> None:
+    fs = project("setup3/timepoint2/s0")
+    for _ in range(2):
+        views = open_views(fs)
+        assert not hints(fs)
+        views.sel(setup=4, t=2).compute()
+        fs.reset()
+        with pytest.warns(UnfinishedWriteWarning, match="'setup3/timepoint2/s0' in ") as caught:
+            views.sel(setup=3).compute()
+        assert len(caught) == 1
+        first = min(number for number, _, key in fs.log if key.rpartition("/")[2].isdecimal())
+        assert (first, "setup3") == hints(fs)[0]
+        assert len(hints(fs)) == 5
+        fs.reset()
+        views.sel(setup=3).compute()
+        assert not hints(fs)
+        fs.reset()
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+def test_a_read_that_fails_does_not_hide_an_unfinished_write() -> None:
+    fs = project("setup3/timepoint2/s0")
+    views = open_views(fs).sel(setup=3, t=2)
+
+    def fails(_verb: str, path: str) -> None:
+        if path.endswith("s0/0/0/0"):
+            raise OSError(path)
+
+    fs.fails = fails
+    with pytest.raises(OSError, match="s0/0/0/0"):
+        views.compute()
+    fs.fails = lambda _verb, _path: None
+    with pytest.warns(UnfinishedWriteWarning):
+        views.compute()
+
+
+def test_tasks_with_copies_of_an_array_look_once_in_a_process() -> None:
+    fs = project("setup3/timepoint2/s0")
+    views = open_views(fs, chunks={}).sel(setup=3, t=2)
+    copies = [copy.deepcopy(views) for _ in range(3)]
+    with pytest.warns(UnfinishedWriteWarning) as caught:
+        compute(*copies)
+    assert (len(caught), len(hints(fs))) == (1, 1)
+
+
+def test_the_name_of_lazy_views_does_not_depend_on_what_was_read() -> None:
+    fs = project()
+    first, second = (open_views(fs).chunk(tile=1) for _ in range(2))
+    before = first.data.name
+    first.compute()
+    assert second.data.name == before == open_views(fs).chunk(tile=1).data.name
+
+
+def test_setups_are_read_where_views_lack_their_factors() -> None:
+    fs = project(downsamplingFactors=None)
+    views = open_views(fs)
+    assert (fs.rounds, len(fs.log)) == (3, 122)
+    assert views.identical(open_views(project()))
 
 
 def test_the_page_on_performance_has_these_numbers() -> None:

@@ -306,3 +306,19 @@ def test_the_record_of_appends_is_bounded(tmp_path: Path) -> None:
     assert after[-4:-1] == rows
     frame(5, placed=False).n5.to_n5(tmp_path, append_dim="t")
     assert json.loads(record.read_text()) == after  # without `resume` nothing is recorded
+
+
+def test_changes_of_a_report_are_not_in_the_next_one() -> None:
+    store = MemoryStore()
+    first, second = (to_n5(np.ones((4, 6)), store, name, chunks=2) for name in "ab")
+    assert isinstance(first, xr.Dataset)
+    assert isinstance(second, xr.Dataset)
+    before = second.copy(deep=True)
+    for dim in first.dims:
+        first[dim].attrs["seen"] = True
+        first.coords[dim].encoding["dtype"] = "i1"
+        assert not first[dim].values.flags.writeable
+    third = to_n5(np.ones((4, 6)), store, "b", chunks=2, mode="w")
+    xr.testing.assert_identical(third[["bytes", "digest"]], before[["bytes", "digest"]])
+    assert all(not third[dim].encoding for dim in third.dims)
+    assert third.sel(dict.fromkeys(third.dims, 1))["bytes"] > 0

@@ -461,7 +461,7 @@ class Array:
         return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
 
     def __getitem__(self, key: object) -> Any:
-        return read_selection(self._node, key, self._cache)
+        return self._node.reading(partial(read_selection, self._node, key, self._cache))
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
@@ -539,7 +539,7 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            block = self._node.block(stored_index(self._node, index))
+            block = self._node.reading(partial(self._node.block, stored_index(self._node, index)))
         except VarlengthChunkError as error:
             return error.elements
         return np.ascontiguousarray(block.T) if self._node.transposed else block

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from operator import ge
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.documents import PendingHint
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+T = TypeVar("T")
 
 _IN_FLIGHT = 1 << 27
 """The maximum number of bytes of chunks in flight: 128 MiB."""
@@ -113,6 +115,8 @@ class ArrayNode:
 
     indices: Indices = field(default_factory=Indices, compare=False, repr=False)
     """The indices of shards that were read."""
+    hint: PendingHint | None = field(default=None, compare=False, repr=False)
+    """The hint at an unfinished write, if it was not looked for when the array was opened."""
 
     @property
     def format(self) -> Format:
@@ -182,6 +186,10 @@ class ArrayNode:
     def is_unfinished(self) -> bool:
         """Return whether the array has an unfinished write."""
         return self.path in unfinished(self.store, [self.path])
+
+    def reading(self, read: Callable[[], T]) -> T:
+        """Return the result of `read`; warn if the array has an unfinished write, once."""
+        return read() if self.hint is None else self.hint.read(self.store, self.path, read)
 
     # One chunk
 

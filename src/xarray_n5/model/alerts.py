@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,16 @@ _INSIDE = re.compile(r"(xarray_n5\w*|xarray|dask)(\.|$)")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning at the user's line, with control characters in the message escaped."""
+    """Issue a warning at the user's line, with control characters in the message escaped.
+
+    That of a task on a cluster is also shown to the client.
+    """
     frame, level = inspect.currentframe(), 1
     while frame is not None and _is_inside(frame):
         frame, level = frame.f_back, level + 1
     level = level - 1 if frame is None else level
-    warnings.warn(safe_message(message), category, stacklevel=level)
+    show = getattr(sys.modules.get("distributed"), "warn", warnings.warn)
+    show(safe_message(message), category, stacklevel=level)
 
 
 def _is_inside(frame: FrameType) -> bool:

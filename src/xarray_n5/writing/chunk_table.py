@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from xarray.indexes import PandasIndex
 
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
+
+_FEW = 4096
+"""The maximum number of indices in coordinates that are kept."""
 
 MOST = 1 << 28
 """The maximum number of chunks in a table."""
@@ -52,13 +57,28 @@ def distinct(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def coordinates(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:
+def coordinates(box: Sequence[range], dims: Sequence[str]) -> xr.Coordinates:
     """Return the coordinates of a part of the chunk grid: the chunks' indices along each axis."""
-    attributes = {"long_name": "chunk"}
-    return {
-        dim: xr.Variable((dim,), np.asarray(side), attributes)
-        for dim, side in zip(dims, box, strict=True)
-    }
+    sides, names = tuple(box), tuple(dims)
+    few = sum(map(len, sides)) <= _FEW
+    return _shared(sides, names) if few else _new(sides, names)
+
+
+def _new(box: tuple[range, ...], dims: tuple[str, ...]) -> xr.Coordinates:
+    indexes: dict[Hashable, PandasIndex] = {}
+    variables: dict[Hashable, xr.Variable] = {}
+    for dim, side in zip(dims, box, strict=True):
+        numbers = np.asarray(side)
+        numbers.flags.writeable = False
+        indexes[dim] = PandasIndex(numbers, dim)
+        variables |= indexes[dim].create_variables(
+            {dim: xr.Variable((dim,), numbers, {"long_name": "chunk"})}
+        )
+    return xr.Coordinates(variables, indexes)
+
+
+_shared = functools.lru_cache(maxsize=64)(_new)
+"""Coordinates that several Datasets share: their indexes take most of the time of a report."""
 
 
 def on_grid(
@@ -67,6 +87,7 @@ def on_grid(
     box: Sequence[range],
     dims: Sequence[str],
     fill: Mapping[str, Any],
+    attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> xr.Dataset:
     """Convert a table with a row for each chunk to arrays on a part of the grid.
 
@@ -82,6 +103,8 @@ def on_grid(
         The names of its axes.
     fill
         The value of each column for the other chunks.
+    attributes
+        The attributes of variables.
     """
     dims = distinct(dims, columns)
     shape = tuple(map(len, box))
@@ -91,5 +114,5 @@ def on_grid(
         whole = np.full(shape, fill[name], column.dtype)
         if len(column):
             whole[spots] = column if spots else column[-1]
-        arrays[name] = (tuple(dims), whole)
+        arrays[name] = xr.Variable(dims, whole, (attributes or {}).get(name))
     return xr.Dataset(arrays, coordinates(box, dims))

@@ -152,9 +152,11 @@ def report_of(receipts: Receipts, write: Write) -> xr.Dataset:
         "worker": names[receipts.writers],
     }
     fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
-    found = on_grid(receipts.indices, columns, write.box, write.dims, fill)
-    found["bytes"].attrs = {"long_name": "stored bytes"}
-    found["digest"].attrs = {"long_name": "XXH3 of the elements"}
-    found["seconds"].attrs = {"units": "s"}
+    attributes = {
+        "bytes": {"long_name": "stored bytes"},
+        "digest": {"long_name": "XXH3 of the elements"},
+        "seconds": {"units": "s"},
+    }
+    found = on_grid(receipts.indices, columns, write.box, write.dims, fill, attributes)
     found.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
     return found
