@@ -563,7 +563,7 @@ class Outcomes:
 
 
 @pytest.mark.parametrize("form", NAMES)
-@pytest.mark.parametrize("seed", seeds(2, 30))
+@pytest.mark.parametrize("seed", seeds(1, 30))
 def test_nothing_is_lost_whatever_is_done_and_fails(tmp_path: Path, form: str, seed: int) -> None:
     if form == "hdf5":
         pytest.importorskip("h5py")
