@@ -251,7 +251,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.more
-@settings(max_examples=cases(100, 400), deadline=None)
+@settings(max_examples=cases(100, 200), deadline=None)
 @given(plans())
 def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) -> None:
     store = CountingStore()

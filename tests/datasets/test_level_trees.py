@@ -455,7 +455,7 @@ def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.more
-@settings(max_examples=cases(8, 40), deadline=None)
+@settings(max_examples=cases(8, 20), deadline=None)
 @given(st.data())
 def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
     dims = data.draw(st.lists(st.sampled_from("tczyxq"), min_size=1, max_size=4, unique=True))
