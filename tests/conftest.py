@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import dask
 import pytest
@@ -28,6 +30,21 @@ settings.load_profile("dev")
 
 # An editable installation from before this engine was added does not list its entry point.
 xr.backends.list_engines().setdefault("bdv", BdvBackendEntrypoint())
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but a few cases of each large matrix to ``bash ci/exhaustive``."""
+    matrices: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("matrix") and not item.get_closest_marker("exhaustive"):
+            matrices[item.nodeid.partition("[")[0]].append(item)
+    for cases in matrices.values():
+        mark: Any = cases[0].get_closest_marker("matrix")
+        # In the order of a checksum, the few lie anywhere along each axis of the matrix.
+        cases.sort(key=lambda item: crc32(item.nodeid.encode()))
+        for item in cases[mark.args[0] :]:
+            item.add_marker("exhaustive")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -149,9 +149,9 @@ def _coordinates(levels: Mapping[str, StoredArray]) -> set[str]:
             named = {join(inside, name) for name in _cited(attributes)}
             found |= named & levels.keys() - {path if attributes is level.attributes else None}
         for name in names if isinstance(names, list) else ():
-            beside = join(inside, str(name))
-            if beside != path and beside in levels and levels[beside].ndim == 1:
-                found.add(beside)
+            sibling = join(inside, str(name))
+            if sibling != path and sibling in levels and levels[sibling].ndim == 1:
+                found.add(sibling)
     return found if found < levels.keys() else set()
 
 

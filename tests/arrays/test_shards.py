@@ -81,7 +81,7 @@ def check_once(store: LoggingStore, values: np.ndarray) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
-@pytest.mark.parametrize("seed", seeds(25, 100))
+@pytest.mark.parametrize("seed", seeds(6, 40))
 def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     values, source, options = random_plan(chance, seed)
@@ -306,6 +306,7 @@ RESHAPED: list[tuple[dict[str, Any], tuple[int, ...], tuple[int, ...] | None]] =
 ]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("through_n5", [False, True])
 @pytest.mark.parametrize(("how", "chunks", "shards"), RESHAPED)
 def test_a_copy_of_shards_has_the_chunks_shards_and_compression_that_are_asked_for(

@@ -130,6 +130,7 @@ def test_factors_of_arrays_win_over_scales_in_another_order(
 # Writing
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", PROJECTS)
 def test_projects_are_stored_as_they_were_opened(tmp_path: Path, kind: str, form: Any) -> None:

@@ -307,6 +307,7 @@ def test_what_is_there_is_replaced_only_where_that_is_asked_for(tmp_path: Path) 
     printed("copy", CELLS, tmp_path / "b.n5", "--mode", "w")
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("name", NAMES.values())
 def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) -> None:
     place = tmp_path / name

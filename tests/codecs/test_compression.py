@@ -162,6 +162,7 @@ def read(compression: Compression, data: Buffer, size: int) -> bytes:
     return bytes(bytes_of(decoded))
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("compression", WRITERS, ids=repr)
 @given(data=st.binary(max_size=300) | st.binary(max_size=20).map(lambda piece: piece * 50))
 def test_every_compression_returns_the_bytes_it_was_given(
@@ -550,6 +551,7 @@ def test_a_numcodecs_id_is_decoded_with_numcodecs(codec: str) -> None:
     assert read(compression, stream, NUMBERS.nbytes) == NUMBERS.tobytes()
 
 
+@pytest.mark.matrix(6)
 @given(data=st.binary(max_size=80))
 @pytest.mark.parametrize("compression", LOSSLESS_ENDS, ids=repr)
 def test_garbage_raises_or_gives_bytes(compression: Compression, data: bytes) -> None:

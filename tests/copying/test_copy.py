@@ -76,7 +76,7 @@ def check_same(one: Any, other: Any, *, placed: bool = True) -> None:
 
 @pytest.mark.skipif(CORPUS is None, reason=NO_CORPUS)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore:.*:RuntimeWarning")
-@pytest.mark.parametrize("container", some(CONTAINERS, 20))
+@pytest.mark.parametrize("container", some(CONTAINERS, 4))
 def test_what_others_wrote_goes_to_zarr_and_back(
     corpus: Path, tmp_path: Path, container: str
 ) -> None:
@@ -110,6 +110,7 @@ def tree(place: Path, form: Any) -> str:
     return url
 
 
+@pytest.mark.matrix(3)
 @PAIRS
 def test_trees_go_from_any_format_to_any_other_and_back(
     tmp_path: Path, first: Any, second: Any
@@ -331,6 +332,7 @@ def test_a_fill_value_that_did_not_mask_does_not_begin_to(
     assert dict(open_array(tmp_path / "b.zarr", "em").attrs) == attributes
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("way", ["n5", "hdf5"])
 @pytest.mark.parametrize("fill", [9, 0, None, -1])
 @pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["q", "r"]}], ids=["unnamed", "named"])

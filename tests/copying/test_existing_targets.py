@@ -39,6 +39,7 @@ def numbers(url: str, *paths: str) -> list[list[int]]:
     return [np.unique(open_array(url, path)[...]).tolist() for path in paths]
 
 
+@pytest.mark.matrix(4)
 @FULL
 @pytest.mark.parametrize(("source", "target"), [("", "em"), ("em", ""), ("", ""), ("em", "em")])
 def test_arrays_that_are_still_to_be_read_are_not_replaced(

@@ -300,6 +300,7 @@ def check_unmasked(place: Path, dtype: str = "u2") -> None:
     np.testing.assert_array_equal(theirs, gapped(dtype))
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])
 @pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 def test_levels_of_new_pyramids_in_zarr_2_have_a_fill_value_that_masks_nothing(

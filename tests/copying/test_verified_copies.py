@@ -84,6 +84,7 @@ def test_a_byte_that_the_store_flips_is_found(
     assert digest(store) == digest(source)
 
 
+@pytest.mark.matrix(3)
 @PAIRS
 def test_copies_between_formats_are_equal(first: Any, second: Any, tmp_path: Path) -> None:
     one, other = tmp_path / "1" / NAMES[first], tmp_path / "2" / NAMES[second]

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xarray_n5
-from tests.support.exhaustive import cases
+from tests.support.exhaustive import cases, some
 from tests.support.killing import begin, when
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
@@ -254,7 +254,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.more
-@settings(max_examples=cases(100, 400), deadline=None)
+@settings(max_examples=cases(100, 200), deadline=None)
 @given(plans())
 def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) -> None:
     store = CountingStore()
@@ -607,7 +607,7 @@ else:
 """Writes of arrays of the package dask-array, with and without its registration at xarray."""
 
 
-@pytest.mark.parametrize("manager", ["registered", "not registered"])
+@pytest.mark.parametrize("manager", some(["not registered", "registered"], 1))
 def test_arrays_of_dask_array_are_dask_arrays(tmp_path: Path, manager: str) -> None:
     pytest.importorskip("dask_array")
     done = subprocess.run(  # noqa: S603

@@ -236,7 +236,7 @@ def lines(draw: st.DrawFn) -> tuple[xr.Dataset, int, int]:
 
 
 FEW = settings(
-    max_examples=cases(20, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=cases(20, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -68,6 +68,7 @@ def arrays_in(place: Path, path: str = "") -> list[str]:
 # What comes back
 
 
+@pytest.mark.matrix(4)
 @FULL
 @pytest.mark.parametrize("path", ["", "em/fibsem-uint16"])
 @pytest.mark.parametrize("chunked", [False, True])
@@ -85,6 +86,7 @@ def test_a_pyramid_that_is_stored_is_the_same_pyramid(
     assert xr.open_dataset(tmp_path / name, engine="n5", group=path, level=1).attrs == tree.attrs
 
 
+@pytest.mark.matrix(3)
 @PAIRS
 def test_a_pyramid_that_was_opened_is_stored_as_one(
     tmp_path: Path, first: Any, second: str
@@ -179,6 +181,7 @@ def packed(array: xr.DataArray) -> xr.DataArray:
     return found
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", ["a.n5", "a.zarr"])
 @pytest.mark.parametrize("kind", PYRAMIDS)
 def test_all_kinds_of_levels_come_back_identical(tmp_path: Path, kind: str, name: str) -> None:
@@ -288,6 +291,7 @@ OTHERS: dict[str, Callable[[], xr.DataTree]] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_tree_that_only_looks_like_a_pyramid_is_stored_as_groups(
     tmp_path: Path, kind: str
@@ -451,7 +455,7 @@ def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.more
-@settings(max_examples=cases(8, 40), deadline=None)
+@settings(max_examples=cases(8, 20), deadline=None)
 @given(st.data())
 def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
     dims = data.draw(st.lists(st.sampled_from("tczyxq"), min_size=1, max_size=4, unique=True))

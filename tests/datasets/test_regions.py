@@ -157,6 +157,7 @@ def test_auto_regions_say_why_they_cannot_be_found(
         xr.Dataset(part).n5.to_n5(stored(tmp_path) / "b.n5", region="auto")
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("checksums", [False, True])
 @pytest.mark.parametrize("name", ["a.n5", "a.zarr"])
 def test_regions_that_are_written_at_once_do_not_get_in_each_others_way(

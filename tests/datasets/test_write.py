@@ -540,7 +540,7 @@ def check(dataset: xr.Dataset, found: xr.Dataset) -> None:
 
 
 FEW = settings(
-    max_examples=cases(20, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=cases(20, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -580,7 +580,7 @@ def test_a_cluster_writes_datasets(tmp_path: Path, cluster: Client) -> None:
 
 
 @pytest.mark.more
-@settings(FEW, max_examples=cases(5, 15))
+@settings(FEW, max_examples=cases(5, 10))
 @given(dataset=datasets())
 def test_a_cluster_writes_any_dataset(cluster: Client, dataset: xr.Dataset) -> None:
     texts = [name for name, each in dataset.variables.items() if each.dtype.kind in "US"]

@@ -45,6 +45,7 @@ class TestN5(CFEncodedBase):
         pytest.skip("N5 has no unlimited dimensions: every array can be resized")
 
 
+@pytest.mark.exhaustive  # as are the classes below, which inherit it
 class TestZarr(TestN5):
     """The same for Datasets that are stored as Zarr v2."""
 
@@ -59,7 +60,6 @@ class TestZarr(TestN5):
         pytest.skip("bytes have their own length in Zarr: there are no arrays of characters")
 
 
-@pytest.mark.exhaustive  # as is Zarr v3 below, which inherits it
 class TestZarrByXarray(TestZarr):
     """The same for Datasets that xarray's own engine opens."""
 

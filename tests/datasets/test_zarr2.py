@@ -371,6 +371,7 @@ def test_images_go_with_their_arrays(tmp_path: Path, replaced: bool) -> None:
     assert images(tmp_path / "g") == []
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("make", ["zarr2", "zarr3"])
 @pytest.mark.parametrize("mode", ["w-", "w", "a"])
 @pytest.mark.parametrize("group", [None, "g", "g/v", "new/deep"])

@@ -589,6 +589,7 @@ def meant(axes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [(axis, canonical_unit(unit) or unit, *numbers) for axis, unit, *numbers in axes]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("form", ["n5", "zarr", "h5"])
 @pytest.mark.parametrize("make", LAYOUTS)
 def test_copies_of_a_layout_have_its_coordinates(tmp_path: Path, make: Any, form: str) -> None:
@@ -948,6 +949,7 @@ def test_fusions_whose_depth_is_doubtful_warn(tmp_path: Path) -> None:
         assert facts(open_array(place, "0").geometry())[2] == ("z", None, 4.0, -20.0)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("voxel", [(2.5, 1.0, 1.0), (1.0, 1.0, 1.0)])
 @pytest.mark.parametrize("form", ["zarr3", "zarr2"])
 def test_the_project_of_a_fusion_lies_where_its_container_does(
@@ -1159,6 +1161,7 @@ def expected_axes(facts: set[str], coarse: bool) -> list[tuple[str, str | None, 
     return found
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("order", ["C", "N5", "auto"])
 @pytest.mark.parametrize("name", IN_C_ORDER)
 def test_lists_are_read_in_the_order_that_the_user_states(

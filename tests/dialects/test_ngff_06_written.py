@@ -95,6 +95,7 @@ WAYS: list[Callable[[xr.DataArray, Path, str], str]] = [
 ]
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("write", WAYS)
 @pytest.mark.parametrize("channels", [False, True])
 def test_what_is_written_is_valid_and_read_as_version_5_is(
@@ -291,6 +292,7 @@ def test_a_section_keeps_its_position_in_other_systems(tmp_path: Path) -> None:
 LOSING = ["array", "dataset", "tree", "pyramid", "stored", "level", "bounds", "ngff", "cosem"]
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize(
     ("way", "form"),
     [*product(LOSING, ["n5"]), *product([way for way in LOSING if way != "bounds"], ["zarr3"])],

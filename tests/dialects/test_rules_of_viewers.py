@@ -62,6 +62,7 @@ def write_pyramid(container: Path, axes: list[Axis], **options: Any) -> None:
 WRITERS = {"array": write_one, "pyramid": write_pyramid}
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize(
     ("unit", "scale", "shown"),
     [

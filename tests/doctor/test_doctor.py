@@ -435,6 +435,7 @@ READ: list[tuple[str, str, Sample, list[Axes]]] = [
 """What programs make of attributes, by the sources that their readers name."""
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(
     ("reader", "sample", "axes"),
     [(reader, sample, axes) for reader, _, sample, axes in READ],
@@ -653,6 +654,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repaired]:
     return found
 
 
+@pytest.mark.matrix(3)
 @ALL
 def test_programs_disagree_before_a_repair(repaired: dict[str, Repaired], name: str) -> None:
     found = repaired[name].first
@@ -713,6 +715,7 @@ def test_a_second_repair_changes_nothing(repaired: dict[str, Repaired], name: st
     assert contents(repaired[name].url) == before
 
 
+@pytest.mark.matrix(3)
 @ALL
 def test_a_dry_run_shows_the_changes_and_writes_nothing(tmp_path: Path, name: str) -> None:
     broken = BROKEN[name]

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-COUNT = cases(3, 30)
+COUNT = cases(2, 10)
 """Damaged chunks of each of the ways to store one, read twice."""
 
 PERTURBED = ("85", "170")

@@ -186,13 +186,13 @@ def test_processes_lose_nothing_and_consolidated_metadata_have_all_of_it(tmp_pat
 
 
 def set_attributes(place: str) -> None:
-    for number in range(cases(15, 60)):
+    for number in range(cases(15, 30)):
         open_group(place, "g", mode="r+").attrs[f"k{number}"] = number
         open_array(place, "g/a", mode="r+").attrs[f"k{number}"] = number
 
 
 def add_variables(place: str) -> None:
-    for number in range(cases(4, 12)):
+    for number in range(cases(4, 8)):
         xr.Dataset({f"v{number}": ("x", np.arange(4.0))}).n5.to_n5(place, "g", mode="a")
 
 
@@ -235,10 +235,10 @@ def test_a_process_that_adds_variables_keeps_the_attributes_that_another_sets(
         for each in processes:
             each.communicate()
     assert [each.returncode for each in processes] == [0, 0]
-    wanted = {f"k{number}": number for number in range(cases(15, 60))}
+    wanted = {f"k{number}": number for number in range(cases(15, 30))}
     assert wanted.items() <= dict(open_group(place, "g").attrs).items()
     assert wanted.items() <= dict(open_array(place, "g/a").attrs).items()
-    variables = {f"v{number}" for number in range(cases(4, 12))}
+    variables = {f"v{number}" for number in range(cases(4, 8))}
     assert variables <= set(xr.open_dataset(place, engine="n5", group="g").data_vars)
     if format != "n5":
         number = {"zarr2": 2, "zarr3": 3}[format]

@@ -80,6 +80,7 @@ def name_of(row: dict[str, Any]) -> str:
 # What others wrote
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("row", ROWS, ids=name_of)
 def test_everything_that_others_wrote_is_read_exactly(corpus: Path, row: dict[str, Any]) -> None:
     array = open_array(corpus / row["file"], row["dataset"])
@@ -182,6 +183,7 @@ def test_numbers_beyond_those_with_a_sign_are_read(path: str) -> None:
 # Layouts
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("dtype", ["<u2", ">i4", "<f8", "|u1"])
 def test_every_filter_is_undone(path: str, filters: dict[str, Any], dtype: str) -> None:
@@ -637,6 +639,7 @@ def test_single_strings_are_read_and_verified(tmp_path: Path, container: str) ->
     assert CliRunner().invoke(main, ["verify", str(url)]).exit_code == 0
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("filters", [{}, {"chunks": (10, 10)}, {"chunks": (10, 10), **GZIP}])
 def test_what_h5py_is_writing_in_this_process_is_read_as_it_is(
     path: str, filters: dict[str, Any]

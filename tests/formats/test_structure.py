@@ -150,6 +150,7 @@ def test_datasets_and_trees_hold_its_arrays(layout: tuple[LocalStore, str, str])
         assert int(images[inner].min()) == 7
 
 
+@pytest.mark.matrix(3)
 def test_a_copy_holds_the_data(layout: tuple[LocalStore, str, str], tmp_path: Path) -> None:
     store, path, inner = layout
     for url in (tmp_path / "copy.n5", tmp_path / "copy.zarr", tmp_path / "copy.h5"):

@@ -126,6 +126,7 @@ def test_what_is_written_is_read_by_zarr_python(tmp_path: Path, dtype: str) -> N
     assert set(zarr.open_group(tmp_path / "a.zarr", mode="r", zarr_format=2)) == {"g"}
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("compression", compressions.NAMES)
 @pytest.mark.parametrize("dtype", ["<u2", "<f8"])
 def test_every_compression_is_read_by_others(tmp_path: Path, compression: str, dtype: str) -> None:

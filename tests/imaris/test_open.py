@@ -319,6 +319,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("key", KEYS, ids="-".join)
 def test_invalid_metadata_do_not_prevent_reading(tmp_path: Path, key: tuple[str, str]) -> None:
     url = write_ims(tmp_path / "cells.ims", times=2, channels=2, levels=1)

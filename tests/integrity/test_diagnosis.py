@@ -232,6 +232,7 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_container_has_its_finding(tmp_path: Path, case: str) -> None:
     place = write_pyramid(tmp_path)
@@ -480,6 +481,7 @@ def containers_in(folder: Path) -> Iterator[Path]:
                 yield from containers_in(path)
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("name", ["fetched", "java", "peers", "vectors"])
 def test_containers_of_others_have_no_findings_but_known_ones(corpus: Path, name: str) -> None:
     places = list(containers_in(corpus / name))

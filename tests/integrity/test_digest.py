@@ -62,7 +62,7 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @FULL
-@pytest.mark.parametrize("seed", seeds(5, 50))
+@pytest.mark.parametrize("seed", seeds(1, 20))
 @pytest.mark.usefixtures("_how")
 def test_a_digest_is_the_same_in_each_format_with_any_chunks(
     form: str, seed: int, tmp_path: Path
@@ -197,6 +197,7 @@ def test_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
 # xarray
 
 
+@pytest.mark.matrix(3)
 @FULL
 @pytest.mark.usefixtures("_how")
 def test_what_is_open_in_xarray_has_the_digest_of_what_is_stored(form: str, tmp_path: Path) -> None:

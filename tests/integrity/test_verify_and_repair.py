@@ -255,6 +255,7 @@ def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
     return missed
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize(("name", "form", "word"), rows_of_damage())
 def test_a_changed_byte_is_found_as_the_table_says(
     tmp_path: Path, name: str, form: str, word: str
@@ -266,6 +267,7 @@ def test_a_changed_byte_is_found_as_the_table_says(
         assert len(missed) > 10
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("form", SUFFIXES)
 @pytest.mark.parametrize("name", ["raw", "blosc"])
 def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: str) -> None:
@@ -593,6 +595,7 @@ def test_plans_cost_nothing_however_many_chunks_there_are() -> None:
     assert sum(store.requests().values()) < 14
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("side", [100, 1002, 2100])
 def test_many_blocks_give_all_their_receipts(side: int) -> None:
     store: Any = CountingStore()

@@ -305,6 +305,7 @@ def check_pyramid(place: Path, layers: Layers) -> None:
             np.testing.assert_allclose(places[:length, axis], lie, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("kind", PYRAMIDS)
 def test_a_pyramid_has_the_data_and_the_places_of_its_datasets(
     tmp_path: Path, open_layers: Read, kind: str
@@ -336,6 +337,7 @@ OF_CORPUS = (
 """All pyramids of the corpus, and the projects that they are in."""
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", OF_CORPUS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_pyramids_that_others_wrote_lie_where_they_are_opened(
@@ -669,6 +671,7 @@ LIFTED = [[0.5, 0, 9], [0, -1, 3], [1, 0, 4]]
 MOVED = [[1, 0, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 2], [0, 0, 0, 1, 3]]
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("unit", ["nanometer", None])
 @pytest.mark.parametrize("differ", [0, 1])
 @pytest.mark.parametrize(

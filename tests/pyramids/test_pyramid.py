@@ -105,6 +105,7 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 # What is in the levels, and where
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("unit", ["nm", "\N{MICRO SIGN}m", "Millimeters", "m", "wish"])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
@@ -123,6 +124,7 @@ def test_a_pyramid_of_ome_ngff_takes_every_spelling_of_a_unit(
     np.testing.assert_allclose(again["s1"]["x"], tree["s1"]["x"])
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     ("kind", "method"),
     [

@@ -54,6 +54,7 @@ def blocks(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, ...]]:
     return block, factors
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("method", ORACLES)
 @given(case=blocks())
 def test_integers_are_reduced_exactly(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,27 @@ KINDS: dict[str, Callable[[xr.DataArray], xr.DataArray]] = {
     "dask": lambda array: stored(array, chunks={})[1],
 }
 
+
+@cache
+def opened(kind: str) -> xr.DataArray:
+    """The image as a kind, for all examples of a test."""
+    return KINDS[kind](image())
+
+
+FAR = 60
+
+
+@cache
+def larger() -> xr.DataArray:
+    """The image with 60 more samples of 7 at each side."""
+    array = image()
+    found = array.pad(y=FAR, x=FAR, mode="constant", constant_values=7).astype(array.dtype)
+    positions = np.arange(-FAR, SHAPE[0] + FAR)
+    found["y"] = array.y.variable[0] - 0.5 * xr.Variable("y", positions)
+    found["x"] = 3.0 + xr.Variable("x", np.arange(-FAR, SHAPE[1] + FAR), {})
+    return found
+
+
 ends = st.integers(-50, 200).map(lambda tenth: tenth / 10) | st.sampled_from([3.5, 8.25])
 
 
@@ -56,11 +78,10 @@ ends = st.integers(-50, 200).map(lambda tenth: tenth / 10) | st.sampled_from([3.
 def test_a_crop_is_the_selection_of_both_ends(
     kind: str, bounds: tuple[float, float], *, flip: bool
 ) -> None:
-    array = KINDS[kind](image())
     low, high = sorted(bounds)
     expected = image().sel(y=slice(high, low), x=slice(low, high))
     xr.testing.assert_identical(
-        array.n5.crop(y=bounds, x=bounds[::-1] if flip else bounds), expected
+        opened(kind).n5.crop(y=bounds, x=bounds[::-1] if flip else bounds), expected
     )
 
 
@@ -70,14 +91,9 @@ def test_a_padded_crop_is_the_selection_of_a_larger_array(
     kind: str, bounds: tuple[float, float]
 ) -> None:
     array = image()
-    far = 60
-    larger = array.pad(y=far, x=far, mode="constant", constant_values=7).astype(array.dtype)
-    positions = np.arange(-far, SHAPE[0] + far)
-    larger["y"] = array.y.variable[0] - 0.5 * xr.Variable("y", positions)
-    larger["x"] = 3.0 + xr.Variable("x", np.arange(-far, SHAPE[1] + far), {})
     low, high = sorted(bounds)
-    expected = larger.sel(y=slice(high, low), x=slice(low, high))
-    found = KINDS[kind](array).n5.crop(y=bounds, x=bounds, pad=True, fill_value=7)
+    expected = larger().sel(y=slice(high, low), x=slice(low, high))
+    found = opened(kind).n5.crop(y=bounds, x=bounds, pad=True, fill_value=7)
     xr.testing.assert_equal(found, expected)
     assert found.dtype == array.dtype
     assert found.attrs == array.attrs

@@ -229,7 +229,7 @@ def random_project(folder: Path, seed: int) -> Path:
     return write_project(folder, setups, text, **how)
 
 
-@pytest.mark.parametrize("seed", seeds(12, 100))
+@pytest.mark.parametrize("seed", seeds(4, 30))
 @pytest.mark.filterwarnings("ignore")
 def test_random_projects_come_back_to_the_last_bit(tmp_path: Path, seed: int) -> None:
     xml = random_project(tmp_path, seed)
@@ -478,6 +478,7 @@ HOSTILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("facts", HOSTILE.values(), ids=HOSTILE.keys())
 def test_facts_of_a_scene_are_not_trusted(tmp_path: Path, facts: dict[str, Any]) -> None:
     url = tmp_path / "s.zarr"

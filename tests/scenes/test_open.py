@@ -278,14 +278,14 @@ def nested(depth: int) -> dict[str, Any]:
     return found
 
 
-def test_deep_sequences_and_a_million_edges_are_refused_without_following_them(
+def test_deep_sequences_and_many_edges_are_refused_without_following_them(
     tmp_path: Path,
 ) -> None:
     own = [system("world", "zyx")]
     write_scene(tmp_path / "deep.zarr", [nested(40) | ends("a")], own)
     with pytest.raises(MetadataError, match="levels"):
         xr.open_dataset(tmp_path / "deep.zarr", engine="n5")
-    edges = [{"type": "identity", "input": {"name": "a"}, "output": {"name": "b"}}] * 500_000
+    edges = [{"type": "identity", "input": {"name": "a"}, "output": {"name": "b"}}] * 270_000
     ome = {"version": "0.6", "scene": {"coordinateTransformations": edges}}
     folder = tmp_path / "many.zarr"
     folder.mkdir()
@@ -352,7 +352,7 @@ def apart_from_time(rng: np.random.Generator, axes: str) -> tuple[dict[str, Any]
 
 
 @pytest.mark.filterwarnings("ignore:.*by position")
-@pytest.mark.parametrize("seed", seeds(15, 150))
+@pytest.mark.parametrize("seed", seeds(4, 50))
 def test_samples_of_random_scenes_are_where_numpy_puts_them(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     axes = ["yx", "zyx", "tzyx", "czyx", "tczyx"][rng.integers(5)]

@@ -273,6 +273,7 @@ KINDS: dict[str, tuple[Callable[[Path], Any], list[Any]]] = {
 """What may be at a key, and the answers of all operations to it."""
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("system")
 def test_all_systems_answer_alike(kind: str, tmp_path: Path) -> None:
@@ -671,6 +672,7 @@ def _doubled(place: Path) -> None:
     (place / "g/top").symlink_to("../.0")
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("links", [_loop, _crossed, _doubled])
 @pytest.mark.parametrize("command", ["tree", "verify", "open_datatree", "walk", "copy"])
 def test_walks_over_links_end(

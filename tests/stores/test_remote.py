@@ -328,6 +328,7 @@ def without_retries(url: str, **options: Any) -> FsspecStore:
     return replace(store, retries=NEVER)
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("fault", [401, 403, 429, 500, 503, "drop", "truncate"])
 def test_a_failed_request_names_the_key_and_is_no_data(
     fault: Fault, stored: dict[str, bytes]
@@ -559,6 +560,7 @@ def test_reads_and_puts_are_made_again() -> None:
 # Runs with faults
 
 
+@pytest.mark.matrix(2)
 # What the server leaves of connections that were broken off as planned is no fault of ours.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(

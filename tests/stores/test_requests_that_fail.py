@@ -145,6 +145,7 @@ WRITES_OF_NAMES: dict[str, Callable[[Any, str, Any], Any]] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", [SURROGATE, ESCAPED, "n" * 300, "/".join(["d" * 200] * 30)])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
 @pytest.mark.parametrize("how", WRITES_OF_NAMES)
@@ -330,6 +331,7 @@ def test_what_urls_hold_of_secrets_is_hidden(text: str, expected: str) -> None:
     assert redact_urls(text) == expected
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("part", ["?", "#", "://", "&a", "://a?", "a:b@", "?x", "?a&", "x:", "@"])
 def test_long_texts_are_redacted_in_linear_time(part: str) -> None:
     began = time.process_time()

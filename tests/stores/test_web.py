@@ -159,6 +159,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("page", HOSTILE)
 def test_listings_are_read_in_linear_time(page: str) -> None:
     began = time.process_time()
@@ -214,6 +215,7 @@ os._exit(0)
 """A process of its own: older CPython may crash if tracing stops while threads decompress."""
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.parametrize("body", [endless, packed, promised])
 def test_a_chunk_is_fetched_no_further_than_the_metadata_allow(
     body: Callable[[Handler], None],

@@ -90,6 +90,7 @@ def variable_of(place: Path, row: dict[str, Any]) -> np.ndarray:
         return variable.to_numpy()
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("container", HOMES)
 def test_dask_reads_what_others_wrote(corpus: Path, container: str) -> None:
     rows = HOMES[container]
@@ -99,6 +100,7 @@ def test_dask_reads_what_others_wrote(corpus: Path, container: str) -> None:
     assert found == {path: row["sha256_zyx"] for path, row in rows.items()}
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("container", HOMES)
 @pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
 def test_xarray_reads_what_others_wrote(corpus: Path, container: str) -> None:

@@ -243,6 +243,7 @@ def test_a_graph_asks_for_metadata_alone_and_a_task_for_its_chunks_alone() -> No
 # Copies
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("dtype", ["u1", "u2"])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 @pytest.mark.parametrize("compression", ["raw", "gzip", "zstd", "blosc", "lz4"])

@@ -60,6 +60,7 @@ def test_arrays_open_identical(tmp_path: Path) -> None:
         assert first["raw"].encoding["n5_compression"] == other["raw"].encoding["n5_compression"]
 
 
+@pytest.mark.matrix(4)
 @PAIRS
 def test_arrays_are_converted(tmp_path: Path, first: str, second: Any) -> None:
     url, copy = volume(tmp_path, first), str(tmp_path / f"copy-{NAMES[second]}")
@@ -110,6 +111,7 @@ def test_datasets_are_the_same_again(tmp_path: Path, form: str) -> None:
     xr.testing.assert_identical(again, kept)
 
 
+@pytest.mark.matrix(3)
 @PAIRS
 @TEXTS
 def test_datasets_are_converted(tmp_path: Path, first: str, second: str) -> None:
@@ -131,7 +133,7 @@ def test_datasets_are_converted(tmp_path: Path, first: str, second: str) -> None
             for pair in permutations(NAMES, 2)
             for name in (*compressions.NAMES, "lzma")
         ],
-        36,
+        8,
     ),
 )
 def test_compressions_are_converted_or_give_way(
@@ -153,6 +155,7 @@ def test_compressions_are_converted_or_give_way(
         assert again["raw"].encoding["n5_compression"]["type"] == "gzip"
 
 
+@pytest.mark.matrix(3)
 @PAIRS
 @TEXTS
 def test_trees_are_converted(tmp_path: Path, first: str, second: str) -> None:

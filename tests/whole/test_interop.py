@@ -249,6 +249,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return container
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.more
 @pytest.mark.parametrize("compression", compressions.NAMES)
 def test_what_to_n5_writes_is_read_here(ours: Path, compression: str) -> None:

@@ -357,6 +357,7 @@ def replaced(value: Any, place: tuple[Any, ...], member: Any) -> Any:
     return copy
 
 
+@pytest.mark.matrix(2)
 @pytest.mark.more
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -414,6 +415,7 @@ def look_at_all(container: str) -> None:
     xarray_n5.open_array(container, "a").geometry()
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.more
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("key", KEYS)
@@ -462,6 +464,7 @@ STRUCTURE: list[Any] = [
 ]
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "key"),

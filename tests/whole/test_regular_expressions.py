@@ -54,11 +54,14 @@ def uses() -> Iterator[Use]:
     named: dict[str, set[str]] = {}
     owned: dict[str, tuple[str, re.Pattern[Any]]] = {}
     for path in PATHS:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
         module = vars(importlib.import_module(name))
-        for own, each in _patterns(module):
+        patterns = [*_patterns(module)]
+        if not patterns and module.get("re") is not re:
+            continue  # to parse the modules without patterns takes seconds
+        for own, each in patterns:
             owned.setdefault(repr(each), (f"{name}.{own}", each))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             match node:
                 case ast.Attribute(value=ast.Name(id=own), attr=method) if method in METHODS:

@@ -222,6 +222,7 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
     assert fs.rounds <= gets - 3
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.title)
 def test_requests_wait_for_those_whose_answers_they_need(work: Work) -> None:
     for latency in (0.02, 0.05, 0.2):  # on a busy machine, a request may come late

@@ -45,6 +45,7 @@ def blockwise() -> Any:
     return made.map_blocks(np.multiply, 7, dtype="u2", name="sevens")
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize(("size", "expected"), [(7, [7, 7, 7, 7, 2]), (30, [30]), (28, [28, 2])])
 def test_no_more_blocks_than_a_batch_are_submitted(
@@ -136,6 +137,7 @@ SELECTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", SELECTIONS)
 @pytest.mark.parametrize("opened", [True, False], ids=["stored", "made"])
 def test_selections_and_joined_blocks_are_divided(

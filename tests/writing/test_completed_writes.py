@@ -76,6 +76,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 @pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("write", [write_array, write_dataset])
@@ -264,6 +265,7 @@ def append_frames(place: Path, *, placed: bool, named: bool = False) -> int:
     return refused
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize(("placed", "named"), [(True, False), (False, False), (False, True)])
 def test_a_finished_append_is_recognised_wherever_it_is(
@@ -276,6 +278,7 @@ def test_a_finished_append_is_recognised_wherever_it_is(
         assert open_array(place, "a")[:, 0].tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("how", ["replaced", "trimmed", "not recorded"])
 def test_what_is_gone_is_appended_again(tmp_path: Path, name: str, how: str) -> None:

@@ -49,6 +49,7 @@ def write_pyramid(place: Path) -> None:
 WRITES = {"to_n5": (write_array, 8), "tree": (write_tree, 8), "pyramid": (write_pyramid, 5)}
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize(
     ("name", "write"),
     [

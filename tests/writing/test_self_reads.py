@@ -189,6 +189,7 @@ INTO: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.matrix(8)
 @pytest.mark.parametrize("into", INTO)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_write_does_not_replace_what_it_reads(tmp_path: Path, reader: str, into: str) -> None:
@@ -202,6 +203,7 @@ def test_a_write_does_not_replace_what_it_reads(tmp_path: Path, reader: str, int
         to_n5(source, place, "b", mode="w", format="zarr2")  # beside it, that is as it should be
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("mode", ["w", "a"])
 @pytest.mark.parametrize("engine", ["zarr", "h5netcdf", "netcdf4", "n5"])
 def test_a_dataset_does_not_replace_what_an_engine_reads(
@@ -255,7 +257,7 @@ def test_replacing_an_array_does_not_pickle_the_graph(tmp_path: Path) -> None:
 
 
 def test_a_path_in_one_of_many_tasks_is_found(tmp_path: Path) -> None:
-    tasks = {("x", i): (open_array, str(tmp_path / "a"), [{"b": i}]) for i in range(100_000)}
+    tasks = {("x", i): (open_array, str(tmp_path / "a"), [{"b": i}]) for i in range(20_000)}
     assert {read.location for read in reads_of(tasks, {"a"}).reads} == {str(tmp_path / "a")}
 
 

@@ -51,6 +51,7 @@ OPENINGS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", NAMES.values())
 @pytest.mark.parametrize("how", OPENINGS)
 def test_opening_warns_once_that_a_write_has_not_ended(tmp_path: Path, how: str, name: str) -> None:

@@ -206,6 +206,7 @@ def change(place: Path, how: str) -> None:
         array[...] = VALUES + 100
 
 
+@pytest.mark.matrix(4)
 @pytest.mark.parametrize("form", NAMES)
 @pytest.mark.parametrize("read", [by_the_package, by_the_engine])
 @pytest.mark.parametrize("write", [as_array, as_dataset, as_pyramid])
@@ -241,6 +242,7 @@ def test_a_resumed_copy_warns_if_its_source_has_changed(tmp_path: Path, form: An
     assert [str(each.message).partition(" changed since")[0] for each in seen] == [f"{place}/a"]
 
 
+@pytest.mark.matrix(3)
 @pytest.mark.parametrize("form", NAMES)
 @pytest.mark.parametrize("write", [as_array, as_dataset, as_pyramid])
 def test_a_resume_is_silent_if_no_source_has_changed(tmp_path: Path, form: str, write: Any) -> None:

@@ -220,8 +220,8 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
         return None
     count = np.arange(values.size)
     shorts = [float(f"{step:.{digits}g}") for digits in range(1, 18)]
-    beside = [float(np.nextafter(step, to)) for to in (-np.inf, np.inf)]
-    candidates = [*([] if stored is None else [stored]), *shorts, step, *beside]
+    neighbours = [float(np.nextafter(step, to)) for to in (-np.inf, np.inf)]
+    candidates = [*([] if stored is None else [stored]), *shorts, step, *neighbours]
     fits = {each: exact[0] + each * count for each in candidates}
     near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
     same = (d for d, fit in fits.items() if np.array_equal(fit.astype(values.dtype), values))

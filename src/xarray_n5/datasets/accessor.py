@@ -594,8 +594,8 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         trim : bool, default: True
             Whether to remove the samples around blocks from the results.
         chunks : int, str, tuple or dict, optional
-            The shape of blocks. By default, whole stored chunks, as many as it takes to read less
-            than 1.5 times the samples of a block.
+            The shape of blocks. By default, enough whole stored chunks that less than 1.5 times the
+            samples of a block are read.
         dtype : dtype, optional
             The type of the results; by default, `func` is called with a tiny array.
         meta : numpy.ndarray, optional

@@ -103,8 +103,8 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
             "of the transform"
         )
     units = [common if s and common else one for one, s in zip(units, spatial, strict=True)]
-    told = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})
-    told |= {"units": key} if any(units) else {}
+    sources = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})
+    sources |= {"units": key} if any(units) else {}
     split = per_axis(rows)
     scales, offsets = split if split is not None else ([None] * ndim, [0.0] * ndim)
     axes: list[Axis] = [
@@ -114,9 +114,9 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
         )
     ]
     if split is None:
-        geometry = replace(Geometry(tuple(axes[::-1]), told), affine=in_c_order(rows))
+        geometry = replace(Geometry(tuple(axes[::-1]), sources), affine=in_c_order(rows))
     else:
-        geometry = Geometry(tuple(axes[::-1]), told)
+        geometry = Geometry(tuple(axes[::-1]), sources)
     return geometry.transpose() if node.attribute_order == "C" else geometry
 
 

@@ -76,9 +76,9 @@ def map_overlap(
         it returns blocks without them.
     chunks : int, str, tuple or dict, optional
         The shape of blocks, also by dimension; those of fewer dimensions keep their default. By
-        default, blocks are whole stored chunks (or shards), as many as it takes to read less than
-        1.5 times the samples of a block, ``prod((block + before + after) / block)``, if such a box
-        fits into Dask's setting ``array.chunk-size``.
+        default, blocks are enough whole stored chunks (or shards) that less than 1.5 times their
+        samples are read, ``prod((block + before + after) / block)``, if such a box fits into Dask's
+        setting ``array.chunk-size``.
     dtype : dtype, optional
         The type of the results; by default, `func` is called with a tiny array.
     meta : numpy.ndarray, optional
