@@ -314,7 +314,8 @@ class _ImageAccessor(Accessor[S]):
     ) -> S:
         """Interpolate on the grid of another array: ``labels.n5.interp_like(raw, "nearest")``.
 
-        See :meth:`interp`. Units are converted if they differ.
+        See :meth:`interp`. Units are converted if they differ. All tiles of a project can be placed
+        at once: their dimension is kept.
 
         Parameters
         ----------
