@@ -259,6 +259,23 @@ def test_a_box_of_views_that_are_apart_is_refused(tmp_path: Path, *, turned: boo
         assert dataset.n5.crop(x=(2, 4)).sizes["x"] == 5
 
 
+@pytest.mark.parametrize("name", ["b.zarr", "b.n5"])
+def test_a_box_of_one_view_says_nothing_that_its_levels_contradict(
+    tmp_path: Path, name: str
+) -> None:
+    tiles(tmp_path)
+    place = "setup1/timepoint0"
+    open_group(tmp_path / "x.n5", place, mode="r+").attrs.update(
+        multiScale=True, resolution=[1.0, 1.0, 1.0]
+    )
+    copy(tmp_path / "x.n5", tmp_path / name, source_path=place, bounds={"x": (10, 12)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coarse = open_array(tmp_path / name, "s1").axes[2]
+    assert (coarse.position(0), coarse.step) == (10.25, 1.0)
+    assert open_group(tmp_path / name).attrs.get("resolution") != [1.0, 1.0, 1.0]
+
+
 def test_a_box_along_an_axis_on_which_views_agree_is_copied(tmp_path: Path) -> None:
     xml = tiles(tmp_path)
     with warnings.catch_warnings():

@@ -420,7 +420,7 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
 def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "raw", chunks=(4, 8, 8), compression="lz4")
     source = open_array(tmp_path / "a.n5", "raw")
-    with pytest.raises(ValueError, match=r"not called 's0'.* such as 'pyramid.n5/raw' .*'raw/s0'"):
+    with pytest.raises(ValueError, match=r"not called 's0'.* such as 'pyramid.n5/raw'$"):
         pyramid(source)
     turned = open_array(tmp_path / "a.n5", "raw", axis_order="F")
     with pytest.raises(ValueError, match="was opened with axis_order='F'"):

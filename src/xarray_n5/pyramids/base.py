@@ -99,8 +99,7 @@ def stored_base(
         name = array.path.rpartition("/")[2] or "image"
         raise ValueError(
             f"{array.url} is not called {BASE!r}, the name of a pyramid's base level; pass another "
-            f"location for a copy with levels, such as 'pyramid.n5/{name}' (in Python: url and "
-            f"path), or rename the array to '{array.path}/{BASE}'"
+            f"location for a copy with levels, such as 'pyramid.n5/{name}'"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(
