@@ -691,7 +691,7 @@ def test_processes_compute_blocks(tmp_path: Path, cluster: Client) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nearest_labels_reach_beyond_the_last_centres(kind: str) -> None:
     values = np.arange(1, 37, dtype="u4").reshape(6, 2, 3)
-    coords = {"z": np.arange(6) * 4.0 + 1.0, "y": [5.0, 3.0]}
+    coords: Any = {"z": np.arange(6) * 4.0 + 1.0, "y": [5.0, 3.0]}
     labels = KINDS[kind](xr.DataArray(values, coords, AXES, "raw"), (4, 2, 2))
     z, y = np.arange(12) * 2.0, np.arange(8.0)
     found = labels.n5.interp(z=z, y=y, method="nearest", fill_value="extrapolate")
