@@ -31,11 +31,6 @@ _PARAMETER = re.compile(
 )
 """A parameter of Python's functions in a message, with or without a value."""
 
-_OPENED = re.compile(
-    r"open it with xarray\.open_dataset or .*, or its container, (?P<container>.+)"
-)
-"""The advice for Python about the XML of a project."""
-
 _EXPECTED = (OSError, ValueError, ImportError)
 """Errors whose message is enough, like the package's own; others are bugs with a traceback."""
 
@@ -114,14 +109,17 @@ def _text_of(problem: BaseException | str) -> str:
                 f"{problem.key or '/'!r} in {problem.url!r} {problem.why}, or, if you trust it, "
                 f"read with --storage-option {option}=true"
             )
-    return _OPENED.sub(_run_container, str(problem))
+    return _for_container(str(problem))
 
 
-def _run_container(found: re.Match[str]) -> str:
-    """Return the command for the container of a project, whose XML it does not read."""
+def _for_container(text: str) -> str:
+    """Return the message about the XML of a project with the command for its container."""
+    before, _, advice = text.partition("open it with xarray.open_")
+    _, named, container = advice.partition(", or its container, ")
     context = click.get_current_context(silent=True)
-    command = "tree" if context is None else context.info_name
-    return f"run 'xarray-n5 {command}' on its container, {found['container']}"
+    if not named or context is None:
+        return text
+    return f"{before}run 'xarray-n5 {context.info_name}' on its container, {container}"
 
 
 def echo(text: str, *, err: bool = False) -> None:
