@@ -109,7 +109,17 @@ def _text_of(problem: BaseException | str) -> str:
                 f"{problem.key or '/'!r} in {problem.url!r} {problem.why}, or, if you trust it, "
                 f"read with --storage-option {option}=true"
             )
-    return str(problem)
+    return _for_container(str(problem))
+
+
+def _for_container(text: str) -> str:
+    """Return the message about the XML of a project with the command for its container."""
+    before, _, advice = text.partition("open it with xarray.open_")
+    _, named, container = advice.partition(", or its container, ")
+    context = click.get_current_context(silent=True)
+    if not named or context is None:
+        return text
+    return f"{before}run 'xarray-n5 {context.info_name}' on its container, {container}"
 
 
 def echo(text: str, *, err: bool = False) -> None:

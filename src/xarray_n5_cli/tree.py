@@ -99,7 +99,7 @@ class _Drawing:
         elif found.node is None:
             yield f"{root.url}  {self._problem(found)}"
         elif not self.walk.is_plain:
-            yield f"{root.url}  {root.format}"
+            yield f"{root.url}  {root.format}{_version(root)}"
             yield from self._inside(root, "", depth)
         else:
             yield f"{root.url}  a plain folder: no attributes.json"
@@ -125,7 +125,7 @@ class _Drawing:
                 yield f"{indent}{head}{found.name}  {self._summary(found.node)}"
                 yield from (f"{indent}{under}    {line}" for line in _axes(found.node.geometry()))
             else:
-                yield f"{indent}{head}{found.name}/"
+                yield f"{indent}{head}{found.name}/{_version(found.node)}"
                 deeper = None if depth is None else depth - 1
                 yield from self._inside(found.node, indent + under, deeper)
 
@@ -146,6 +146,14 @@ class _Drawing:
         except OSError as error:
             self.broken = True
             return f"{text}, {format_error(error)}"
+
+
+def _version(group: Group) -> str:
+    """Return the version of OME-Zarr of a group's images, since 0.5, behind two spaces."""
+    match group.attrs.get("ome"):
+        case {"version": str(version), "multiscales": [_, *_]}:
+            return f"  OME-Zarr {version}"
+    return ""
 
 
 def _images(

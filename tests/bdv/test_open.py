@@ -924,10 +924,11 @@ def test_units_of_pixels_are_none(tmp_path: Path) -> None:
 
 
 def test_other_commands_say_what_to_open(tiled: Path) -> None:
-    for command in ("verify", "repair"):
+    for command in ("verify", "repair", "digest"):
         found = CliRunner().invoke(main, [command, str(tiled)])
         assert found.exit_code == 1
-        assert "or its container, 'x.n5'" in found.stderr
+        assert f"run 'xarray-n5 {command}' on its container, 'x.n5'" in found.stderr
+        assert "xarray.open" not in found.stderr
 
 
 def test_sections_are_kept_byte_for_byte() -> None:

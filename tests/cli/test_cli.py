@@ -913,3 +913,11 @@ def test_every_command_has_examples(command: str) -> None:
 
 def test_the_version_is_told() -> None:
     assert printed("--version").startswith("xarray-n5 ")
+
+
+def test_a_tree_shows_the_version_of_ome_zarr(tmp_path: Path) -> None:
+    printed("pyramid", f"{CELLS}/raw", tmp_path / "a.zarr/em", "--format", "zarr3")
+    shown = printed("tree", tmp_path / "a.zarr").splitlines()
+    assert shown[0].endswith("a.zarr  zarr3")
+    assert shown[1] == "└── em/  OME-Zarr 0.5"
+    assert printed("tree", tmp_path / "a.zarr/em").splitlines()[0].endswith("zarr3  OME-Zarr 0.5")

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from tests.support.containers import NAMES
 from tests.support.exhaustive import cases
-from tests.support.projects import Setup, project_xml, write_project
-from xarray_n5 import Axis, copy, create_array, open_array, open_group, pyramid, verify
+from tests.support.projects import Setup, diagonal, project_xml, write_project
+from xarray_n5 import Axis, N5Error, copy, create_array, open_array, open_group, pyramid, verify
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
@@ -235,6 +235,66 @@ def test_views_of_projects_are_cropped(tmp_path: Path) -> None:
         for name, array in node.data_vars.items():
             np.testing.assert_array_equal(found[node.path][name], array)
             np.testing.assert_array_equal(found[node.path]["z"], array["z"])
+
+
+def tiles(folder: Path, *, turned: bool = False) -> Path:
+    """Two tiles of a project, 8 um apart along x and both at z = 0; one is turned on request."""
+    setups = [Setup(id=n, attributes={"tile": n}) for n in range(2)]
+    matrices = [diagonal((2, 0.5, 0.5)), diagonal((2, 0.5, 0.5), (0, 0, 8))]
+    if turned:
+        matrices[1][1:, :2] = matrices[1][1:, 1::-1]
+    steps = {(0, n): [("place", matrix)] for n, matrix in enumerate(matrices)}
+    once = '<Timepoints type="range"><first>0</first><last>0</last></Timepoints>'
+    return write_project(folder, setups, project_xml(setups, steps, timepoints=once))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_box_of_views_that_are_apart_is_refused(tmp_path: Path, *, turned: bool) -> None:
+    xml = tiles(tmp_path, turned=turned)
+    with pytest.raises(N5Error, match=r"along x, coordinates count from the first sample of each"):
+        copy(xml, tmp_path / "part.n5", bounds={"x": (2, 4)})
+    assert not (tmp_path / "part.n5").exists()
+    dataset = xr.open_dataset(xml, engine="bdv", level=0)
+    with pytest.warns(UserWarning, match=r"along x count from .*interp_like\(grid.n5.crop"):
+        assert dataset.n5.crop(x=(2, 4)).sizes["x"] == 5
+
+
+@pytest.mark.parametrize("name", ["b.zarr", "b.n5"])
+def test_a_box_of_one_view_says_nothing_that_its_levels_contradict(
+    tmp_path: Path, name: str
+) -> None:
+    tiles(tmp_path)
+    place = "setup1/timepoint0"
+    open_group(tmp_path / "x.n5", place, mode="r+").attrs.update(
+        multiScale=True, resolution=[1.0, 1.0, 1.0]
+    )
+    copy(tmp_path / "x.n5", tmp_path / name, source_path=place, bounds={"x": (10, 12)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coarse = open_array(tmp_path / name, "s1").axes[2]
+    assert (coarse.position(0), coarse.step) == (10.25, 1.0)
+    assert open_group(tmp_path / name).attrs.get("resolution") != [1.0, 1.0, 1.0]
+
+
+def test_a_box_along_an_axis_on_which_views_agree_is_copied(tmp_path: Path) -> None:
+    xml = tiles(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy(xml, tmp_path / "part.n5", bounds={"z": (4, 8)})
+        xr.open_dataset(xml, engine="bdv", level=0).n5.crop(z=(4, 8))
+    assert {n.sizes["z"] for n in tree(tmp_path / "part.n5").subtree if n.data_vars} == {3, 1}
+
+
+def test_a_box_beside_the_views_is_refused_and_levels_without_samples_left_out(
+    tmp_path: Path,
+) -> None:
+    xml = tiles(tmp_path)
+    with pytest.raises(ValueError, match=r"no samples are within the bounds; .*s0: z is 0.0 to 10"):
+        copy(xml, tmp_path / "part.n5", bounds={"z": (20, 40)})
+    assert not (tmp_path / "part.n5").exists()
+    with pytest.warns(UserWarning, match="left out, as no samples are within the bounds: /s2"):
+        copy(xml, tmp_path / "part.n5", bounds={"z": (0, 0)})
+    assert [n.name for n in tree(tmp_path / "part.n5").subtree if n.data_vars] == ["s0", "s1"]
 
 
 def test_the_command_line_has_units_behind_either_end(tmp_path: Path, levels: Path) -> None:

@@ -650,6 +650,20 @@ def a_source_has_changed() -> None:
         xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
+def views_are_apart() -> None:
+    setups = [Setup(id=n, attributes={"tile": n}) for n in range(2)]
+    steps = {(0, n): [("place", diagonal((2, 0.5, 0.5), (0, 0, 8 * n)))] for n in range(2)}
+    once = '<Timepoints type="range"><first>0</first><last>0</last></Timepoints>'
+    write_project(Path(), setups, project_xml(setups, steps, timepoints=once))
+    (xml,) = Path().glob("*.xml")
+    xr.open_dataset(xml, engine="bdv", level=0).n5.crop(x=(2, 4))
+
+
+def levels_have_no_such_coordinate() -> None:
+    image = xr.DataArray(np.ones((2, 8, 8)), {"wavelength": ("c", [405, 488])}, ("c", "y", "x"))
+    xarray_n5.pyramid(image, "new.n5", "em", levels=1)
+
+
 def another_system_of_ome_zarr_is_unknown() -> None:
     edges = [edge("displacements", path="field")]
     store_06(Path("new.zarr"), image_06(*edges), path="em")
@@ -818,6 +832,8 @@ WARNINGS: list[Callable[[], None]] = [
     a_file_of_imaris_lacks_a_level,
     a_file_of_imaris_has_several_data_sets,
     an_array_is_outside_of_a_box,
+    views_are_apart,
+    levels_have_no_such_coordinate,
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,
     a_section_has_no_coordinate,

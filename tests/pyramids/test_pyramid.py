@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -421,8 +422,11 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
 def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "raw", chunks=(4, 8, 8), compression="lz4")
     source = open_array(tmp_path / "a.n5", "raw")
-    with pytest.raises(ValueError, match="is not called 's0'"):
+    with pytest.raises(ValueError, match=r"not called 's0'.* such as 'pyramid.n5/raw'$"):
         pyramid(source)
+    turned = open_array(tmp_path / "a.n5", "raw", axis_order="F")
+    with pytest.raises(ValueError, match="was opened with axis_order='F'"):
+        pyramid(turned)
     with pytest.raises(TypeError, match="pass the array in it"):
         pyramid(str(tmp_path / "a.n5"), tmp_path / "b.zarr")
     pyramid(source, tmp_path / "b.zarr", "q", factors=[2], format="zarr2")
@@ -750,3 +754,26 @@ def test_the_image_of_a_pyramid_has_the_name_of_its_group(tmp_path: Path) -> Non
     (root,) = open_group(tmp_path / "cells.zarr").attrs["multiscales"]
     (inner,) = open_group(tmp_path / "all.zarr", "em/raw").attrs["multiscales"]
     assert [root["name"], inner["name"]] == ["cells", "raw"]
+
+
+@pytest.mark.parametrize("how", [{}, {"format": "zarr3"}, {"format": "zarr3", "dialect": "ngff"}])
+def test_channels_with_ids_are_stored_with_their_names(tmp_path: Path, how: Any) -> None:
+    names, um = ["DAPI", "GFP"], {"units": "um"}
+    coords = {"channel": [0, 1], "channel_name": ("channel", names), "x": ("x", np.arange(8.0), um)}
+    image = xr.DataArray(
+        np.arange(128, dtype="u1").reshape(2, 8, 8), coords, ("channel", "y", "x"), "raw"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pyramid(image, tmp_path / "a", levels=1, **how)
+    for level in range(2):
+        found = xr.open_dataset(tmp_path / "a", engine="n5", level=level)
+        assert found["channel"].values.tolist() == names
+
+
+def test_other_coordinates_are_named_in_a_warning(tmp_path: Path) -> None:
+    coords: Any = {"c": ["a", "b"], "wavelength": ("c", [405, 488]), "t": 3}
+    image = xr.DataArray(np.ones((2, 8, 8)), coords, ("c", "y", "x"), "raw")
+    with pytest.warns(UserWarning, match="omitted, .* their axes only: wavelength$"):
+        pyramid(image, tmp_path / "a.n5", levels=1)
+    assert open_array(tmp_path / "a.n5", "s1").shape == (2, 4, 4)

@@ -686,3 +686,25 @@ def test_processes_compute_blocks(tmp_path: Path, cluster: Client) -> None:
         values = cluster.compute(found.data).result()
         np.testing.assert_array_equal(values, found.values)
     np.testing.assert_allclose(values, array.interp(grid).values.transpose(), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nearest_labels_reach_beyond_the_last_centres(kind: str) -> None:
+    values = np.arange(1, 37, dtype="u4").reshape(6, 2, 3)
+    coords: Any = {"z": np.arange(6) * 4.0 + 1.0, "y": [5.0, 3.0]}
+    labels = KINDS[kind](xr.DataArray(values, coords, AXES, "raw"), (4, 2, 2))
+    z, y = np.arange(12) * 2.0, np.arange(8.0)
+    found = labels.n5.interp(z=z, y=y, method="nearest", fill_value="extrapolate")
+    rows = np.abs(z[:, None] - coords["z"]).argmin(1)
+    columns = np.abs(y[:, None] - np.array(coords["y"])[::-1]).argmin(1)
+    np.testing.assert_array_equal(found.transpose(*AXES), values[rows][:, 1 - columns])
+    assert found.dtype == "u4"
+    np.testing.assert_array_equal(found["z"], z)
+    assert not labels.n5.interp(z=z, y=y, method="nearest").isel(z=0).any()
+
+
+def test_only_nearest_samples_along_coordinates_extrapolate() -> None:
+    array = xr.DataArray(np.arange(3.0), {"x": np.arange(3.0)}, ("x",), "raw")
+    with pytest.raises(ValueError, match="'extrapolate' is for method='nearest', along"):
+        array.n5.interp(x=[-1.0, 4.0], fill_value="extrapolate")
+    assert array.n5.interp(x=-1.0, method="nearest", fill_value="extrapolate") == 0

@@ -139,7 +139,8 @@ def of_group(
     stale: set[str] = set()
     if described is not None:
         added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
-        stale = stale_keys(items, described, lists_x_first=lists_x_first) - described.keys()
+        ours = lists_x_first or (for_good and found.lists_x_first)
+        stale = stale_keys(items, described, lists_x_first=ours) - described.keys()
     replaced = {key: items[key] for key in (stale | added.keys()) & items.keys() - own}
     note = {
         "turned": [key for key in keys if not (for_good and key in replaced)],

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import coords_of, dims_of
+from xarray_n5.datasets.world import are_apart
+from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.sampling.crop import check, windows_of
+from xarray_n5.sampling.crop import check, crop, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -61,6 +63,41 @@ def regions_within(
     if empty:
         warn(f"left out, as no samples are within the bounds: {', '.join(sorted(empty))}")
     return found
+
+
+def tree_within(tree: xr.DataTree, bounds: Mapping[str, Bounds], where: str) -> xr.DataTree:
+    """Return the box of the images of a scene; those without samples there are left out.
+
+    Raises
+    ------
+    MetadataError
+        If their coordinates are distances in views that have positions of their own.
+    ValueError
+        If bounds are invalid, or there are no samples within them.
+    """
+    by_level: dict[str | None, list[xr.Dataset]] = {}
+    for node in tree.subtree:
+        by_level.setdefault(node.name, []).append(node.to_dataset())
+    if any(are_apart(each, bounds) for each in by_level.values()):
+        raise MetadataError(
+            f"{where}: along {', '.join(bounds)}, coordinates count from the first sample of each "
+            "view, and views have positions of their own, so this is another box in each; fuse "
+            "them first, ds.n5.interp_like(grid.n5.crop(...)), or copy a view from the container"
+        )
+    cropped = crop(tree, bounds)
+    empty = {n.path for n in cropped.subtree if n.data_vars and 0 in n.sizes.values()}
+    if not any(node.data_vars for node in cropped.subtree if node.path not in empty):
+        places = [
+            f"{path}: {dim} is {ends.values[0]} to {ends.values[-1]}"
+            for path in sorted(empty)
+            for dim in bounds
+            if (ends := tree[path].coords.get(dim)) is not None
+        ]
+        raise ValueError(f"no samples are within the bounds; {where}{'; '.join(places)}")
+    if empty:
+        warn(f"left out, as no samples are within the bounds: {', '.join(sorted(empty))}")
+        cropped = cropped.filter(lambda node: node.path not in empty)
+    return cropped
 
 
 def _coords(

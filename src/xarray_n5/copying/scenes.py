@@ -11,13 +11,13 @@ import xarray as xr
 from xarray_n5 import leaves
 from xarray_n5.arrays.spec import supported
 from xarray_n5.codecs import resolve
+from xarray_n5.copying.bounds import tree_within
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.images.tree import groups_of
 from xarray_n5.model.scene import SCENE
-from xarray_n5.sampling.crop import crop
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -68,7 +68,7 @@ def plan_scene(
         source, engine="n5", chunks={}, group=group or None, storage_options=storage_options
     )
     if options.bounds:
-        tree = crop(tree, options.bounds)
+        tree = tree_within(tree, options.bounds, scene.url)
     encodings: dict[str, Any] = {
         node.path: {name: _encoding(each, how, options) for name, each in node.data_vars.items()}
         for node in tree.subtree

@@ -252,7 +252,7 @@ class _ImageAccessor(Accessor[S]):
         coords: Targets | None = None,
         method: Literal["linear", "nearest"] = "linear",
         *,
-        fill_value: complex | None = None,
+        fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
         **coords_kwargs: ArrayLike,
     ) -> S:
@@ -271,9 +271,9 @@ class _ImageAccessor(Accessor[S]):
         method : {"linear", "nearest"}, default: "linear"
             "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
             of two equally distant samples.
-        fill_value : scalar, optional
+        fill_value : scalar or "extrapolate", optional
             The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
@@ -309,12 +309,13 @@ class _ImageAccessor(Accessor[S]):
         other: xr.DataArray | xr.Dataset,
         method: Literal["linear", "nearest"] = "linear",
         *,
-        fill_value: complex | None = None,
+        fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
     ) -> S:
         """Interpolate on the grid of another array: ``labels.n5.interp_like(raw, "nearest")``.
 
-        See :meth:`interp`. Units are converted if they differ.
+        See :meth:`interp`. Units are converted if they differ. All tiles of a project can be placed
+        at once: their dimension is kept.
 
         Parameters
         ----------
@@ -324,9 +325,9 @@ class _ImageAccessor(Accessor[S]):
         method : {"linear", "nearest"}, default: "linear"
             "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
             of two equally distant samples.
-        fill_value : scalar, optional
+        fill_value : scalar or "extrapolate", optional
             The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.

@@ -50,7 +50,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         coords: Targets | None = None,
         method: Literal["linear", "nearest"] = "linear",
         *,
-        fill_value: complex | None = None,
+        fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
         level: int | str | None = None,
         **coords_kwargs: ArrayLike,
@@ -67,9 +67,9 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         method : {"linear", "nearest"}, default: "linear"
             "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
             of two equally distant samples.
-        fill_value : scalar, optional
+        fill_value : scalar or "extrapolate", optional
             The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
@@ -109,7 +109,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         other: xr.DataArray | xr.Dataset,
         method: Literal["linear", "nearest"] = "linear",
         *,
-        fill_value: complex | None = None,
+        fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
         level: int | str | None = None,
     ) -> xr.Dataset:
@@ -125,9 +125,9 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         method : {"linear", "nearest"}, default: "linear"
             "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
             of two equally distant samples.
-        fill_value : scalar, optional
+        fill_value : scalar or "extrapolate", optional
             The value beyond the first and the last sample; by default NaN for floats and 0 for
-            others.
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.

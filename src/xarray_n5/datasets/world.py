@@ -9,6 +9,8 @@ import numpy as np
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import xarray as xr
     from numpy.typing import ArrayLike
 
@@ -113,6 +115,23 @@ def is_placed(dataset: xr.Dataset) -> bool:
     """Return whether a Dataset has, or had, matrices of the positions of its images."""
     known = (dataset[axis] for axis in AXES if axis in dataset.coords)
     return AFFINE in dataset.variables or any(each.encoding.get(FRAME) for each in known)
+
+
+def are_apart(datasets: Iterable[xr.Dataset], dims: Iterable[str]) -> bool:
+    """Return whether coordinates along `dims` are distances in views with positions of their own.
+
+    They may also be elsewhere than the coordinates say if all of them are at the same position.
+    """
+    axes = [axis for axis in AXES if axis in dims]
+    placed = [each for each in datasets if any(axis in each.coords for axis in axes)]
+    if not any(d[axis].encoding.get(FRAME) for d in placed for axis in axes if axis in d.coords):
+        return False
+    origins = [f"origin_{axis}" for axis in axes]
+    if all(name in each.coords for each in placed for name in origins):
+        return any(np.abs(each[name]).max() > _NEAR for each in placed for name in origins)
+    matrices = [each[AFFINE].transpose(..., "axis", "column") for each in placed if AFFINE in each]
+    rows = [each.values.reshape(-1, len(AXES), len(AXES) + 1) for each in matrices]
+    return bool(rows) and not np.allclose(np.concatenate(rows), rows[0][0], equal_nan=True)
 
 
 def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray] | None:

@@ -55,7 +55,8 @@ def pyramid(
     Parameters
     ----------
     source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
-        The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes.
+        The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes;
+        names of channels may be in ``channel_name``, as in views of a project.
         Arrays other than Dask's are read whole. Without `url`, an array that is stored as ``s0``
         already, or its container: its data stay as they are, and the levels are written next to it.
     url : str, os.PathLike or store, optional
@@ -173,7 +174,9 @@ def pyramid_plan(
 
     `options` are those of :class:`~xarray_n5.writing.request.WriteOptions`.
     """
-    from xarray_n5.pyramids.base import new_base, stored_base
+    import xarray as xr
+
+    from xarray_n5.pyramids.base import new_base, stored_base, with_channel_names
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
     from xarray_n5.writing.request import WriteOptions
@@ -194,6 +197,8 @@ def pyramid_plan(
         format = None  # noqa: A001
         storage_options = None
     else:
+        if axes is None and isinstance(source, xr.DataArray):
+            source = with_channel_names(source)
         base = new_base(source, axes=axes, chunks=chunks, shards=shards)
     check_type(base.dtype, method)
     how = WriteOptions.into(

@@ -17,6 +17,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
 from xarray_n5.writing.request import blocks_of
 
@@ -89,10 +90,16 @@ def stored_base(
         raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
-    if array.path.rpartition("/")[2] != BASE or array.node.transposed:
+    if array.node.transposed:
         raise ValueError(
-            f"{array.url} is not called {BASE!r} in a group, or was opened with axis_order='F', "
-            "so levels next to it would not be a pyramid; pass another location for a copy"
+            f"{array.url} was opened with axis_order='F', so levels next to it would not be a "
+            "pyramid; open it without, or pass another location for a copy"
+        )
+    if array.path.rpartition("/")[2] != BASE:
+        name = array.path.rpartition("/")[2] or "image"
+        raise ValueError(
+            f"{array.url} is not called {BASE!r}, the name of a pyramid's base level; pass another "
+            f"location for a copy with levels, such as 'pyramid.n5/{name}'"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(
@@ -158,6 +165,21 @@ def new_base(
         compression=_compression(source),
         blocks=blocks,
     )
+
+
+def with_channel_names(source: xr.DataArray) -> xr.DataArray:
+    """Return an array whose axis of channels has their names, as views of a project have them.
+
+    A warning names all other coordinates along dimensions, which levels do not have.
+    """
+    names, ids = (source.coords.get(name) for name in ("channel_name", "channel"))
+    is_named = ids is not None and ids.dtype.kind not in "biuf"
+    if names is not None and names.dims == ("channel",) and not is_named:
+        source = source.drop_vars("channel_name").assign_coords(channel=names.astype(str).values)
+    lost = [str(name) for name, each in source.coords.items() if each.dims and each.dims != (name,)]
+    if lost:
+        warn(f"omitted, as levels have coordinates of their axes only: {', '.join(lost)}")
+    return source
 
 
 def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:

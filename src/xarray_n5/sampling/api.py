@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -27,7 +27,7 @@ def interp(
     targets: Targets,
     *,
     method: Method = "linear",
-    fill_value: complex | None = None,
+    fill_value: complex | Literal["extrapolate"] | None = None,
     chunks: Blocks = None,
 ) -> Source:
     """Return an array or a Dataset on another grid; see the accessors' `interp`."""
@@ -39,7 +39,7 @@ def interp_like(
     other: xr.DataArray | xr.Dataset,
     *,
     method: Method = "linear",
-    fill_value: complex | None = None,
+    fill_value: complex | Literal["extrapolate"] | None = None,
     chunks: Blocks = None,
 ) -> Source:
     """Return an array or a Dataset on another's grid; see the accessors' `interp_like`."""

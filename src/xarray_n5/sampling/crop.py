@@ -10,6 +10,8 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import step_of
+from xarray_n5.datasets.world import are_apart
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import near
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, same_unit, written_unit
@@ -71,6 +73,12 @@ def crop(
     check(cropped.sizes, bounds)
     if fill_value is not None and not pad:
         raise ValueError("fill_value is the value of samples outside; it needs pad=True")
+    if are_apart([cropped.coords.to_dataset()], bounds):
+        warn(
+            f"coordinates along {', '.join(bounds)} count from the first sample of each view, and "
+            "views have positions of their own, so this is another box in each; for one of the "
+            "world, use ds.n5.interp_like(grid.n5.crop(...)), grid = xarray_n5.world_grid(ds, ...)"
+        )
     windows = windows_of(cropped, bounds, pad=pad)
     found = cropped.isel({dim: window.inside for dim, window in windows.items()})
     widths: dict[Hashable, tuple[int, int]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from uuid import uuid4
 
@@ -99,8 +99,19 @@ def _interp(
         raise TypeError(f"{source.name!r} has values of {dtype}; expected numbers; use sel")
     if options.method == "linear" and dtype.kind in "biu":
         dtype = np.dtype(np.float64)
-    fill = fill_for(dtype, options.fill_value)
     by_matrix = placement.matrices is not None and not found.keys().isdisjoint(AXES)
+    if extrapolates := isinstance(options.fill_value, str) and options.fill_value == "extrapolate":
+        if by_matrix or options.method != "nearest":
+            raise ValueError(
+                "fill_value='extrapolate' is for method='nearest', along coordinates; samples that "
+                "matrices place, and method='linear', have a number outside"
+            )
+        ends = {dim: placement.along(source, dim) for dim in found if source.sizes[dim]}
+        found |= {
+            dim: replace(found[dim], values=np.clip(found[dim].values, along.min(), along.max()))
+            for dim, along in ends.items()
+        }
+    fill = fill_for(dtype, None if extrapolates else options.fill_value)
     last = AXES if by_matrix else ()
     turned = source.transpose(*(dim for dim in source.dims if dim not in last), *last)
     plan: Interpolation = (_by_matrix if by_matrix else _along_axes)(

@@ -30,6 +30,7 @@ def world_grid(
     ----------
     *arrays : xarray.DataArray or xarray.Dataset
         The arrays. Those along z, y, x may be views; pass their Datasets, which have the matrices.
+        One Dataset may have all tiles of a project, in a dimension ``tile``.
     spacing : float, str or mapping
         The distance between samples, for all axes or by dimension, in the unit of the first array;
         a string may have another unit, as in "500 nm".
