@@ -172,9 +172,16 @@ def _positions(
             facts["units"] = unit
         if number == 0 and len(placed) > 1:
             facts[WORLD_SYSTEMS] = list(placed)
-        own = f"{AFFINE}_{name}" if number else AFFINE
+        own = f"{AFFINE}_{_variable(name)}" if number else AFFINE
+        while own in found:
+            own += "_"
         found |= matrices(own, dims, values if dims else values[0], facts)
     return found
+
+
+def _variable(name: str) -> str:
+    """Return a name that a variable in a tree may have."""
+    return name.replace("/", "_")
 
 
 def _fixed(
@@ -191,9 +198,9 @@ def _fixed(
             )
             for path in paths
         ]
-        if axis.name not in taken and not np.isnan(values).all():
+        if (name := _variable(axis.name)) not in taken and not np.isnan(values).all():
             facts = {"units": written_unit(axis.unit)} if axis.unit else {}
-            found[axis.name] = xr.Variable(dims, values if dims else values[0], facts)
+            found[name] = xr.Variable(dims, values if dims else values[0], facts)
     return found
 
 

@@ -13,6 +13,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.support.exhaustive import seeds
 from tests.support.ngff_points import SPEC
 from tests.support.scenes import image_attributes, system, write_image, write_scene
@@ -267,6 +268,16 @@ def test_time_is_that_of_the_world(tmp_path: Path) -> None:
     assert again.n5.to_world([1, 1, 1]).tolist() == [[1, 1, 6]] * 2
 
 
+def test_a_project_of_a_scene_warns_of_its_times(tmp_path: Path) -> None:
+    later = {"type": "translation", "translation": [7, 0, 0, 5]}
+    url = in_time(tmp_path / "s.zarr", {"a": later})
+    with pytest.warns(UserWarning, match=r"not keep the times 7 \+ 3 \* index of 'a'"):
+        xarray_n5_bdv.copy(url, tmp_path / "p.xml", tmp_path / "p.n5")
+    ds = xr.open_dataset(tmp_path / "p.xml", engine="n5")
+    assert ds.t.values.tolist() == [0, 1]
+    assert ds.isel(t=0).n5.to_world([1, 1, 1]).ravel().tolist() == [1, 1, 6]
+
+
 def test_an_image_without_time_has_that_of_the_world_as_a_coordinate(tmp_path: Path) -> None:
     parts = [{"type": "projectAxis", "createdOutputs": [0]}]
     at = [[*parts, {"type": "translation", "translation": [t, 0, 0, 4]}] for t in (5, 9)]
@@ -355,6 +366,28 @@ def test_systems_of_the_images_themselves_are_chosen_by_name(tmp_path: Path) -> 
     assert crop.n5.from_world([2, 1, 2], system="physical").tolist() == [1, 1, 1]
     with pytest.raises(ValueError, match="one of: 'world', 'stage', 'tilted', 'physical'"):
         ds.n5.to_world([0, 0, 0], system="unused")
+
+
+def test_systems_have_any_name(tmp_path: Path) -> None:
+    url, names = tmp_path / "s.zarr", ["a/b", "c/d", "c_d", "t/0"]
+    edges = [
+        {"type": "translation", "translation": [n, 0, 0], **ends("a", names[n])} for n in (0, 1, 2)
+    ]
+    at = [{"type": "projectAxis", "createdOutputs": [0]}]
+    at += [{"type": "translation", "translation": [7, 0, 0, 0]}]
+    edges += [{"type": "sequence", "transformations": at, **ends("b", "a/b")}]
+    write_image(url, "a", SHAPE, image_attributes("zyx", (1, 1, 1)))
+    own = [system(name, "zyx") for name in names]
+    write_scene(url, edges[:3], own[:3])
+    (leaf,) = xr.open_datatree(url, engine="n5").leaves
+    for number, name in enumerate(names[:3]):
+        assert leaf.to_dataset().n5.to_world([0, 0, 0], system=name).tolist() == [[number, 0, 0]]
+    write_image(url, "b", SHAPE, image_attributes("zyx", (1, 1, 1)))
+    time = {"name": "t/0", "type": "time", "unit": "second"}
+    own[0]["axes"] = [time, *own[0]["axes"]]
+    write_scene(url, edges[3:], own[:1])
+    (leaf,) = xr.open_datatree(url, engine="n5").leaves
+    assert leaf.to_dataset()["t_0"].values.tolist() == [7]
 
 
 def test_systems_of_one_name_with_other_axes_are_not_mixed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ FRAME = "frame"
 
 WORLD_SYSTEM, WORLD_SYSTEMS = "system", "systems"
 """Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are
-matrices for. The first is that of `AFFINE`, others are suffixes of its name."""
+matrices for. The first is that of `AFFINE`."""
 
 _FINE = 1024
 """Positions of coarsened samples are multiples of one over this, up to rounding."""
@@ -142,15 +142,10 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
 
 def _placed_in(dataset: xr.Dataset) -> dict[str, str]:
     """Return the systems of a scene that the Dataset has matrices for, and their names."""
-    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
-    if WORLD_SYSTEM not in facts:
-        return {}
-    own = str(facts[WORLD_SYSTEM])
-    names = {system: f"{AFFINE}_{system}" for system in map(str, facts.get(WORLD_SYSTEMS, ()))}
     return {
-        system: name
-        for system, name in (names | {own: AFFINE}).items()
-        if name in dataset.variables
+        str(each.attrs[WORLD_SYSTEM]): str(name)
+        for name, each in dataset.variables.items()
+        if str(name).startswith(AFFINE) and WORLD_SYSTEM in each.attrs
     }
 
 

@@ -83,9 +83,16 @@ def lines_aside(
         names = [start[n].name for n in at]
         if not names:
             found.append(Line(axis, None, 0.0, float(row[-1])))
-        elif len(names) == 1 and start[at[0]].type == axis.type:
+        elif len(names) == 1 and _are_alike(start[at[0]], axis):
             found.append(Line(axis, names[0], float(row[at[0]]), float(row[-1])))
         else:
             shown = " and ".join(map(repr, names))
             problems.append(f"the axis {axis.name!r} of {end.name!r} depends on {shown}")
     return found, problems
+
+
+def _are_alike(one: SystemAxis, other: SystemAxis) -> bool:
+    """Return whether axes have the same type or, without a type of both, the same name."""
+    if None in {one.type, other.type}:
+        return one.name.lower() == other.name.lower()
+    return one.type == other.type
