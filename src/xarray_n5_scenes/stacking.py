@@ -50,7 +50,7 @@ def images_of(world: World) -> dict[str, PlacedImage]:
 def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneImage, list[str]]:
     """Return an image whose coordinates along axes such as time are positions in the world.
 
-    Also return what is wrong with those that are not.
+    Also return a message about each that is not.
     """
     listed = [each.lines.get(image.path, ()) for each in placed.values()]
     first, *rest = placed or [""]
