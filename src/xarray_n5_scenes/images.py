@@ -10,6 +10,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import geometry_in
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.dialects.ngff_systems import (
     described_problems,
     has_systems,
@@ -48,6 +49,8 @@ class SceneImage:
     """Its systems, by their names in the scene."""
     edges: tuple[Transformation, ...]
     """The transformations between them, as seen from the scene."""
+    omero: Any = None
+    """The names and colours of its channels."""
     others: tuple[str, ...] = ()
     """The names of further attributes of its group, such as ``omero``."""
 
@@ -109,6 +112,7 @@ def _image(
         Reference(own.intrinsic.name, path),
         {each.below(path): system for each, system in own.graph.systems.items()},
         tuple(edge.below(path) for edge in own.graph.edges),
+        omero_of(node.attrs),
         tuple(sorted({*node.attrs, *node.attrs["ome"]} - _DESCRIBED)),
     )
 

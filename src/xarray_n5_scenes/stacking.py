@@ -139,7 +139,10 @@ def _stacked(
         coords[name] = {DIM: xr.Variable(dims, names[0] if alone else names)}
         coords[name] |= _positions(own, paths, dims, placed)
         coords[name] |= {} if world is None else _fixed(own, paths, dims, world)
-    return PlacedImage(Image(None, found), coords, _in_world(images, world))
+    omero = images[0].omero
+    shared = omero is not None and all(image.omero == omero for image in images)
+    attributes = {"omero": omero} if shared else {}
+    return PlacedImage(Image(None, found), coords, _in_world(images, world), attributes)
 
 
 def _positions(

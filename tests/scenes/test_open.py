@@ -336,6 +336,7 @@ def test_labels_of_channels_are_kept_with_a_warning_about_their_coordinates(
     with pytest.warns(UserWarning, match=r"the coordinate 'c' is not that of 'world', 2 \+ 1"):
         ds = xr.open_dataset(url, engine="n5")
     assert ds.c.values.tolist() == ["DAPI", "GFP"]
+    assert ds.attrs["omero"] == omero
 
 
 def test_systems_of_the_images_themselves_are_chosen_by_name(tmp_path: Path) -> None:
