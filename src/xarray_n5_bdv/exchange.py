@@ -27,6 +27,7 @@ from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.model.units import unit_of
 from xarray_n5_bdv.facts import KEY, facts_of, warn_of_points
+from xarray_n5_bdv.fusions import in_world_of_input
 from xarray_n5_bdv.registrations import NDIM
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def content_of(opened: OpenProject) -> SceneContent[Array]:
     MetadataError
         If a view cannot be read, or is not registered.
     """
-    project = opened.file.project
     stored = opened.find(opened.selection)
+    project = in_world_of_input(opened.file.project, stored, opened.file.url)
     for view, error in stored.broken.items():
         raise MetadataError(
             f"{opened.file.url}: the view of timepoint {view.timepoint} and setup {view.setup} "

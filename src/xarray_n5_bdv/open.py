@@ -150,7 +150,7 @@ class OpenProject:
             times = tuple(project.timepoints)
             selection = replace(selection, timepoints=times, single_timepoint=False)
             stored = self.find(selection, level, hint_later=True)
-        project = in_world_of_input(project, stored.groups.values(), self.file.url)
+        project = in_world_of_input(project, stored, self.file.url)
         return images_of(project, stored, selection, self.file.url)
 
     def open_dataset(self, **how: Any) -> xr.Dataset:

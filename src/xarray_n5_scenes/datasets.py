@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.request import Encoding, WriteOptions
     from xarray_n5.writing.transaction import Transaction
 
-_KEPT = FACTS | {DIM, "axis", "column", "setup", "t"}
+_KEPT = FACTS | {DIM, "axis", "column", "setup"}
 """Coordinates that the scene states in other ways, or that are for projects alone."""
 
 _EQUAL = 1e-14
@@ -204,7 +204,9 @@ def _warn_lost(datasets: Sequence[xr.Dataset]) -> None:
         str(name)
         for dataset in datasets
         for name, each in dataset.coords.items()
-        if name not in _KEPT and not (name in dataset.dims and each.dtype.kind in "iuf")
+        if name not in _KEPT
+        and not (name == "t" and "setup" in dataset.coords)
+        and not (name in dataset.dims and each.dtype.kind in "iuf")
     }
     if lost:
         warn(f"a scene does not have the coordinates {', '.join(sorted(lost))}: they are omitted")

@@ -10,15 +10,20 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import geometry_in
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.ngff_systems import system_of
+from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.dialects.ngff_systems import (
+    described_problems,
+    has_systems,
+    system_of,
+    systems_around,
+)
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.image import Image, Level, Part
 from xarray_n5.model.level_names import level_name
 from xarray_n5.model.paths import join
-from xarray_n5.model.systems import Reference, parse_system
-from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.model.systems import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +49,8 @@ class SceneImage:
     """Its systems, by their names in the scene."""
     edges: tuple[Transformation, ...]
     """The transformations between them, as seen from the scene."""
+    omero: Any = None
+    """The names and colours of its channels."""
     others: tuple[str, ...] = ()
     """The names of further attributes of its group, such as ``omero``."""
 
@@ -85,20 +92,16 @@ def _image(
     arrays: Mapping[str, Array],
     dialect: DialectChoice | None,
 ) -> SceneImage:
-    systems = [parse_system(each, node.url) for each in entry.get("coordinateSystems") or ()]
-    known = {Reference(each.name, path): each for each in systems}
-    if not systems:
+    if not has_systems(entry):
         raise MetadataError(
             f"{node.url}: an image of a scene has no coordinateSystems, which OME-Zarr 0.6 has"
         )
     try:
-        name = system_of(entry, entry["datasets"][0]).name
+        own = systems_around(entry, system_of(entry, entry["datasets"][0]), path)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MetadataError(f"{node.url}: {error}") from error
-    edges = [
-        parse_transformation(each, f"{node.url}: coordinateTransformations")
-        for each in entry.get("coordinateTransformations") or ()
-    ]
+    if (text := described_problems(own, own.problems)) is not None:
+        warn(text)
     levels = {
         level_name(number): _level(path, array, level, {**node.attrs}, dialect)
         for number, (level, array) in enumerate(arrays.items())
@@ -106,9 +109,10 @@ def _image(
     return SceneImage(
         path,
         Image(None, levels),
-        Reference(name, path),
-        known,
-        tuple(edge.below(path) for edge in edges),
+        Reference(own.intrinsic.name, path),
+        {each.below(path): system for each, system in own.graph.systems.items()},
+        tuple(edge.below(path) for edge in own.graph.edges),
+        omero_of(node.attrs),
         tuple(sorted({*node.attrs, *node.attrs["ome"]} - _DESCRIBED)),
     )
 

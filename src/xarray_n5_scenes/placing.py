@@ -11,13 +11,15 @@ import numpy as np
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.scene import lines_aside
 from xarray_n5.model.system_graph import SystemGraph, on_space, space_axes
 from xarray_n5.model.systems import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.model.scene import Line
     from xarray_n5.model.system_graph import Route
     from xarray_n5.model.systems import CoordinateSystem
     from xarray_n5_scenes.images import SceneImage
@@ -65,11 +67,30 @@ class World:
         """The system in which images are placed."""
         return self.metadata.world(self.graph.systems)
 
-    @property
-    def others(self) -> list[Reference]:
-        """The scene's other systems."""
-        own = [Reference(each.name) for each in self.metadata.systems]
-        return [each for each in own if each != self.default]
+    def named(self, default: Reference) -> dict[str, dict[str, Reference]]:
+        """Return the systems by name, the `default` first: for the path of each image, its own.
+
+        All images have those of the scene. A warning names systems of images that are hidden by one
+        of the scene with the same name.
+        """
+        shared = [default, *(Reference(each.name) for each in self.metadata.systems)]
+        paths = [image.path for image in self.images]
+        found = {each.name: dict.fromkeys(paths, each) for each in shared}
+        linked = {end for edge in self.graph.edges for end in (edge.input, edge.output)}
+        hidden: list[str] = []
+        for image in self.images:
+            for own in image.systems:
+                if own not in linked or own in (image.intrinsic, default):
+                    continue
+                if found.setdefault(own.name, {}).setdefault(image.path, own) != own:
+                    hidden.append(str(own))
+        if hidden:
+            shown = ", ".join([*hidden[:_SHOWN], *["..."] * (len(hidden) > _SHOWN)])
+            warn(
+                f"{self.group.url}: the systems {shown} of images are not available by name, since "
+                "the scene has others with these names; open the images"
+            )
+        return found
 
     def route(self, image: SceneImage, to: Reference) -> Route:
         """Return the way from an image's intrinsic system; raise MetadataError without any."""
@@ -78,48 +99,54 @@ class World:
         except N5Error as error:
             raise MetadataError(str(error)) from error
 
-    def matrix(self, image: SceneImage, to: Reference) -> np.ndarray:
-        """Return the matrix from an image's intrinsic coordinates z, y, x to a system's.
+    def positions(self, to: Mapping[str, Reference]) -> Positions:
+        """Return the positions of images in systems: that of each image by its path.
 
-        A flat image is at z = 0.
-
-        Raises
-        ------
-        MetadataError
-            If there is no way, or it has no inverse.
+        Warnings name the images without a position, and what is ambiguous or not known.
         """
-        return spatial(self.route(image, to).matrix, image, self.graph.systems[to])
-
-    def positions(self, to: Reference) -> dict[str, np.ndarray]:
-        """Return the matrices of all images that have a position in a system, by path.
-
-        One warning names the others.
-        """
-        found: dict[str, np.ndarray] = {}
-        lost: dict[str, str] = {}
+        matrices: dict[str, np.ndarray] = {}
+        lines: dict[str, list[Line]] = {}
+        lost: list[str] = []
+        notes: list[str] = []
+        first = next(iter(to.values()))
         for image in self.images:
-            try:
-                found[image.path] = self.matrix(image, to)
-            except MetadataError as error:
-                lost[image.path] = str(error)
-        if lost:
-            shown = "; ".join(f"{path!r}: {why}" for path, why in list(lost.items())[:_SHOWN])
-            more = f", and {len(lost) - _SHOWN} others" if len(lost) > _SHOWN else ""
-            warn(f"{self.group.url}: images have no position in {to}: {shown}{more}")
-        return found
-
-    def complain(self, to: Reference) -> None:
-        """Warn about edges that exchange the names of axes, and about ways that do not agree."""
-        messages = list(self.graph.exchanged())
-        for image in self.images:
-            try:
-                messages.append(self.graph.route(image.intrinsic, to).conflict or "")
-            except MetadataError:
+            if (end := to.get(image.path)) is None:
                 continue
-        several = list(dict.fromkeys(filter(None, messages)))
-        if several:
+            system = self.graph.systems[end]
+            if system.axes != self.graph.systems[first].axes:
+                lost.append(f"{image.path!r}: its system of this name has other axes")
+                continue
+            try:
+                route = self.route(image, end)
+                matrices[image.path] = spatial(route.matrix, image, system)
+            except MetadataError as error:
+                lost.append(f"{image.path!r}: {error}")
+                continue
+            axes = image.systems[image.intrinsic].axes
+            lines[image.path], problems = lines_aside(route.matrix, axes, system)
+            edges = ", ".join(str(edge) for edge, _ in route.steps)
+            notes += [f"{image.path!r}, {edges}: {problem}" for problem in problems]
+            notes += [route.conflict] if route.conflict else []
+        self.warn_of(f"images have no position in {first}: ", lost)
+        self.warn_of("", notes)
+        return Positions(self.graph.systems[first], matrices, lines)
+
+    def warn_of(self, what: str, problems: Sequence[str]) -> None:
+        """Warn about problems, if there are any; the first are shown."""
+        if several := list(dict.fromkeys(problems)):
             more = f", and {len(several) - _SHOWN} others" if len(several) > _SHOWN else ""
-            warn(f"{self.group.url}: {'; '.join(several[:_SHOWN])}{more}")
+            warn(f"{self.group.url}: {what}{'; '.join(several[:_SHOWN])}{more}")
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The positions of images in a system, by the paths of images that have one."""
+
+    system: CoordinateSystem
+    matrices: Mapping[str, np.ndarray]
+    """From intrinsic coordinates z, y, x to those of the system; a flat image is at z = 0."""
+    lines: Mapping[str, Sequence[Line]]
+    """The coordinates along other axes, such as time."""
 
 
 def spatial(rows: np.ndarray, image: SceneImage, end: CoordinateSystem) -> np.ndarray:

@@ -123,14 +123,16 @@ class NgffScene(GroupScene):
         del group, storage_options
         world = self.world()
         default = world.default
-        placed = {} if default is None else world.positions(default)
+        paths = [each.path for each in world.images]
+        known = None if default is None else world.positions(dict.fromkeys(paths, default))
+        placed = {} if known is None else known.matrices
         return {
             "url": self.url,
             "kind": self.kind,
             "container": self.group.container.url,
             "world": None if default is None else str(default).strip("'"),
             "systems": [each.to_json() for each in world.metadata.systems],
-            "unplaced": [each.path for each in world.images if each.path not in placed],
+            "unplaced": [path for path in paths if path not in placed],
             "images": [
                 {
                     "path": each.path,

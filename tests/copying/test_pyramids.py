@@ -11,6 +11,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 from tests.datasets.test_level_trees import image, labelled, levels_of, opened
+from tests.support.scenes import image_attributes, write_image
 from xarray_n5 import (
     Axis,
     MetadataError,
@@ -373,3 +374,29 @@ def test_a_pyramid_that_is_made_in_zarr_and_one_that_is_copied_are_alike(tmp_pat
     create_group(tmp_path / "c.zarr", "raw", attributes={"lab": "x"}, format="zarr2")
     copy(tmp_path / "a.n5", tmp_path / "c.zarr", mode="a")
     assert open_group(tmp_path / "c.zarr", "raw").attrs["multiscales"] == [copied]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize("dialect", ["ngff", "cosem", "neuroglancer"])
+def test_colours_of_channels_and_other_members_of_an_image_are_kept(
+    tmp_path: Path, form: Any, dialect: str
+) -> None:
+    attributes = image_attributes("zyx", (2, 1, 1), levels=2)
+    channel = {"label": "DAPI", "color": "0000AA", "window": {"min": 0, "max": 9}}
+    members: dict[str, Any] = {"omero": {"channels": [channel]}, "lab": {"person": "x"}}
+    attributes["ome"] |= members
+    write_image(tmp_path / "a.zarr", "raw", (4, 6, 8), attributes)
+
+    def copied() -> Any:
+        copy(tmp_path / "a.zarr", tmp_path / "b", dialect=dialect, format=form)
+        return open_group(tmp_path / "b", "raw").attrs
+
+    if dialect == "ngff":
+        after = copied()
+        assert ("multiscales" in after) == (form != "zarr3")
+    else:
+        with pytest.warns(UserWarning, match="kept as an attribute, but .* without an image"):
+            after = copied()
+        assert "multiscales" not in after["ome"]
+    assert {**after, **after.get("ome", {})}.items() >= members.items()
+    assert open_array(tmp_path / "b", "raw/s1").axes[0].position(1) == 5

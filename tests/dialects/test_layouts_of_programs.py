@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
+import xarray_n5_bdv
 from tests.support.containers import write_document
 from tests.support.geometries import CALIBRATED, project
 from tests.support.projects import Setup, project_xml
@@ -972,7 +973,13 @@ def test_the_project_of_a_fusion_lies_where_its_container_does(
     xml.write_text(project_xml(setups, steps, loader=loader), "utf-8")
     tree = xr.open_datatree(xml, engine="bdv")
     tree.n5.to_bdv(tmp_path / "again.xml", format=form)
-    for place in (xml, tmp_path / "again.xml"):
+    copy(xml, tmp_path / "scene.zarr", dialect="ngff-0.6")
+    scene = xr.open_datatree(tmp_path / "scene.zarr", engine="n5")
+    for level in ("s0", "s1"):
+        corner = [offset for *_, offset in FUSED_PLACES[level]]
+        assert scene[level].to_dataset().n5.to_world([0, 0, 0]).tolist() == [corner] * 6
+    xarray_n5_bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
+    for place in (xml, tmp_path / "again.xml", tmp_path / "back.xml"):
         for number, name in enumerate(("s0", "s1")):
             found = variable(xr.open_datatree(place, engine="bdv")[name].to_dataset())
             assert found.dims == ("t", "channel", "z", "y", "x")
@@ -985,6 +992,68 @@ def test_the_project_of_a_fusion_lies_where_its_container_does(
     xml.write_text(project_xml(setups, steps, loader=loader), "utf-8")
     found = variable(xr.open_dataset(xml, engine="bdv", level=0))
     assert [a[3] for a in facts(found.n5.geometry)[2:]] == [1 * voxel[0], 2.0, 3.0]
+
+
+ONE_TIME = '<Timepoints type="pattern"><integerpattern>0</integerpattern></Timepoints>'
+
+
+def non_rigid(folder: Path, starts: Any, unit: str = "px", step: Any = None) -> Path:
+    """A project as SparkNonRigidFusion lays it out with ``--bdv``: an offset in each array.
+
+    The setups are those of BDVSparkInstantiateViewSetup, the registrations the identity.
+    """
+    ones = (1.0, 1.0, 1.0)
+    setups = [
+        Setup(id=n, shape=(4, 6, 8), voxel=ones, attributes={"channel": n}, unit=unit)
+        for n in range(len(starts))
+    ]
+    place, stored = folder / "fused.n5", {"blockSize": [8, 6, 4], "compression": {"type": "raw"}}
+    stored |= {"dimensions": [8, 6, 4], "dataType": "float32"}
+    nodes: dict[str, Any] = {"": {"n5": "4.0.0"}}
+    for number, start in enumerate(starts):
+        view = f"setup{number}/timepoint0"
+        nodes[f"setup{number}"] = {**stored, "downsamplingFactors": [[1, 1, 1]]}
+        nodes[view] = {"resolution": [1.0] * 3, "saved_completely": True, "multiScale": True}
+        nodes[f"{view}/s0"] = {**stored, "downsamplingFactors": [1, 1, 1], "offset": start}
+    for path, members in nodes.items():
+        (place / path).mkdir(parents=True, exist_ok=True)
+        (place / path / "attributes.json").write_text(json.dumps(members))
+    loader = '<ImageLoader format="bdv.n5" version="1.0"><n5 type="relative">fused.n5</n5>'
+    steps: Any = {(0, each.id): [("", np.eye(3, 4))] for each in setups}
+    steps |= {} if step is None else {(0, 0): [("moved", step)]}
+    text = project_xml(setups, steps, loader=f"{loader}</ImageLoader>", timepoints=ONE_TIME)
+    (folder / "out.xml").write_text(text, "utf-8")
+    return folder / "out.xml"
+
+
+@pytest.mark.parametrize("pixels", ["px", "um"])
+def test_the_project_of_a_non_rigid_fusion_lies_where_its_arrays_do(
+    tmp_path: Path, pixels: str
+) -> None:
+    xml = non_rigid(tmp_path, [[-10, 20, 30], [-10, 21, 30]], pixels)
+    ds = xr.open_dataset(xml, engine="n5", level=0).isel(t=0)
+    found = [[30, 20, -10], [30, 21, -10]] if pixels == "px" else [[0, 0, 0]] * 2
+    assert ds.n5.to_world([0, 0, 0]).tolist() == found
+    copy(xml, tmp_path / "scene.zarr", dialect="ngff-0.6")
+    scene = xr.open_dataset(tmp_path / "scene.zarr", engine="n5")
+    assert scene.n5.to_world([0, 0, 0]).tolist() == found
+    xarray_n5_bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
+    back = xr.open_dataset(tmp_path / "back.xml", engine="n5", level=0).isel(t=0)
+    assert back.n5.to_world([0, 0, 0]).tolist() == found
+    if pixels == "px":
+        assert axes_of(tmp_path / "fused.n5", "setup1/timepoint0/s0")[0][-1] == 30
+
+
+def test_views_of_a_non_rigid_fusion_that_were_registered_since_stay_there(tmp_path: Path) -> None:
+    moved = np.eye(3, 4)
+    moved[:, 3] = (1, 2, 3)
+    xml = non_rigid(tmp_path, [[5, 5, 5], [-10, 21, 30]], step=moved)
+    ds = xr.open_dataset(xml, engine="n5", level=0).isel(t=0)
+    assert ds.n5.to_world([0, 0, 0]).tolist() == [[1, 2, 3], [30, 21, -10]]
+    xml = non_rigid(tmp_path, [[5, 5], [-10, 21, 30]])
+    with pytest.warns(UserWarning, match="'offset' is ignored: 'offset' has 2 items, expected 3"):
+        ds = xr.open_dataset(xml, engine="n5", level=0).isel(t=0)
+    assert ds.n5.to_world([0, 0, 0]).tolist() == [[0, 0, 0], [30, 21, -10]]
 
 
 def test_copies_of_fusions_in_zarr_are_placed_once(tmp_path: Path) -> None:

@@ -780,6 +780,84 @@ def a_scene_exchanges_names() -> None:
     xr.open_dataset("scene.zarr", engine="n5")
 
 
+def tile_1(axes: str, edge: dict[str, Any], *more: Any, **members: Any) -> None:
+    """Write a scene of an image called ``tile_1``, with the axes of the world."""
+    others = [scenes.system("stage", axes)] if more else []
+    url = Path("scene.zarr")
+    scenes.write_scene(url, [edge, *more], [scenes.system("world", axes), *others])
+    image = scenes.image_attributes(axes, [1.0] * len(axes))
+    image["ome"] |= members
+    scenes.write_image(url, "tile_1", (2,) * len(axes), image)
+
+
+def a_time_of_a_scene_depends_on_x() -> None:
+    rows = np.eye(4, 5)
+    rows[0, 3] = 2
+    tile_1("tzyx", from_tile(1, "affine", affine=rows.tolist(), name="drift"))
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def channels_of_a_scene_have_names() -> None:
+    channels = {"channels": [{"label": "DAPI"}, {"label": "GFP"}]}
+    tile_1("czyx", from_tile(1, "translation", translation=[2, 0, 0, 0]), omero=channels)
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def a_scene_has_two_times() -> None:
+    later: dict[str, Any] = {"type": "translation", "translation": [3, 0, 0, 0]}
+    later |= {"input": {"name": "world"}, "output": {"name": "stage"}}
+    tile_1("tzyx", from_tile(1, "identity"), later)
+    xr.open_dataset("scene.zarr", engine="n5")
+
+
+def a_project_has_no_times() -> None:
+    steps: list[Any] = [{"type": "scale", "scale": [3, 1, 1, 1]}]
+    steps += [{"type": "translation", "translation": [7, 0, 0, 0]}]
+    tile_1("tzyx", from_tile(1, "sequence", transformations=steps))
+    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+
+
+def with_stages(*units: str, more: Sequence[Any] = ()) -> None:
+    """Open a scene of images with systems of one name, the last of them called ``tile_1``."""
+    url, named = Path("scene.zarr"), range(2 - len(units), 2)
+    edges = [from_tile(number, "identity") for number in named]
+    to_world = {"type": "identity", "input": {"name": "world"}, "output": {"name": "stage"}}
+    edges += [to_world] * len(more)
+    scenes.write_scene(url, edges, [scenes.system("world", "zyx"), *more])
+    own = {"type": "identity", "input": {"name": "physical"}, "output": {"name": "stage"}}
+    for number, unit in zip(named, units, strict=True):
+        systems = [scenes.system("stage", "zyx", unit)]
+        image = scenes.image_attributes("zyx", [1, 1, 1], systems=systems, edges=[own])
+        scenes.write_image(url, f"tile_{number}", (2, 2, 2), image)
+    xr.open_dataset(url, engine="n5")
+
+
+def a_system_of_an_image_is_hidden() -> None:
+    with_stages("micrometer", more=[scenes.system("stage", "zyx")])
+
+
+def systems_of_images_differ() -> None:
+    with_stages("micrometer", "nanometer")
+
+
+def channels_are_copied_to_another_dialect() -> None:
+    image = scenes.image_attributes("zyx", [1, 1, 1], levels=2)
+    image["ome"]["omero"] = {"channels": [{"label": "DAPI"}]}
+    scenes.write_image(Path("a.zarr"), "em", (4, 4, 4), image)
+    copy("a.zarr", "b.zarr", format="zarr3", dialect="cosem")
+
+
+def an_array_of_a_fusion_has_an_invalid_offset() -> None:
+    setups = [Setup(id=0, voxel=(1.0, 1.0, 1.0), unit="px")]
+    steps: Any = {(t, 0): [("", np.eye(3, 4))] for t in (0, 1)}
+    write_project(Path(), setups, project_xml(setups, steps), timepoints=(0, 1))
+    Path("x.n5").rename("fused.n5")
+    text = Path("project.xml").read_text("utf-8").replace("x.n5", "fused.n5")
+    Path("project.xml").write_text(text, "utf-8")
+    xarray_n5.open_array("fused.n5", "setup0/timepoint0/s0", mode="r+").attrs["offset"] = [1, 2]
+    xr.open_dataset("project.xml", engine="n5", level=0)
+
+
 def placed(**coords: Any) -> xr.Dataset:
     """An image with a matrix."""
     affine = (("image", "axis", "column"), np.eye(3, 4)[np.newaxis])
@@ -903,6 +981,14 @@ WARNINGS: list[Callable[[], None]] = [
     times_of_a_project_are_no_ids,
     a_server_is_named_by_a_project_alone,
     a_level_of_a_project_lies_elsewhere,
+    a_time_of_a_scene_depends_on_x,
+    channels_of_a_scene_have_names,
+    a_scene_has_two_times,
+    a_project_has_no_times,
+    a_system_of_an_image_is_hidden,
+    systems_of_images_differ,
+    channels_are_copied_to_another_dialect,
+    an_array_of_a_fusion_has_an_invalid_offset,
     the_path_of_a_container_is_a_uri,
     napari_shows_a_part,
 ]

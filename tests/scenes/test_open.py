@@ -13,6 +13,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
+import xarray_n5_bdv
 from tests.support.exhaustive import seeds
 from tests.support.ngff_points import SPEC
 from tests.support.scenes import image_attributes, system, write_image, write_scene
@@ -237,6 +238,174 @@ def test_a_coordinate_that_depends_on_time_is_not_a_position(tmp_path: Path) -> 
         assert "affine" not in xr.open_dataset(url, engine="n5").variables
 
 
+def in_time(url: Path, edges: Mapping[str, Any], axes: str = "tzyx", world: str = "tzyx") -> Path:
+    """Write a scene of images with time points 3 s apart, each with an edge to the world."""
+    edges = {path: edge | ends(path) for path, edge in edges.items()}
+    write_scene(url, [*edges.values()], [system("world", world)])
+    sizes, steps = {"t": 2, "c": 2, "z": 4, "y": 6, "x": 8}, {"t": 3}
+    for path in edges:
+        scale = [steps.get(axis, 1) for axis in axes]
+        write_image(url, path, [sizes[axis] for axis in axes], image_attributes(axes, scale))
+    return url
+
+
+def test_time_is_that_of_the_world(tmp_path: Path) -> None:
+    later = {"type": "translation", "translation": [7, 0, 0, 5]}
+    slower = {"type": "scale", "scale": [0.5, 1, 1, 2]}
+    url = in_time(tmp_path / "s.zarr", {"a": later, "b": slower})
+    tree = xr.open_datatree(url, engine="n5")
+    assert tree["a/s0"].t.values.tolist() == [7, 10]
+    assert tree["b/s0"].t.values.tolist() == [0, 1.5]
+    assert tree["a/s0"].to_dataset().n5.to_world([1, 1, 1]).tolist() == [1, 1, 6]
+    assert tree["b/s0"].to_dataset().n5.to_world([1, 1, 1]).tolist() == [1, 1, 2]
+    alike = xr.open_dataset(in_time(tmp_path / "o.zarr", {"a": later, "b": later}), engine="n5")
+    assert alike.sizes["image"] == 2
+    assert alike.t.values.tolist() == [7, 10]
+    report = alike.n5.to_n5(tmp_path / "again.zarr", dialect="ngff-0.6")
+    assert report
+    again = xr.open_dataset(tmp_path / "again.zarr", engine="n5")
+    assert again.t.values.tolist() == [7, 10]
+    assert again.n5.to_world([1, 1, 1]).tolist() == [[1, 1, 6]] * 2
+
+
+def test_a_project_of_a_scene_warns_of_its_times(tmp_path: Path) -> None:
+    later = {"type": "translation", "translation": [7, 0, 0, 5]}
+    url = in_time(tmp_path / "s.zarr", {"a": later})
+    with pytest.warns(UserWarning, match=r"not keep the times 7 \+ 3 \* index of 'a'"):
+        xarray_n5_bdv.copy(url, tmp_path / "p.xml", tmp_path / "p.n5")
+    ds = xr.open_dataset(tmp_path / "p.xml", engine="n5")
+    assert ds.t.values.tolist() == [0, 1]
+    assert ds.isel(t=0).n5.to_world([1, 1, 1]).ravel().tolist() == [1, 1, 6]
+
+
+def test_an_image_without_time_has_that_of_the_world_as_a_coordinate(tmp_path: Path) -> None:
+    parts = [{"type": "projectAxis", "createdOutputs": [0]}]
+    at = [[*parts, {"type": "translation", "translation": [t, 0, 0, 4]}] for t in (5, 9)]
+    edges = {f"i{n}": {"type": "sequence", "transformations": each} for n, each in enumerate(at)}
+    ds = xr.open_dataset(in_time(tmp_path / "s.zarr", edges, axes="zyx"), engine="n5")
+    assert ds.t.dims == ("image",)
+    assert ds.t.values.tolist() == [5, 9]
+    assert ds.isel(image=1).n5.to_world([1, 1, 1]).tolist() == [1, 1, 5]
+    with pytest.warns(UserWarning, match="does not have the coordinates t"):
+        ds.n5.to_n5(tmp_path / "again.zarr", dialect="ngff-0.6")
+
+
+ASIDE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "on x": (
+        "tzyx",
+        {"type": "affine", "affine": [[1, 0, 0, 2, 5], *np.eye(4, 5)[1:].tolist()]},
+        "'a', affine 'drift' from .*: the axis 't' of 'world' depends on 't' and 'x'",
+    ),
+    "on channels": (
+        "ctzyx",
+        {"type": "mapAxis", "mapAxis": [0, 1, 2, 3, 4]},
+        "'a', mapAxis 'drift' from .*: the axis 't' of 'world' depends on 'c'",
+    ),
+    "not on time": (
+        "tzyx",
+        {"type": "affine", "affine": [[0, 0, 0, 0, 5], *np.eye(4, 5)[1:].tolist()]},
+        r"'a': the coordinate 't' is not that of 'world', 5 \+ 0 \* t",
+    ),
+}
+
+
+@pytest.mark.parametrize(("axes", "edge", "message"), ASIDE.values(), ids=ASIDE.keys())
+def test_a_time_that_is_not_a_coordinate_is_named_with_its_transformation(
+    tmp_path: Path, axes: str, edge: dict[str, Any], message: str
+) -> None:
+    world = axes.replace("ct", "tc")
+    url = in_time(tmp_path / "s.zarr", {"a": edge | {"name": "drift"}}, axes, world)
+    with pytest.warns(UserWarning, match=message):
+        ds = xr.open_dataset(url, engine="n5").isel(image=0)
+    assert ds.t.values.tolist() == [0, 3]
+    assert ds.n5.to_world([1, 2, 3]).tolist() == [1, 2, 3]
+
+
+def test_labels_of_channels_are_kept_with_a_warning_about_their_coordinates(
+    tmp_path: Path,
+) -> None:
+    url = in_time(
+        tmp_path / "s.zarr",
+        {"a": {"type": "translation", "translation": [2, 0, 0, 1]}},
+        "czyx",
+        "czyx",
+    )
+    group = xarray_n5.open_group(url, "a", mode="r+")
+    omero = {"channels": [{"label": "DAPI"}, {"label": "GFP"}]}
+    group.attrs["ome"] = {**group.attrs["ome"], "omero": omero}
+    with pytest.warns(UserWarning, match=r"the coordinate 'c' is not that of 'world', 2 \+ 1"):
+        ds = xr.open_dataset(url, engine="n5")
+    assert ds.c.values.tolist() == ["DAPI", "GFP"]
+    assert ds.attrs["omero"] == omero
+
+
+def test_systems_of_the_images_themselves_are_chosen_by_name(tmp_path: Path) -> None:
+    url = tmp_path / "s.zarr"
+    tilt = {"input": {"name": "physical"}, "output": {"name": "tilted"}}
+    hidden = {"input": {"name": "physical"}, "output": {"name": "stage"}}
+    for path, shift in (("a", 3), ("b", 4)):
+        edges = [
+            {"type": "translation", "translation": [0, 0, shift], **tilt},
+            {"type": "scale", "scale": [1, 1, 9], **hidden},
+        ][: 2 if path == "a" else 1]
+        own = [system("tilted", "zyx", "millimeter"), system("stage", "zyx")]
+        own += [system("unused", "zyx")]
+        write_image(url, path, SHAPE, image_attributes("zyx", (2, 1, 1), systems=own, edges=edges))
+    edges = [{"type": "translation", "translation": [0, 5, 0], **ends(path)} for path in "ab"]
+    stage = {"input": {"name": "world"}, "output": {"name": "stage"}}
+    edges += [{"type": "scale", "scale": [10, 10, 10], **stage}]
+    write_scene(url, edges, [system("world", "zyx"), system("stage", "zyx")])
+    with pytest.warns(UserWarning, match="the systems 'a/stage' of images are not available"):
+        ds = xr.open_dataset(url, engine="n5")
+    assert ds.affine.attrs["systems"] == ["world", "stage", "tilted"]
+    assert ds.affine_tilted.attrs["units"] == "millimeter"
+    crop = ds.isel(x=slice(1, None))
+    assert crop.n5.to_world([1, 1, 1], system="tilted").tolist() == [[2, 1, 5], [2, 1, 6]]
+    assert crop.n5.to_world([1, 1, 1], system="world").tolist() == [[2, 6, 2]] * 2
+    assert crop.n5.to_world([1, 1, 1], system="stage").tolist() == [[20, 60, 20]] * 2
+    assert crop.n5.to_world([1, 1, 1], system="physical").tolist() == [2, 1, 2]
+    assert crop.n5.from_world([2, 1, 2], system="physical").tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="one of: 'world', 'stage', 'tilted', 'physical'"):
+        ds.n5.to_world([0, 0, 0], system="unused")
+
+
+def test_systems_have_any_name(tmp_path: Path) -> None:
+    url, names = tmp_path / "s.zarr", ["a/b", "c/d", "c_d", "t/0"]
+    edges = [
+        {"type": "translation", "translation": [n, 0, 0], **ends("a", names[n])} for n in (0, 1, 2)
+    ]
+    at = [{"type": "projectAxis", "createdOutputs": [0]}]
+    at += [{"type": "translation", "translation": [7, 0, 0, 0]}]
+    edges += [{"type": "sequence", "transformations": at, **ends("b", "a/b")}]
+    write_image(url, "a", SHAPE, image_attributes("zyx", (1, 1, 1)))
+    own = [system(name, "zyx") for name in names]
+    write_scene(url, edges[:3], own[:3])
+    (leaf,) = xr.open_datatree(url, engine="n5").leaves
+    for number, name in enumerate(names[:3]):
+        assert leaf.to_dataset().n5.to_world([0, 0, 0], system=name).tolist() == [[number, 0, 0]]
+    write_image(url, "b", SHAPE, image_attributes("zyx", (1, 1, 1)))
+    time = {"name": "t/0", "type": "time", "unit": "second"}
+    own[0]["axes"] = [time, *own[0]["axes"]]
+    write_scene(url, edges[3:], own[:1])
+    (leaf,) = xr.open_datatree(url, engine="n5").leaves
+    assert leaf.to_dataset()["t_0"].values.tolist() == [7]
+
+
+def test_systems_of_one_name_with_other_axes_are_not_mixed(tmp_path: Path) -> None:
+    url = tmp_path / "s.zarr"
+    to = {"input": {"name": "physical"}, "output": {"name": "own"}}
+    for path, unit in (("a", "micrometer"), ("b", "millimeter")):
+        how: dict[str, Any] = {"systems": [system("own", "zyx", unit)]}
+        how["edges"] = [{"type": "identity", **to}]
+        write_image(url, path, SHAPE, image_attributes("zyx", (1, 1, 1), **how))
+    edges = [{"type": "identity", **ends(path)} for path in "ab"]
+    write_scene(url, edges, [system("world", "zyx")])
+    with pytest.warns(UserWarning, match="'b': its system of this name has other axes"):
+        ds = xr.open_dataset(url, engine="n5")
+    assert ds.n5.to_world([1, 2, 3], system="own")[0].tolist() == [1, 2, 3]
+    assert np.isnan(ds.n5.to_world([1, 2, 3], system="own")[1]).all()
+
+
 @pytest.mark.parametrize("path", ["../a", "/a", "a/../../b", "a/.."])
 def test_paths_that_leave_the_scene_are_refused(tmp_path: Path, path: str) -> None:
     url = tmp_path / "s.zarr"
@@ -338,20 +507,27 @@ def random_step(rng: np.random.Generator, count: int) -> tuple[dict[str, Any], n
 
 
 def apart_from_time(rng: np.random.Generator, axes: str) -> tuple[dict[str, Any], np.ndarray]:
-    """A transformation that keeps time and channels, and its matrix along axes of space."""
+    """A transformation that shifts and scales time and channels, and its matrix along all axes."""
     other = len(axes) - len(axes.lstrip("tc"))
     part, matrix = random_step(rng, len(axes) - other)
     if not other:
         return part, matrix
     before, after = [*range(other)], [*range(other, len(axes))]
+    scale, offset = rng.uniform(0.5, 2, other), rng.normal(size=other)
+    steps = [{"type": "scale", "scale": scale.tolist()}]
+    steps += [{"type": "translation", "translation": offset.tolist()}]
+    aside = {"type": "sequence", "transformations": steps}
     parts = [
-        {"transformation": {"type": "identity"}, "inputAxes": before, "outputAxes": before},
+        {"transformation": aside, "inputAxes": before, "outputAxes": before},
         {"transformation": part, "inputAxes": after, "outputAxes": after},
     ]
-    return {"type": "byDimension", "transformations": parts}, matrix
+    whole = np.eye(len(axes) + 1)
+    whole[other:, other:] = matrix
+    whole[before, before], whole[before, -1] = scale, offset
+    return {"type": "byDimension", "transformations": parts}, whole
 
 
-@pytest.mark.filterwarnings("ignore:.*by position")
+@pytest.mark.filterwarnings("ignore:.*by position", "ignore:.*, not of 'between'")
 @pytest.mark.parametrize("seed", seeds(4, 50))
 def test_samples_of_random_scenes_are_where_numpy_puts_them(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -373,7 +549,7 @@ def test_samples_of_random_scenes_are_where_numpy_puts_them(tmp_path: Path, seed
         scale, offset = rng.uniform(0.5, 2, len(axes)), rng.normal(size=len(axes))
         shape = [*rng.integers(1, 3, other), *rng.integers(3, 7, len(space))]
         write_image(url, path, shape, image_attributes(axes, scale.tolist(), offset.tolist()))
-        expected[path] = matrix, scale[other:], offset[other:]
+        expected[path] = matrix, scale, offset
     write_scene(url, edges, [system("world", axes), system("between", axes)])
     nodes = [each.to_dataset() for each in xr.open_datatree(url, engine="n5").leaves]
     seen = set()
@@ -383,9 +559,13 @@ def test_samples_of_random_scenes_are_where_numpy_puts_them(tmp_path: Path, seed
             matrix, scale, offset = expected[path]
             points = rng.uniform(0, 3, (5, len(space)))
             found = view.n5.to_world(np.pad(points, ((0, 0), (3 - len(space), 0))))
-            inside = np.column_stack([points * scale + offset, np.ones(5)])
-            wanted = (inside @ matrix.T)[:, : len(space)]
-            assert np.allclose(found[:, 3 - len(space) :], wanted, rtol=0, atol=1e-9)
+            aside = rng.integers(0, [view.sizes[dim] for dim in axes[:other]] or 1, (5, other))
+            samples = np.column_stack([aside, points])
+            inside = np.column_stack([samples * scale + offset, np.ones(5)])
+            wanted = inside @ matrix.T
+            assert np.allclose(found[:, 3 - len(space) :], wanted[:, other:-1], rtol=0, atol=1e-9)
+            for dim, at, position in zip(axes[:other], aside.T, wanted.T, strict=False):
+                assert np.allclose(view[dim].values[at], position, rtol=0, atol=1e-9)
     assert seen == expected.keys()
 
 

@@ -9,10 +9,13 @@ from xarray_n5.arrays.open import open_group
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.ngff_attributes import (
+    are_described,
     have_systems,
     images_of,
     named_images,
+    omero_of,
     with_others,
+    without_images,
 )
 from xarray_n5.dialects.ngff_systems import STORED_WITH, WRITTEN
 from xarray_n5.dialects.write import write_pyramid
@@ -21,6 +24,7 @@ from xarray_n5.formats import FORMATS
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.find import name_of_group
 from xarray_n5.images.select import level_by_number, listed_levels, pyramid_levels
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.factors import at_levels
 from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import join
@@ -100,10 +104,28 @@ def copied_pyramids(
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
             around = with_others(around, group.attrs, next(iter(dtypes.values())))
+            if (cropped or dialect is not None) and images_of(group.attrs):
+                around = _without_images(around, group)
             found[inner] = replace(pyramid, around=around)
         elif cropped:
             found[inner] = CopiedPyramid(around={}, own={})
     return found
+
+
+def _without_images(around: Attributes, group: Group) -> dict[str, Any]:
+    """Return new attributes of a group, with the members of ``ome`` that are not images.
+
+    These are kept, but only next to images of OME-NGFF do readers look for the names of channels.
+    """
+    if are_described(around):
+        return dict(around)
+    if omero_of(group.attrs) is not None:
+        warn(
+            f"{group.url}: the names and colours of channels in 'omero' are kept as an attribute, "
+            "but readers ignore them without an image of OME-NGFF; add the dialect 'ngff' for them"
+        )
+    others = without_images({key: each for key, each in group.attrs.items() if key == "ome"})
+    return {**others, **around}
 
 
 def _is_foreign(group: Group, container: Container) -> bool:

@@ -31,7 +31,7 @@ FRAME = "frame"
 
 WORLD_SYSTEM, WORLD_SYSTEMS = "system", "systems"
 """Attributes of matrices of scenes: the coordinate system that they lead to, and all that there are
-matrices for. The first is that of `AFFINE`, others are suffixes of its name."""
+matrices for. The first is that of `AFFINE`."""
 
 _FINE = 1024
 """Positions of coarsened samples are multiples of one over this, up to rounding."""
@@ -71,16 +71,17 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
     ValueError
         If the data do not have it.
     """
-    if (name := _matrices_to(dataset, system)) is not None:
-        return _matrices(dataset, name)
+    placed_in = _placed_in(dataset)
+    if system in placed_in:
+        return _matrices(dataset, placed_in[system])
     known: dict[str, Any] = {}
     for variable in dataset.data_vars.values():
         known |= variable.encoding.get(SYSTEMS) or {}
-        if system == variable.encoding.get(SYSTEM):
+        if own := variable.encoding.get(SYSTEM):
             dims = [axis for axis in AXES if axis in dataset.coords]
-            known[system] = {"dims": dims, AFFINE: np.eye(len(dims), len(dims) + 1)}
+            known[own] = {"dims": dims, AFFINE: np.eye(len(dims), len(dims) + 1)}
     if system not in known:
-        names = ", ".join(map(repr, known)) or "none"
+        names = ", ".join(map(repr, {**placed_in, **known})) or "none"
         raise ValueError(
             f"there is no coordinate system {system!r}, expected one of: {names}. Images of "
             "OME-Zarr 0.6 as they were opened have them in the encoding; computed arrays do not"
@@ -158,23 +159,13 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     return dims, _matrices(dataset)
 
 
-def _matrices_to(dataset: xr.Dataset, system: str) -> str | None:
-    """Return the name of the matrices that lead to a system of a scene, if there are any.
-
-    Raises
-    ------
-    ValueError
-        If the Dataset is of a scene without this system.
-    """
-    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
-    if WORLD_SYSTEM not in facts:
-        return None
-    own = str(facts[WORLD_SYSTEM])
-    name = AFFINE if system == own else f"{AFFINE}_{system}"
-    if name not in dataset.variables:
-        names = ", ".join(map(repr, facts.get(WORLD_SYSTEMS, [own])))
-        raise ValueError(f"there is no coordinate system {system!r}, expected one of: {names}")
-    return name
+def _placed_in(dataset: xr.Dataset) -> dict[str, str]:
+    """Return the systems of a scene that the Dataset has matrices for, and their names."""
+    return {
+        str(each.attrs[WORLD_SYSTEM]): str(name)
+        for name, each in dataset.variables.items()
+        if str(name).startswith(AFFINE) and WORLD_SYSTEM in each.attrs
+    }
 
 
 def _matrices(dataset: xr.Dataset, name: str = AFFINE) -> np.ndarray:

@@ -54,6 +54,12 @@ def have_systems(attributes: Attributes) -> bool:
     return any(isinstance(image, dict) and has_systems(image) for image in images_of(attributes))
 
 
+def are_described(attributes: Attributes) -> bool:
+    """Return whether images have axes as in OME-NGFF; those of COSEM's dialect have not."""
+    listed = [image for image in images_of(attributes) if isinstance(image, dict)]
+    return any({"axes", "coordinateSystems"} & image.keys() for image in listed)
+
+
 def omero_of(attributes: Attributes) -> Any:
     """Return the channels that attributes describe, if any."""
     return _holder(attributes, _OMERO).get(_OMERO)
@@ -149,13 +155,14 @@ def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) 
 def with_others(
     attributes: Attributes, before: Attributes, dtype: np.dtype[Any] | None
 ) -> dict[str, Any]:
-    """Return a group's new attributes with members of ``ome`` that it had before.
+    """Return a group's new attributes with what its images had before besides axes.
 
-    These are channels, labels and all others, and those of its image, which are not axes. Channels
-    have the new labels and, where others described them, their own colours.
+    These are channels, labels and all other members of ``ome``, which are at the top level up to
+    version 0.4, and those of its image. Channels have the new labels and, where others described
+    them, their own colours.
     """
-    new, old = attributes.get(_OME), before.get(_OME)
-    if not isinstance(new, dict):
+    new, old = attributes.get(_OME, attributes), before.get(_OME)
+    if not are_described(attributes):
         return dict(attributes)
     if not isinstance(old, dict):
         old = {key: before[key] for key in (_OMERO, _LABEL) if key in before}
@@ -166,7 +173,7 @@ def with_others(
     if len(images) == len(new[_IMAGES]) == 1 and isinstance(images[0], dict):
         own = {key: value for key, value in images[0].items() if key not in _AXES}
         found[_IMAGES] = [{**own, **image} for image in new[_IMAGES]]
-    return {**attributes, _OME: found}
+    return {**attributes, _OME: found} if _OME in attributes else found
 
 
 def with_images(

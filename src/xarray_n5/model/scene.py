@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from xarray_n5.model.image import A
+from xarray_n5.model.system_graph import space_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.model.image import Image
-    from xarray_n5.model.systems import CoordinateSystem
+    from xarray_n5.model.systems import CoordinateSystem, SystemAxis
     from xarray_n5.model.transformations import Transformation
 
 F = TypeVar("F", bound=str)
@@ -50,3 +51,48 @@ class SceneContent(Generic[A]):
     world: CoordinateSystem
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Further attributes of the scene, such as ``bigstitcher``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The coordinates of an image along an axis of its world that is not one of space."""
+
+    axis: SystemAxis
+    """The world's axis."""
+    own: str | None
+    """The image's axis along which they change, or None if the whole image is at `start`."""
+    step: float
+    start: float
+
+
+def lines_aside(
+    rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSystem
+) -> tuple[list[Line], list[str]]:
+    """Return an image's coordinates along axes such as time, and why others are not known.
+
+    Parameters
+    ----------
+    rows, start, end
+        The matrix from the axes of the image to those of the world.
+    """
+    found: list[Line] = []
+    problems: list[str] = []
+    space = space_axes(end.axes)
+    for axis, row in ((axis, rows[n]) for n, axis in enumerate(end.axes) if n not in space):
+        at = np.flatnonzero(row[:-1]).tolist()
+        names = [start[n].name for n in at]
+        if not names:
+            found.append(Line(axis, None, 0.0, float(row[-1])))
+        elif len(names) == 1 and _are_alike(start[at[0]], axis):
+            found.append(Line(axis, names[0], float(row[at[0]]), float(row[-1])))
+        else:
+            shown = " and ".join(map(repr, names))
+            problems.append(f"the axis {axis.name!r} of {end.name!r} depends on {shown}")
+    return found, problems
+
+
+def _are_alike(one: SystemAxis, other: SystemAxis) -> bool:
+    """Return whether axes have the same type or, without a type of both, the same name."""
+    if None in {one.type, other.type}:
+        return one.name.lower() == other.name.lower()
+    return one.type == other.type
