@@ -6,6 +6,8 @@ import json
 import lzma
 import pickle
 import struct
+import subprocess
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -576,3 +578,34 @@ def test_a_damaged_stream_is_an_error_or_right(name: str) -> None:
             continue
         wrong += len(decoded) >= len(data) and decoded[: len(data)] != data
     assert wrong == 0 or name in compressions.WITHOUT_CHECKSUM
+
+
+FIRST_USE = """
+import sys, threading
+import numpy as np
+from xarray_n5.codecs import COMPRESSIONS
+
+names = ["blosc", "zstd", "lz4"]
+barrier = threading.Barrier(len(names))
+failed = []
+
+def use(name):
+    barrier.wait()
+    try:
+        COMPRESSIONS[name]().encode(np.zeros(64, "u1"))
+    except BaseException as error:
+        failed.append(error)
+
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=use, args=[name]) for name in names]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(failed)
+"""
+
+
+def test_several_threads_use_compressions_for_the_first_time() -> None:
+    """Imports of submodules at the same time fail, if each waits for the package of the others."""
+    command = [sys.executable, "-c", FIRST_USE]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    assert done.stdout.strip() == "[]"

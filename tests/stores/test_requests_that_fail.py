@@ -122,6 +122,20 @@ def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
         to_n5(VALUES, FsspecStore(fs, "/no-bucket/x", retries=NEVER), "a", format=format)
 
 
+class NoCredentialsError(Exception):
+    """An error as botocore raises it."""
+
+
+def test_a_store_without_credentials_or_with_unknown_options_is_not_worth_trying_again() -> None:
+    fs = NoBucket()
+    fs.error = NoCredentialsError("Unable to locate credentials")
+    with pytest.raises(RefusedError, match="check the URL, and the credentials"):
+        to_n5(VALUES, (fs, "/bucket/x"), "a")
+    fs.error = TypeError("__init__() got an unexpected keyword argument 'endpoint'")
+    with pytest.raises(RequestError, match=r"'endpoint'; check the names in storage_options="):
+        to_n5(VALUES, (fs, "/bucket/x"), "a")
+
+
 # Names
 
 

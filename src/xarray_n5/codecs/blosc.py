@@ -50,7 +50,7 @@ class Blosc:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one frame; the item size is that of `data`."""
-        import numcodecs.blosc
+        import numcodecs
 
         if self.cname == "snappy":
             raise NotImplementedError("numcodecs has no blosc with snappy; choose another cname")
@@ -76,7 +76,7 @@ class Blosc:
             return view[_HEADER.size : _HEADER.size + plain]
         decoded = np.empty(plain, np.uint8)
         if plain:
-            import numcodecs.blosc
+            import numcodecs
 
             numcodecs.blosc.decompress(data, decoded)
         return decoded.data

@@ -88,14 +88,14 @@ class SizedLz4:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one block after its size."""
-        import numcodecs.lz4
+        import numcodecs
 
         block: bytes = numcodecs.lz4.compress(bytes_of(data), self.acceleration)
         return block
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the content of the block, whose size is checked before it is allocated."""
-        import numcodecs.lz4
+        import numcodecs
 
         view = bytes_of(data)
         if len(view) <= _SIZE:

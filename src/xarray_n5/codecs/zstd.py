@@ -61,7 +61,7 @@ class Zstd:
 
 def compressed(data: Buffer, level: int, *, checksum: bool) -> bytes:
     """Return one frame; all decoders compare the checksum, if there is one (RFC 8878, 3.1.1)."""
-    import numcodecs.zstd
+    import numcodecs
 
     frame: bytes = numcodecs.zstd.compress(data, level, checksum)
     return frame
@@ -69,7 +69,7 @@ def compressed(data: Buffer, level: int, *, checksum: bool) -> bytes:
 
 def _decode_into(view: memoryview, size: int) -> memoryview:
     """Return the content of frames that hold exactly `size` bytes."""
-    import numcodecs.zstd
+    import numcodecs
 
     decoded = np.empty(size, np.uint8)
     if size:  # numcodecs refuses empty content
@@ -87,7 +87,7 @@ def _decode_unknown(view: memoryview, size: int, most: int) -> Buffer:
 
     numcodecs decodes fewer only without a bound, so their blocks must not hold many more.
     """
-    import numcodecs.zstd
+    import numcodecs
 
     try:
         return _decode_into(view, size)

@@ -38,7 +38,13 @@ _BROKEN_NAMES = frozenset(
     }
 )
 
-_REFUSED_NAMES = frozenset({"PermissionDeniedError", "UnauthenticatedError"})  # obstore
+_REFUSED_NAMES = frozenset(
+    {
+        *("PermissionDeniedError", "UnauthenticatedError"),  # obstore
+        *("NoCredentialsError", "PartialCredentialsError"),  # botocore
+        "DefaultCredentialsError",  # google.auth
+    }
+)
 
 
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")

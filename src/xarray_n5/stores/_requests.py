@@ -141,7 +141,10 @@ class Requests:
             advice = "create the bucket, or correct its name in the URL"
             why = f"the bucket does not exist ({why})"
             return RequestError(verb, self.url, key, why, advice)
-        return kind(verb, self.url, key, why)
+        # A library of a filesystem gets its options with the first request.
+        unknown = isinstance(error, TypeError) and "unexpected keyword argument" in text
+        hint = "check the names in storage_options=" if unknown else None
+        return kind(verb, self.url, key, why, hint)
 
     def map(
         self,
