@@ -430,7 +430,7 @@ MOST_LINES = {
     CORE: 30_000,
     ENGINE: 180,
     PROJECTS: 110,
-    COMMANDS: 1_420,
+    COMMANDS: 1_450,
     "xarray_n5_bdv": 4_750,
     "xarray_n5_doctor": 1_800,
     "xarray_n5_hangar": 1_010,
