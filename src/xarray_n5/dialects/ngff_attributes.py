@@ -255,8 +255,8 @@ def warn_unapplied(node: ArrayContext) -> None:
     """Warn about transformations of an image's scene, which are not applied."""
     for path, shown in _scenes_around(node):
         warn(
-            f"{path or '/'}: transformations of its scene are not applied: {shown}; each image has "
-            "its own coordinates"
+            f"{path or '/'}: transformations of its scene are not applied: {shown}; open the scene "
+            "to place its images"
         )
 
 
