@@ -21,7 +21,7 @@ from xarray_n5.model.axes import Axis, Geometry, centre_shift
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.level_names import level_name, view_path
 from xarray_n5.model.matrices import compose, matrix
-from xarray_n5.model.scene import SceneContent, ScenePart
+from xarray_n5.model.scene import SceneContent, ScenePart, lines_aside
 from xarray_n5.model.system_graph import space_axes
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
@@ -158,3 +158,32 @@ def warn_of_unit(system: CoordinateSystem, world: World, where: str) -> None:
             f"{where}: the images of the scene have no unit, but the system {system.name!r} has "
             f"{named}: positions in the project have no unit; add one to the axes of images"
         )
+
+
+def start_of(part: ScenePart[Any]) -> list[SystemAxis]:
+    """Return the axes of an image's intrinsic system."""
+    axes = part.image.base.geometry.axes
+    return [SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes]
+
+
+def warn_of_times(content: SceneContent[Any], where: str) -> None:
+    """Warn about times that are not the numbers of time points."""
+    times = {part.path: _times(part, content.world) for part in content.parts}
+    if shown := [f"{time} of {path!r}" for path, time in times.items() if time]:
+        more = f", and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else ""
+        warn(
+            f"{where}: a project counts time points from 0, and does not keep the times "
+            f"{', '.join(shown[:_SHOWN])}{more}"
+        )
+
+
+def _times(part: ScenePart[Any], world: CoordinateSystem) -> str | None:
+    """Return the times of an image in the world, if they are not the numbers of time points."""
+    own = [axis for axis in part.image.base.geometry.axes if axis.kind == "time"]
+    expected = step, start = (1.0 if own else 0.0), 0.0
+    if own:
+        step, start = own[0].step, own[0].offset
+    for line in lines_aside(part.matrix, start_of(part), world)[0]:
+        if line.axis.type == "time":
+            step, start = line.step * step, line.step * start + line.start
+    return None if (step, start) == expected else f"{start:g} + {step:g} * index"

@@ -20,12 +20,16 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import centre_shift
 from xarray_n5.model.image import Part
-from xarray_n5.model.scene import lines_aside
 from xarray_n5.model.system_graph import on_space, space_axes
-from xarray_n5.model.systems import SystemAxis
 from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, same_unit
-from xarray_n5_bdv.exchange import inverse_sizes, ngff_unit, warn_of_unit
+from xarray_n5_bdv.exchange import (
+    inverse_sizes,
+    ngff_unit,
+    start_of,
+    warn_of_times,
+    warn_of_unit,
+)
 from xarray_n5_bdv.facts import (
     KEY,
     document_of,
@@ -47,11 +51,8 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.axes import Axis
     from xarray_n5.model.scene import SceneContent, ScenePart
-    from xarray_n5.model.systems import CoordinateSystem
 
 _ZYX = ("z", "y", "x")
-
-_SHOWN = 3
 
 
 @dataclass
@@ -105,7 +106,7 @@ def _project(
         for (time, channel), indices in _slices(part):
             setup = _new_setup(found, part, channel)
             _add(found, content, part, View(time, setup), indices)
-    _warn_of_times(content, where)
+    warn_of_times(content, where)
     views = [*found.matrices]
     element = read_times(facts.get("timepoints"))
     times = {view.timepoint for view in views}
@@ -239,34 +240,6 @@ def _factors(
     return tuple(found)
 
 
-def _start(part: ScenePart[Any]) -> list[SystemAxis]:
-    axes = part.image.base.geometry.axes
-    return [SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes]
-
-
-def _warn_of_times(content: SceneContent[Any], where: str) -> None:
-    """Warn about times that are not the numbers of time points."""
-    times = {part.path: _times(part, content.world) for part in content.parts}
-    if shown := [f"{time} of {path!r}" for path, time in times.items() if time]:
-        more = f", and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else ""
-        warn(
-            f"{where}: a project counts time points from 0, and does not keep the times "
-            f"{', '.join(shown[:_SHOWN])}{more}"
-        )
-
-
-def _times(part: ScenePart[Any], world: CoordinateSystem) -> str | None:
-    """Return the times of an image in the world, if they are not the numbers of time points."""
-    own = [axis for axis in part.image.base.geometry.axes if axis.kind == "time"]
-    expected = step, start = (1.0 if own else 0.0), 0.0
-    if own:
-        step, start = own[0].step, own[0].offset
-    for line in lines_aside(part.matrix, _start(part), world)[0]:
-        if line.axis.type == "time":
-            step, start = line.step * step, line.step * start + line.start
-    return None if (step, start) == expected else f"{start:g} + {step:g} * index"
-
-
 def _matrix(
     content: SceneContent[Any], part: ScenePart[Any], axes: Sequence[Axis], unit: str | None
 ) -> np.ndarray:
@@ -275,7 +248,7 @@ def _matrix(
     at = space_axes(end.axes)
     if len(at) != NDIM:
         raise MetadataError(f"the system {end.name!r} has {len(at)} axes of space, expected 3")
-    rows = on_space(part.matrix, _start(part), end)
+    rows = on_space(part.matrix, start_of(part), end)
     level = np.diag([*(axis.step for axis in axes), 1.0])
     level[:NDIM, NDIM] = [axis.offset for axis in axes]
     factors = [1.0] * NDIM

@@ -291,6 +291,7 @@ def test_a_section_keeps_its_position_in_other_systems(tmp_path: Path) -> None:
 LOSING = ["array", "dataset", "tree", "pyramid", "stored", "level", "bounds", "ngff", "cosem"]
 
 
+@pytest.mark.filterwarnings("ignore:.*readers ignore them without an image")
 @pytest.mark.parametrize(
     ("way", "form"),
     [*product(LOSING, ["n5"]), *product([way for way in LOSING if way != "bounds"], ["zarr3"])],
