@@ -160,8 +160,8 @@ def warn_of_unit(system: CoordinateSystem, world: World, where: str) -> None:
         )
 
 
-def axes_of(part: ScenePart[Any]) -> list[SystemAxis]:
-    """Return the axes of an image, from which the matrix of its part leads."""
+def start_of(part: ScenePart[Any]) -> list[SystemAxis]:
+    """Return the axes of an image's intrinsic system."""
     axes = part.image.base.geometry.axes
     return [SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes]
 
@@ -183,7 +183,7 @@ def _times(part: ScenePart[Any], world: CoordinateSystem) -> str | None:
     expected = step, start = (1.0 if own else 0.0), 0.0
     if own:
         step, start = own[0].step, own[0].offset
-    for line in lines_aside(part.matrix, axes_of(part), world)[0]:
+    for line in lines_aside(part.matrix, start_of(part), world)[0]:
         if line.axis.type == "time":
             step, start = line.step * step, line.step * start + line.start
     return None if (step, start) == expected else f"{start:g} + {step:g} * index"

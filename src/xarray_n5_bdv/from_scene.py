@@ -23,7 +23,13 @@ from xarray_n5.model.image import Part
 from xarray_n5.model.system_graph import on_space, space_axes
 from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, same_unit
-from xarray_n5_bdv.exchange import axes_of, inverse_sizes, ngff_unit, warn_of_times, warn_of_unit
+from xarray_n5_bdv.exchange import (
+    inverse_sizes,
+    ngff_unit,
+    start_of,
+    warn_of_times,
+    warn_of_unit,
+)
 from xarray_n5_bdv.facts import (
     KEY,
     document_of,
@@ -242,7 +248,7 @@ def _matrix(
     at = space_axes(end.axes)
     if len(at) != NDIM:
         raise MetadataError(f"the system {end.name!r} has {len(at)} axes of space, expected 3")
-    rows = on_space(part.matrix, axes_of(part), end)
+    rows = on_space(part.matrix, start_of(part), end)
     level = np.diag([*(axis.step for axis in axes), 1.0])
     level[:NDIM, NDIM] = [axis.offset for axis in axes]
     factors = [1.0] * NDIM

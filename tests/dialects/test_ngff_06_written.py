@@ -293,6 +293,7 @@ LOSING = ["array", "dataset", "tree", "pyramid", "stored", "level", "bounds", "n
 
 
 @pytest.mark.matrix(6)
+@pytest.mark.filterwarnings("ignore:.*readers ignore them without an image")
 @pytest.mark.parametrize(
     ("way", "form"),
     [*product(LOSING, ["n5"]), *product([way for way in LOSING if way != "bounds"], ["zarr3"])],

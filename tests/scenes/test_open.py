@@ -391,6 +391,20 @@ def test_systems_have_any_name(tmp_path: Path) -> None:
     assert leaf.to_dataset()["t_0"].values.tolist() == [7]
 
 
+def test_what_is_invalid_in_an_image_itself_does_not_hide_it(tmp_path: Path) -> None:
+    url = tiles(tmp_path / "s.zarr", {"a": (1, 2, 3)})
+    group = xarray_n5.open_group(url, "a", mode="r+")
+    ome = dict(group.attrs["ome"])
+    (image,) = ome["multiscales"]
+    group.attrs["ome"] = ome | {"multiscales": [image | {"coordinateTransformations": [3]}]}
+    with pytest.warns(UserWarning, match="some transformations to other .* are ignored"):
+        ds = xr.open_dataset(url, engine="n5").isel(image=0)
+    assert ds.n5.to_world([0, 0, 0]).tolist() == [1, 2, 3]
+    group.attrs["ome"] = ome | {"multiscales": [image | {"coordinateSystems": 3}]}
+    with pytest.raises(MetadataError, match="coordinateSystems"):
+        xr.open_dataset(url, engine="n5")
+
+
 def test_systems_of_one_name_with_other_axes_are_not_mixed(tmp_path: Path) -> None:
     url = tmp_path / "s.zarr"
     to = {"input": {"name": "physical"}, "output": {"name": "own"}}
@@ -478,10 +492,12 @@ def test_circles_and_loops_end(tmp_path: Path) -> None:
     assert ds.n5.to_world([0, 0, 0]).tolist() == [1, 2, 3]
 
 
-def random_step(rng: np.random.Generator, count: int) -> tuple[dict[str, Any], np.ndarray]:
+def random_step(  # noqa: PLR0911
+    rng: np.random.Generator, count: int, depth: int = 4
+) -> tuple[dict[str, Any], np.ndarray]:
     """A transformation of points with `count` axes, and its matrix by numpy."""
     square = np.eye(count + 1)
-    kind = rng.integers(6)
+    kind = rng.integers(8 if depth else 5)
     if kind == 0:
         square[:count, count] = rng.normal(size=count)
         return {"type": "translation", "translation": square[:count, count].tolist()}, square
@@ -500,7 +516,21 @@ def random_step(rng: np.random.Generator, count: int) -> tuple[dict[str, Any], n
         order = rng.permutation(count)
         square[:count, :count] = np.eye(count)[order]
         return {"type": "mapAxis", "mapAxis": order.tolist()}, square
-    parts = [random_step(rng, count) for _ in range(rng.integers(1, 4))]
+    if kind == 5:
+        forward, square = random_step(rng, count, depth - 1)
+        back = {"type": "affine", "affine": np.linalg.inv(square)[:count].tolist()}
+        return {"type": "bijection", "forward": forward, "inverse": back}, square
+    if kind == 6 and count > 1:
+        cut, square = rng.integers(1, count), np.diag([*[0.0] * count, 1.0])
+        into, out = (np.split(rng.permutation(count), [cut]) for _ in range(2))
+        listed = []
+        for columns, rows in zip(into, out, strict=True):
+            part, own = random_step(rng, len(rows), depth - 1)
+            square[np.ix_(rows, columns)], square[rows, -1] = own[:-1, :-1], own[:-1, -1]
+            axes = {"inputAxes": columns.tolist(), "outputAxes": rows.tolist()}
+            listed.append({"transformation": part, **axes})
+        return {"type": "byDimension", "transformations": listed}, square
+    parts = [random_step(rng, count, depth - 1) for _ in range(rng.integers(1, 4))]
     for _, matrix in parts:
         square = matrix @ square
     return {"type": "sequence", "transformations": [part for part, _ in parts]}, square
