@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import xarray as xr
 
 from xarray_n5.errors import N5Error
+from xarray_n5.model.level_names import level_name
 from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 from xarray_n5_engine import N5BackendEntrypoint
 from xarray_n5_view.layers import layers_of
@@ -233,7 +234,7 @@ def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.Dat
     with suppress(N5Error, ValueError):
         while True:
             each = xr.open_dataset(source, engine="n5", group=group, level=len(levels), **options)
-            levels[f"s{len(levels)}"] = each
+            levels[level_name(len(levels))] = each
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs), **levels}) if levels else tree
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.model.level_names import level_name
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Layer:
             axes.append({key: value for key, value in facts.items() if value is not None})
         datasets = [
             {
-                "path": f"s{number}",
+                "path": level_name(number),
                 "coordinateTransformations": [
                     {"type": "scale", "scale": self._sized(level.scale)},
                     {"type": "translation", "translation": self._sized(level.offset)},

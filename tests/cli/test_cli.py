@@ -907,6 +907,7 @@ def test_every_command_has_examples(command: str) -> None:
     text = printed(command, "--help")
     assert "\\b" not in text
     examples = text.partition("Examples:\n")[2].splitlines()
+    assert examples, "add a block 'Examples:' to the docstring of the command"
     assert examples[0].strip().startswith((f"xarray-n5 {command}", "eval"))
     assert f"  xarray-n5 {command}" in text
 

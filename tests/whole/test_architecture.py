@@ -54,15 +54,7 @@ CORE = "xarray_n5"
 ENGINE = "xarray_n5_engine"
 PROJECTS = "xarray_n5_bdv_engine"
 COMMANDS = "xarray_n5_cli"
-LEAVES = {
-    "xarray_n5_bdv",
-    "xarray_n5_doctor",
-    "xarray_n5_hangar",
-    "xarray_n5_imaris",
-    "xarray_n5_napari",
-    "xarray_n5_scenes",
-    "xarray_n5_view",
-}
+LEAVES = {path.name for path in SOURCE.parent.glob("xarray_n5_*/")} - {COMMANDS}
 
 MAY_IMPORT = {
     CORE: {CORE},

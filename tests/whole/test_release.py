@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
+import xarray_n5
 from tests.docs.test_promises import text
+
+SOURCE = Path(xarray_n5.__file__).parents[1]
 
 
 def test_build_tools_are_pinned_by_hashes() -> None:
@@ -52,3 +56,9 @@ def test_version_and_dependencies_are_the_same_everywhere() -> None:
 def test_the_source_distribution_holds_what_it_refers_to() -> None:
     build = tomllib.loads(text("pyproject.toml"))["tool"]["hatch"]["build"]
     assert {"README.md", "SECURITY.md"} <= {*build["targets"]["sdist"]["only-include"]}
+
+
+def test_the_wheel_holds_all_packages() -> None:
+    build = tomllib.loads(text("pyproject.toml"))["tool"]["hatch"]["build"]
+    present = {f"src/{path.name}" for path in SOURCE.glob("xarray_n5*")}
+    assert {*build["targets"]["wheel"]["only-include"]} == present

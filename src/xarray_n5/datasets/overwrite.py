@@ -21,7 +21,7 @@ from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import images_of_arrays
 from xarray_n5.leaves import scene_in
-from xarray_n5.model.level_names import number_in
+from xarray_n5.model.level_names import level_name, number_in
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes
 
@@ -257,7 +257,7 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
         factors = group.attrs.get(key)
         if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
             counts.append(len(factors))
-    listed |= {f"s{number}" for number in range(max(counts, default=0))}
+    listed |= {level_name(number) for number in range(max(counts, default=0))}
     beyond = sorted(n for n in listed & set(group) - set(names) if number_in(n) is not None)
     levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
     check_removable(group.url, {name: level.node for name, level in levels.items()})

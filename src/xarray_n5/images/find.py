@@ -13,7 +13,7 @@ from xarray_n5.dialects.levels import image_of
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import fused_in, number_in, numbered
+from xarray_n5.model.level_names import fused_in, level_name, number_in, numbered
 from xarray_n5.model.paths import join, stem_of
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 
@@ -173,7 +173,7 @@ def _levels_below(
         # Other members may have more levels than the first.
         numbers.append(numbers[-1] + 1)
         wanted = {
-            join(path, inner.format(number)): (f"s{number}", at)
+            join(path, inner.format(number)): (level_name(number), at)
             for at, path in members.items()
             for number in numbers
         }
@@ -186,7 +186,7 @@ def _levels_below(
             if isinstance(node, Array):
                 level, at = wanted[path]
                 levels.setdefault(level, {})[at] = node
-        numbers = numbers[-1:] if f"s{numbers[-1]}" in levels else []
+        numbers = numbers[-1:] if level_name(numbers[-1]) in levels else []
     return dict(sorted(levels.items(), key=lambda each: int(each[0][1:])))
 
 

@@ -15,7 +15,7 @@ from xarray_n5.dialects.pyramids import factors_of
 from xarray_n5.errors import PathError
 from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
-from xarray_n5.model.level_names import number_in, numbered
+from xarray_n5.model.level_names import level_name, number_in, numbered
 from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.model.tolerances import NEAR
 
@@ -88,7 +88,7 @@ def _holders(survey: Survey, path: str) -> list[str]:
 
 
 def _levels(group: str, count: int) -> tuple[str, ...]:
-    return tuple(join(group, f"s{level}") for level in range(count))
+    return tuple(join(group, level_name(level)) for level in range(count))
 
 
 def _named(survey: Survey, path: str) -> Iterator[ListedPyramid]:
