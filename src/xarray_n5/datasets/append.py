@@ -98,6 +98,28 @@ def update(
     ValueError
         If the dataset does not fit.
     """
+    if append_dim is None:
+        transaction = _begin(dataset, path, how, None, region, names)
+        if transaction.plans:
+            how.consolidate(path, default=False)
+        return transaction
+    _open_group(path, how, append_dim)  # locking would create its folder
+    with how.store.claiming(path):  # other appends find the claim of this one, and its size
+        transaction = _begin(dataset, path, how, append_dim, region, names)
+    if transaction.plans:
+        how.consolidate(path, default=True)
+    return transaction
+
+
+def _begin(
+    dataset: xr.Dataset,
+    path: str,
+    how: WriteOptions,
+    append_dim: str | None,
+    region: Region | None,
+    names: Sequence[str] | None,
+) -> Transaction:
+    """Check the dataset, claim its place, and begin to write it there."""
     group = _open_group(path, how, append_dim)
     marker = how.marker(path, dataset, append_dim, region)
     began = (marker.facts() or marker.planned() if how.resume else None) or {}
@@ -134,9 +156,7 @@ def update(
     named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
     ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
     closing = _closing(marker, facts, how)
-    transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
-    how.consolidate(path, default=append_dim is not None)
-    return transaction
+    return Transaction(named, marker, closing=closing, ending=ending).begin()
 
 
 def _closing(

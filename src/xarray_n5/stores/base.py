@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,9 @@ Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 """Locks of this process; each node has one of them."""
+
+_CLAIMS = tuple(threading.Lock() for _ in range(64))
+"""Locks of this process for claims, which are held while documents change."""
 
 
 class ObjectInfo(NamedTuple):
@@ -249,6 +252,21 @@ class Store(ABC):
         """
         return _held(_LOCKS[hash(self.identity(path)) % len(_LOCKS)], self._locked(path))
 
+    @contextmanager
+    def claiming(self, path: str) -> Iterator[bool]:
+        """Lock the places in a group against claims by others; its documents may change meanwhile.
+
+        Entering yields whether the lock holds for all processes, as :meth:`exclusive` does.
+        """
+        folder = join(path, DIGESTS)  # another one than those that `exclusive` locks
+        lock = _CLAIMS[hash(self.identity(folder)) % len(_CLAIMS)]
+        with _held(lock, self._locked(folder)) as alone:
+            try:
+                yield alone
+            finally:
+                if alone:
+                    self.clear_folder(folder)  # if the lock has created it
+
     def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
         """Lock a node against other processes; yield whether that worked."""
         return nullcontext(enter_result=False)
@@ -364,3 +382,6 @@ class Layer(Store):
 
     def exclusive(self, path: str) -> AbstractContextManager[bool]:
         return self.store.exclusive(path)
+
+    def claiming(self, path: str) -> AbstractContextManager[bool]:
+        return self.store.claiming(path)
