@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
+from xarray_n5.stores import MemoryStore
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -424,3 +429,60 @@ def test_what_cannot_be_read_would_not_grow(tmp_path: Path) -> None:
     with pytest.raises(xarray_n5.MetadataError):
         line([2.0]).n5.to_n5(tmp_path, append_dim="x")
     assert xarray_n5.open_array(tmp_path, "v").shape == (2,)
+
+
+APPEND = """
+import sys, time
+from pathlib import Path
+from tests.datasets.test_append_and_region import frame
+
+place, number, form = sys.argv[1:]
+new = frame(int(number))
+Path(place + ".ready-" + number).touch()
+while not Path(place + ".go").exists():
+    time.sleep(0.001)
+new.n5.to_n5(place, append_dim="time", resume=True, format=form)
+"""
+
+
+def frame(number: int) -> xr.Dataset:
+    """Return a frame of a time lapse that has its number as its values."""
+    values = np.full((1, 64, 64), number, "u2")
+    time = DAY + np.timedelta64(number, "m")
+    return xr.Dataset({"image": (("time", "y", "x"), values)}, {"time": [time]})
+
+
+DAY = np.datetime64("2026-01-31", "ns")
+
+UNITS = {"time": {"units": "seconds since 2026-01-31"}}
+
+
+def check_frames(found: xr.Dataset, count: int) -> None:
+    """Check that all frames are there, each with its own time, in any order."""
+    numbers = (found.time - DAY) / np.timedelta64(1, "m")
+    assert sorted(numbers.values) == list(range(count))
+    assert (found.image == numbers).all()
+
+
+@pytest.mark.matrix(1)
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Path, form: Any) -> None:
+    place = tmp_path / "lapse"
+    frame(0).n5.to_n5(place, format=form, encoding=UNITS)
+    command = [sys.executable, "-c", APPEND, str(place)]
+    started = [subprocess.Popen([*command, str(n), form]) for n in range(1, 5)]  # noqa: S603
+    while len([*tmp_path.glob("lapse.ready-*")]) < len(started):
+        assert not any(each.poll() for each in started)
+        time.sleep(0.01)
+    (tmp_path / "lapse.go").touch()
+    assert [each.wait() for each in started] == [0] * len(started)
+    check_frames(again(place).compute(), 5)
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_threads_that_append_at_the_same_time_lose_nothing(tmp_path: Path, kind: str) -> None:
+    place: Any = tmp_path / "lapse.n5" if kind == "local" else MemoryStore()
+    frame(0).n5.to_n5(place, encoding=UNITS)
+    with ThreadPoolExecutor(6) as pool:
+        [*pool.map(lambda n: frame(n).n5.to_n5(place, append_dim="time"), range(1, 7))]
+    check_frames(xr.open_dataset(place, engine="n5").compute(), 7)

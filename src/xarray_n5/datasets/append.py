@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from xarray_n5.datasets.encoding import encode_like
 from xarray_n5.datasets.grow import (
     check_blank,
     check_place,
+    claiming,
     complete_others,
     grow,
     growth,
@@ -98,65 +100,52 @@ def update(
     ValueError
         If the dataset does not fit.
     """
-    if append_dim is None:
-        transaction = _begin(dataset, path, how, None, region, names)
-        if transaction.plans:
-            how.consolidate(path, default=False)
-        return transaction
-    _open_group(path, how, append_dim)  # locking would create its folder
-    with how.store.claiming(path):  # other appends find the claim of this one, and its size
-        transaction = _begin(dataset, path, how, append_dim, region, names)
-    if transaction.plans:
-        how.consolidate(path, default=True)
-    return transaction
-
-
-def _begin(
-    dataset: xr.Dataset,
-    path: str,
-    how: WriteOptions,
-    append_dim: str | None,
-    region: Region | None,
-    names: Sequence[str] | None,
-) -> Transaction:
-    """Check the dataset, claim its place, and begin to write it there."""
     group = _open_group(path, how, append_dim)
-    marker = how.marker(path, dataset, append_dim, region)
-    began = (marker.facts() or marker.planned() if how.resume else None) or {}
-    if began.get("done"):
-        return resume_end(marker, began, _closing(marker, began, how))
-    if append_dim is not None:
-        complete_others(group, marker, how)
-    check_place(group, began)
-    before = grow(group, began, how)
-    if append_dim is not None and began:
-        complete_others(group, marker, how)  # those that begin behind this one
-    each = _plan_update(dataset, ExistingGroup(group, names=names), how, append_dim, region, began)
-    if append_dim is not None and how.resume and not began:
-        known = find_append(marker)
-        check_not_appended(each.dataset, each.stored, append_dim, group.url, known)
-    facts: dict[str, Any] = provenance()
-    if append_dim is not None:
-        where, moves = each.slices[append_dim], append_dim in each.in_axes
-        facts |= growth(each.dataset, each.stored, each.arrays, append_dim, where, moves=moves)
-    facts |= {key: began[key] for key in ("places",) if key in began}
-    plans = _plan_writes(each, facts.get("grows", {}))
-    if began:
-        if not began.get("grown") and not any(plan.resumed for plan in plans.values()):
-            check_blank(group, began, before)  # another program may have resized them
-        facts["grown"] = True
-    # All checks have passed.
-    begin = partial(marker.begin, facts, planned=bool(began))
-    if began:
-        begin()
-    else:
-        grow(group, facts, how, begin)
-    widen(each.arrays, each.encoded)
-    _remove_outdated(each)
-    named = {each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans}
-    ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
-    closing = _closing(marker, facts, how)
-    return Transaction(named, marker, closing=closing, ending=ending).begin()
+    claim = nullcontext(how) if append_dim is None else claiming(path, how)
+    with claim as how:  # noqa: PLR1704 - what it has read before is outdated
+        group = _open_group(path, how, append_dim)
+        marker = how.marker(path, dataset, append_dim, region)
+        began = (marker.facts() or marker.planned() if how.resume else None) or {}
+        if began.get("done"):
+            return resume_end(marker, began, _closing(marker, began, how))
+        if append_dim is not None:
+            complete_others(group, marker, how)
+        check_place(group, began)
+        before = grow(group, began, how)
+        if append_dim is not None and began:
+            complete_others(group, marker, how)  # those that begin behind this one
+        each = _plan_update(
+            dataset, ExistingGroup(group, names=names), how, append_dim, region, began
+        )
+        if append_dim is not None and how.resume and not began:
+            known = find_append(marker)
+            check_not_appended(each.dataset, each.stored, append_dim, group.url, known)
+        facts: dict[str, Any] = provenance()
+        if append_dim is not None:
+            where, moves = each.slices[append_dim], append_dim in each.in_axes
+            facts |= growth(each.dataset, each.stored, each.arrays, append_dim, where, moves=moves)
+        facts |= {key: began[key] for key in ("places",) if key in began}
+        plans = _plan_writes(each, facts.get("grows", {}))
+        if began:
+            if not began.get("grown") and not any(plan.resumed for plan in plans.values()):
+                check_blank(group, began, before)  # another program may have resized them
+            facts["grown"] = True
+        # All checks have passed.
+        begin = partial(marker.begin, facts, planned=bool(began))
+        if began:
+            begin()
+        else:
+            grow(group, facts, how, begin)
+        widen(each.arrays, each.encoded)
+        _remove_outdated(each)
+        named = {
+            each.arrays[name].path.removeprefix(path).strip("/"): plans[name] for name in plans
+        }
+        ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
+        closing = _closing(marker, facts, how)
+        transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
+        how.consolidate(path, default=append_dim is not None)
+        return transaction
 
 
 def _closing(

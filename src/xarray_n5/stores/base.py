@@ -7,8 +7,9 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
-from xarray_n5.model.paths import DIGESTS, join
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files directly under a prefix."""
 
-_LOCKS = tuple(threading.Lock() for _ in range(64))
-"""Locks of this process; each node has one of them."""
-
-_CLAIMS = tuple(threading.Lock() for _ in range(64))
-"""Locks of this process for claims, which are held while documents change."""
+_LOCKS: WeakValueDictionary[object, Any] = WeakValueDictionary()
+"""Locks of this process, by the identity of a node; an append holds one while it takes others."""
+_NEW_LOCK = threading.Lock()
 
 
 class ObjectInfo(NamedTuple):
@@ -226,8 +225,6 @@ class Store(ABC):
     def clear_folder(self, prefix: str) -> None:  # noqa: B027
         """Remove an empty directory or a symbolic link, if a store has these; ignore all else."""
 
-    # The same container with other options
-
     def uncached(self) -> Store:
         """Return the store behind a cache, or the store itself."""
         return self
@@ -244,38 +241,21 @@ class Store(ABC):
         """Return a store for chunks: never cached, and larger files are truncated or refused."""
         return self
 
-    def exclusive(self, path: str) -> AbstractContextManager[bool]:
-        """Lock the documents of a node against changes by others. Do not nest it.
+    @contextmanager
+    def exclusive(self, path: str) -> Iterator[bool]:
+        """Lock the documents of a node against changes by others.
 
         Entering yields whether the lock holds for all processes. It does not on object stores, on
         Windows and on mounts without locks: there, read the documents again after writing them.
         """
-        return _held(_LOCKS[hash(self.identity(path)) % len(_LOCKS)], self._locked(path))
-
-    @contextmanager
-    def claiming(self, path: str) -> Iterator[bool]:
-        """Lock the places in a group against claims by others; its documents may change meanwhile.
-
-        Entering yields whether the lock holds for all processes, as :meth:`exclusive` does.
-        """
-        folder = join(path, DIGESTS)  # another one than those that `exclusive` locks
-        lock = _CLAIMS[hash(self.identity(folder)) % len(_CLAIMS)]
-        with _held(lock, self._locked(folder)) as alone:
-            try:
-                yield alone
-            finally:
-                if alone:
-                    self.clear_folder(folder)  # if the lock has created it
+        with _NEW_LOCK:
+            lock = _LOCKS.setdefault(self.identity(path), threading.RLock())
+        with lock, self._locked(path) as alone:
+            yield alone
 
     def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
         """Lock a node against other processes; yield whether that worked."""
         return nullcontext(enter_result=False)
-
-
-@contextmanager
-def _held(lock: threading.Lock, locked: AbstractContextManager[bool]) -> Iterator[bool]:
-    with lock, locked as alone:
-        yield alone
 
 
 class Layer(Store):
@@ -380,8 +360,7 @@ class Layer(Store):
     def clear_folder(self, prefix: str) -> None:
         self.store.clear_folder(prefix)
 
-    def exclusive(self, path: str) -> AbstractContextManager[bool]:
-        return self.store.exclusive(path)
-
-    def claiming(self, path: str) -> AbstractContextManager[bool]:
-        return self.store.claiming(path)
+    @contextmanager
+    def exclusive(self, path: str) -> Iterator[bool]:
+        with self.store.exclusive(path) as alone:
+            yield alone
