@@ -55,7 +55,8 @@ def noted(function):
 
 def script() -> str:
     """The steps of the page; each of its functions notes that it has computed a block."""
-    *steps, check = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    *steps, check = [block for block in blocks if "savetxt" not in block]  # of the third step
     assert len(steps) == len(STEPS)
     assert "assert" in check
     steps[STEPS.index("join")] = f"note('join')\n{steps[STEPS.index('join')]}"
