@@ -100,7 +100,7 @@ def update(
     ValueError
         If the dataset does not fit.
     """
-    group = _open_group(path, how, append_dim)
+    _open_group(path, how, append_dim)  # a lock creates the folder of a group that is missing
     claim = nullcontext(how) if append_dim is None else claiming(path, how)
     with claim as how:  # noqa: PLR1704 - what it has read before is outdated
         group = _open_group(path, how, append_dim)
