@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import other_writers, unfinished_writes
-from xarray_n5.arrays.overwrite import hint_of
+from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.overwrite import hint_of, other_writers
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.level_names import setup_name
 from xarray_n5.model.metadata import lists_levels

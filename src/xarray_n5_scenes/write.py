@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import other_writers, unfinished_writes
-from xarray_n5.arrays.overwrite import hint_of
+from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.overwrite import hint_of, other_writers
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.stores import MemoryStore
 
 
@@ -486,3 +489,37 @@ def test_threads_that_append_at_the_same_time_lose_nothing(tmp_path: Path, kind:
     with ThreadPoolExecutor(6) as pool:
         [*pool.map(lambda n: frame(n).n5.to_n5(place, append_dim="time"), range(1, 7))]
     check_frames(xr.open_dataset(place, engine="n5").compute(), 7)
+
+
+def test_an_append_that_ends_waits_while_another_one_changes_its_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was found again otherwise, or its file disappeared while it was replaced."""
+    place = tmp_path / "lapse.n5"
+    frame(0).n5.to_n5(place, encoding=UNITS)
+    update, done = WriteMarker.update, WriteMarker.done
+    almost, onward = threading.Event(), threading.Event()
+
+    def wait(self: WriteMarker, facts: Any) -> None:
+        if not almost.is_set():
+            almost.set()
+            assert onward.wait(20)
+        done(self, facts)
+
+    def look(self: WriteMarker, facts: Any) -> None:
+        onward.set()
+        with suppress(TimeoutError):
+            first.result(timeout=0.3)
+        assert not first.done()
+        update(self, facts)
+
+    monkeypatch.setattr(WriteMarker, "done", wait)
+    monkeypatch.setattr(WriteMarker, "update", look)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(lambda: frame(1).n5.to_n5(place, append_dim="time"))
+        assert almost.wait(20)
+        frame(2).n5.to_n5(place, append_dim="time")
+        first.result()
+    assert onward.is_set()
+    assert not [*place.glob(".writing-*")]
+    check_frames(again(place).compute(), 3)

@@ -14,7 +14,7 @@ import json
 import time
 import uuid
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays import attempts
 from xarray_n5.arrays.marker_json import LARGEST, REPAIRED, is_record, is_token, parse_mark
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError, UnsafePathError
-from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, join
+from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, join
 from xarray_n5.stores import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.stores.base import Listing, Store
 
-__all__ = ["REPAIRED", "WriteMarker", "find_markers", "other_writers", "unfinished_writes"]
+__all__ = ["REPAIRED", "WriteMarker", "claiming", "find_markers", "unfinished_writes"]
 
 _MARK = "mark.json"
 
@@ -263,9 +263,13 @@ class WriteMarker:
 
     # Ending
 
-    def end(self, *, records: bool = True) -> None:
-        """Remove the records of tasks, if there may be `records`, and the marker last of all."""
-        self.ending(records=records)()
+    def end(self, *, records: bool = True, appends: bool = False) -> None:
+        """Remove the records of tasks, if there may be `records`, and the marker last of all.
+
+        That of a write that `appends` is not removed while another append changes it.
+        """
+        with claiming(self.store, self.path) if appends else nullcontext():
+            self.ending(records=records)()
 
     def ending(self, *, records: bool, part: bool = False) -> Callable[[], None]:
         """Look for everything to remove, and return a function that removes it, the marker last.
@@ -322,25 +326,21 @@ class WriteMarker:
         self.store.clear_folder(folder)
 
 
+@contextmanager
+def claiming(store: Store, path: str) -> Iterator[None]:
+    """Let other appends to a group wait, where the store has locks."""
+    folder = join(path, DIGESTS)  # another one than those of documents, which change meanwhile
+    with store.exclusive(folder) as alone:
+        try:
+            yield
+        finally:
+            if alone:
+                store.clear_folder(folder)  # if the lock has created it
+
+
 def unfinished_writes(store: Store, path: str) -> list[WriteMarker]:
     """Return the markers of unfinished writes into a node, from one listing."""
     return find_markers(store, path)[0]
-
-
-def other_writers(
-    marker: WriteMarker, paths: Collection[str], *, within: bool = False
-) -> list[WriteMarker]:
-    """Return the markers of other unfinished writes into a group that share some of the arrays.
-
-    With `within`, only those of writes without other arrays.
-    """
-    ours, found = set(paths), []
-    for other in unfinished_writes(marker.store, marker.path):
-        facts = {} if other == marker else other.facts() or {}
-        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
-        if theirs & ours and (theirs <= ours or not within):
-            found.append(other)
-    return found
 
 
 def find_markers(

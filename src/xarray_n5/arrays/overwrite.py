@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
@@ -12,8 +13,9 @@ from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes, Metadata
@@ -233,3 +235,19 @@ def without_image(attributes: Attributes, path: str) -> Attributes:
         return attributes
     changed = {**attributes, **with_images(attributes, kept, "0.4")}
     return {key: value for key, value in changed.items() if value is not None}
+
+
+def other_writers(
+    marker: WriteMarker, paths: Collection[str], *, within: bool = False
+) -> list[WriteMarker]:
+    """Return the markers of other unfinished writes into a group that share some of the arrays.
+
+    With `within`, only those of writes without other arrays.
+    """
+    ours, found = set(paths), []
+    for other in unfinished_writes(marker.store, marker.path):
+        facts = {} if other == marker else other.facts() or {}
+        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
+        if theirs & ours and (theirs <= ours or not within):
+            found.append(other)
+    return found

@@ -11,9 +11,9 @@ from dask.base import tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import WriteMarker, other_writers
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_node
-from xarray_n5.arrays.overwrite import groups_around
+from xarray_n5.arrays.overwrite import groups_around, other_writers
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import (

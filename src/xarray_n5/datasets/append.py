@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.marker import claiming
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.build import build
@@ -18,7 +19,6 @@ from xarray_n5.datasets.encoding import encode_like
 from xarray_n5.datasets.grow import (
     check_blank,
     check_place,
-    claiming,
     complete_others,
     grow,
     growth,
@@ -101,8 +101,9 @@ def update(
         If the dataset does not fit.
     """
     _open_group(path, how, append_dim)  # a lock creates the folder of a group that is missing
-    claim = nullcontext(how) if append_dim is None else claiming(path, how)
-    with claim as how:  # noqa: PLR1704 - what it has read before is outdated
+    with nullcontext() if append_dim is None else claiming(how.store, path):
+        if append_dim is not None and how.store.concurrency == 1:  # object stores have no locks
+            how = replace(how, container=how.container.uncached().cached())
         group = _open_group(path, how, append_dim)
         marker = how.marker(path, dataset, append_dim, region)
         began = (marker.facts() or marker.planned() if how.resume else None) or {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
+from xarray_n5.model.paths import UNFINISHED, join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
 from xarray_n5.stores import together
 
@@ -78,23 +77,6 @@ def growth(
             "attributes": dict(stored[dim].attrs),
         }
     return facts
-
-
-@contextmanager
-def claiming(path: str, how: WriteOptions) -> Iterator[WriteOptions]:
-    """Let other appends to a group wait, so that they find the claim of this one, and its size.
-
-    Yields the options with a container that shows what others have appended before. Stores of
-    objects have no locks, and keep what they have read.
-    """
-    folder = join(path, DIGESTS)  # another one than those of documents, which change meanwhile
-    with how.store.exclusive(folder) as alone:
-        try:
-            near = how.store.concurrency == 1
-            yield replace(how, container=how.container.uncached().cached()) if near else how
-        finally:
-            if alone:
-                how.store.clear_folder(folder)  # if the lock has created it
 
 
 def grow(

@@ -99,7 +99,7 @@ def end_all(
         together(marker.store, records)
         removals = together(marker.store, ends)
     together(marker.store, removals)
-    marker.end(records=False)
+    marker.end(records=False, appends="grows" in ending)
     return tree_of({**(before or {}), **reports})
 
 

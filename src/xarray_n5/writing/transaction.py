@@ -143,7 +143,7 @@ class Transaction:
         if not later:
             if self.closing is not None:
                 self.closing()
-            self.marker.end()
+            self.marker.end(appends="grows" in self.ending)
             return reduce_all([], partial(_given, reports=reports), _name())
         rest = replace(self, plans=later)
         markers = rest._markers  # noqa: SLF001
