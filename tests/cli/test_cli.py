@@ -769,7 +769,7 @@ def test_a_project_is_verified_in_its_container(tmp_path: Path) -> None:
 
 def test_python_runs_the_program_as_a_module() -> None:
     command = [sys.executable, "-m", "xarray_n5_cli", "--help"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     assert found.stdout.startswith("Usage: xarray-n5 ")
 
 

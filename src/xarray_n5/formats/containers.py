@@ -187,8 +187,8 @@ def find_scene(
             raise
         name = getattr(reader, "__name__", type(reader).__name__)
         raise MetadataError(
-            f"{store.url}: {name} cannot read the file: {type(error).__name__}: {error}; check that "
-            "it is complete, and of a version that this reader knows"
+            f"{store.url}: {name} cannot read the file: {type(error).__name__}: {error}; check "
+            "that it is complete, and of a version that this reader knows"
         ) from error
 
 
