@@ -38,6 +38,7 @@ def verify(
 ) -> None:
     """Check all chunks of each array at URL, or at PATH in it.
 
+    Of a project of BigDataViewer, given by its XML, the container is checked, and PATH is in it.
     A chunk that was never stored is "missing", which is not damage. With --json, each array has its
     path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
     writes, digests (whether there are any), shards (their shape, or null; they are counted instead
@@ -50,13 +51,17 @@ def verify(
       xarray-n5 verify cells.n5
       xarray-n5 verify /data/em.n5/s0 --quick --json
       xarray-n5 verify copy.zarr --strict
+      xarray-n5 verify dataset.xml
     """
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.formats.containers import find_scene
     from xarray_n5_cli.progress import task_progress
 
     ignore_unfinished_writes()
-    walk = Walk.at(url, path, options, whole=True)
+    scene = find_scene(url, options)
+    opened = (url, path, options) if scene is None else (scene.container(options), path, None)
+    walk = Walk.at(*opened, whole=True)
     with task_progress():
         reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:

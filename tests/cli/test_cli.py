@@ -757,6 +757,22 @@ def test_views_of_bigdataviewer_are_drawn_and_told(tmp_path: Path) -> None:
     assert "it is a file, but not an HDF5" in run("tree", tmp_path / "b.xml").stderr
 
 
+def test_a_project_is_verified_in_its_container(tmp_path: Path) -> None:
+    image = xr.DataArray(np.ones((4, 6, 8), "u2"), dims=("z", "y", "x"), name="raw")
+    image.n5.to_bdv(tmp_path / "stack.xml", tmp_path / "stack.n5")
+    reports = json.loads(printed("verify", tmp_path / "stack.xml", "--json"))
+    assert reports == json.loads(printed("verify", tmp_path / "stack.n5", "--json"))
+    path = tmp_path / "stack.n5" / reports[0]["path"] / "0/0/0"
+    path.write_bytes(path.read_bytes()[:9])
+    assert run("verify", tmp_path / "stack.xml").exit_code == 1
+
+
+def test_python_runs_the_program_as_a_module() -> None:
+    command = [sys.executable, "-m", "xarray_n5_cli", "--help"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    assert found.stdout.startswith("Usage: xarray-n5 ")
+
+
 def test_labels_have_colours_and_numbers_have_none(tmp_path: Path) -> None:
     for name, option in (("grey.png", "--no-labels"), ("colours.png", "--labels")):
         printed("preview", f"{CELLS}/nuclei", "-o", tmp_path / name, option, "--at", 50.0)

@@ -139,3 +139,21 @@ def test_a_scene_is_registered_once_and_by_bytes(tmp_path: Path) -> None:
             xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
     with pytest.raises(xarray_n5.NodeNotFoundError):
         xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError])
+def test_errors_of_readers_name_the_file_and_the_reader(tmp_path: Path, kind: type) -> None:
+    path = tmp_path / "tiles.json"
+    path.write_bytes(b'{"tiles": {}}')
+    with mock.patch.dict(SCENES):
+        reader = DEFINED["TilesReader"]()
+        xarray_n5.register_scene(b'"tiles"', reader)
+        broken = mock.patch.object(type(reader), "open_scene", side_effect=kind("no stage"))
+        with (
+            broken,
+            pytest.raises(
+                xarray_n5.MetadataError,
+                match=rf"tiles.json: TilesReader cannot read the file: {kind.__name__}: '?no stage",
+            ),
+        ):
+            xr.open_dataset(path, engine="n5", group="a")

@@ -7,6 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.codecs.hdf5 import import_h5py
+from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.hdf5.format import SIGNATURE, SUFFIXES, is_stub
 from xarray_n5.formats.hdf5.links import FOLLOW
@@ -177,7 +178,18 @@ def find_scene(
             return None
     document = store.with_limit(MOST_BYTES).get("")
     reader = None if document is None else scene_reader(document)
-    return None if reader is None else reader.open_scene(store, document or b"", url)
+    if reader is None:
+        return None
+    try:
+        return reader.open_scene(store, document or b"", url)
+    except (ValueError, LookupError) as error:
+        if isinstance(error, N5Error):
+            raise
+        name = getattr(reader, "__name__", type(reader).__name__)
+        raise MetadataError(
+            f"{store.url}: {name} cannot read the file: {type(error).__name__}: {error}; check "
+            "that it is complete, and of a version that this reader knows"
+        ) from error
 
 
 def _file_at(
