@@ -206,6 +206,19 @@ def test_an_array_of_another_shape_is_told_to_be_another(tmp_path: Path) -> None
     np.testing.assert_array_equal(open_array(tmp_path / "b.n5", "a")[...], np.ones((2, 2)))
 
 
+def test_the_first_frame_is_not_told_to_replace_what_was_appended(tmp_path: Path) -> None:
+    frames = [xr.Dataset({"a": (("time", "x"), np.full((1, 8), n))}) for n in range(3)]
+    frames[0].n5.to_n5(tmp_path / "b.n5", resume=True)
+    for frame in frames[1:]:
+        frame.n5.to_n5(tmp_path / "b.n5", append_dim="time", resume=True)
+    before = contents(tmp_path)
+    with pytest.raises(NodeExistsError, match="larger along 'time' from 1 to 3") as caught:
+        frames[0].n5.to_n5(tmp_path / "b.n5", resume=True)
+    assert "there is nothing to do" in str(caught.value)
+    assert "mode='w' would remove what was appended" in str(caught.value)
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 def test_what_another_write_left_is_not_called_finished(tmp_path: Path) -> None:
     to_n5(NUMBERS, tmp_path / "b.n5", "a", compute=False)

@@ -12,13 +12,14 @@ from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array
-from xarray_n5.arrays.overwrite import NOT_UNFINISHED
+from xarray_n5.arrays.overwrite import NOT_UNFINISHED, hint_of_growth
 from xarray_n5.arrays.spec import as_dtype, check_agreement, chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.inputs import code_of, stamps_of
 from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
@@ -204,6 +205,9 @@ def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
             f"no write of it is unfinished, and the new array is {source.shape} {source.dtype}; "
             "choose another path, or replace it with mode='w'"
         )
+        if target.dtype == source.dtype and target.ndim == source.ndim:
+            dims = dims_or_numbers(request.dims, source.ndim)
+            hint = hint_of_growth(dims, source.shape, target.shape) or hint
     raise NodeExistsError(container.url, request.path, found, hint)
 
 
