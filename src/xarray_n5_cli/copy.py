@@ -188,11 +188,12 @@ def copy(
     else:
         begun = begin_project(source, source_path, project, target, path=path, format=form, **how)
         begun = begun.compared() if verify else begun
-    if begun.ended:
+    if begun.ended and not verify:
         echo(f"nothing to resume: {redact(dst)} is complete")
-        if not verify:
-            return
+        return
     with task_progress() if begun.ended else progress("copied"):
         report = begun.compute()
+    if begun.ended:
+        echo(f"nothing to resume: {redact(dst)} is complete")
     if verify:
         echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")

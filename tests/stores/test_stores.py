@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -363,3 +365,21 @@ def test_what_names_no_place_is_refused(place: object) -> None:
 def test_storage_options_belong_to_urls(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="are for URLs; "):
         open_store(tmp_path, {"anon": True})
+
+
+@pytest.mark.parametrize("key", ["attributes.json", "a/attributes.json"])
+def test_errors_of_a_folder_without_permission_name_the_file_that_was_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.setattr(os, "open", partial(refused, os.open))
+    with pytest.raises(PermissionError) as caught:
+        LocalStore(str(tmp_path)).set(key, b"{}")
+    assert caught.value.filename == str(tmp_path / key)
+
+
+def refused(opening: Any, path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+    """Open a file, unless it is to be created."""
+    if flags & os.O_CREAT:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return int(opening(path, flags, *arguments, **options))

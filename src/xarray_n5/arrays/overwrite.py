@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 NOT_UNFINISHED = (
     "no write of it is unfinished: if this write has finished before, with the same data and "
-    "options, there is nothing to do; otherwise, choose another path, or start again with mode='w' "
-    "and without resume=True"
+    "options, there is nothing to do, unless chunks are missing ('xarray-n5 repair --missing' "
+    "lets resume=True write them again); otherwise, choose another path, or start again with "
+    "mode='w' and without resume=True"
 )
 """The hint for a resumed write without an unfinished one."""
 

@@ -220,7 +220,7 @@ class LocalStore(Store):
         except BaseException as error:
             held.close()
             if isinstance(error, OSError):
-                error.filename = f"{self.root}/{prefix}/{hidden}"
+                error.filename = join(self.root, prefix, name)
             raise
 
     def exists(self, key: str) -> bool:
