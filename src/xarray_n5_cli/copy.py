@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import click
@@ -30,31 +29,20 @@ def _side(text: str) -> slice:
 
 def _bounds(_: object, __: object, text: str | None) -> Any:
     """Return the coordinates of a selection such as `z=100:220 um, y=:50`, by dimension."""
+    if text is None:
+        return None
+    from xarray_n5.leaves import ends_of
+
     found: dict[str, Any] = {}
-    for part in text.split(",") if text is not None else ():
+    for part in text.split(","):
         dim, _, ends = (each.strip() for each in part.partition("="))
-        low, colon, high = (each.strip() for each in ends.partition(":"))
-        if not (dim and colon and (low or high)) or ":" in high or dim in found:
+        if not dim or dim in found or ends_of(ends) is None:
             raise click.BadParameter(
                 f"{part.strip()!r}: expected START:STOP once for each dimension, such as "
                 "'z=100:220 um, y=:50'"
             )
-        found[dim] = tuple(_quantity(end, unit_of(low) or unit_of(high)) for end in (low, high))
+        found[dim] = ends
     return found or None
-
-
-def _quantity(end: str, unit: str) -> str | None:
-    """Return one end of a range with the unit that may follow the other one only."""
-    return None if not end else end if unit_of(end) else f"{end} {unit}".strip()
-
-
-def unit_of(text: str) -> str:
-    """Return the unit after a number.
-
-    >>> unit_of("220 um"), unit_of("-1e3")
-    ('um', '')
-    """
-    return re.sub(r"^[-+]?[\d.]*(?:[eE][-+]?\d+)?", "", text).strip()
 
 
 def _dtype(_: object, __: object, text: str | None) -> Any:

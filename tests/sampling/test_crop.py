@@ -240,6 +240,9 @@ def test_views_of_a_project_keep_their_matrices() -> None:
         (lambda a: a, {"z": (0, 5)}, "no dimension 'z'"),
         (lambda a: a, {"x": 5}, "x=5 is not a range"),
         (lambda a: a, {"x": (1, 2, 3)}, "is not a range"),
+        (lambda a: a, {"x": "5 um"}, "x='5 um' is not a range"),
+        (lambda a: a, {"x": "1:2:3"}, "or a string such as x='20:60 um'"),
+        (lambda a: a, {"x": ":"}, "is not a range"),
         (lambda a: a, {"x": ("all", 5)}, "x is 'all'; expected a number"),
         (lambda a: a, {"x": (np.nan, 5)}, "x is nan; expected a number"),
         (lambda a: a, {"x": ("1 s", 5)}, "the coordinates of 'x' are in 'um'"),
@@ -290,3 +293,19 @@ def test_coordinates_that_a_tree_shares_are_cropped_once() -> None:
     assert found["s0/raw"].values.tolist() == [4, 5, 0, 0, 0]
     assert found["x"].values.tolist() == [4, 5, 6, 7, 8]
     assert found["more/mean"].values.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("2:6", (2, 6)),
+        ("2000:6000 nm", (2, 6)),
+        ("2 um : 6000nm", (2, 6)),
+        (":6 um", (None, 6)),
+        ("-1e0:", (-1, None)),
+    ],
+)
+def test_a_string_has_both_ends(text: str, pair: Any) -> None:
+    x = xr.Variable("x", np.arange(-3.0, 9), {"units": "um"})
+    image = xr.DataArray(np.arange(12), dims="x", coords={"x": x})
+    xr.testing.assert_identical(image.n5.crop(x=text), image.n5.crop(x=pair))

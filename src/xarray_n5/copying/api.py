@@ -78,9 +78,9 @@ def copy(
         The part of the array to copy; one slice for each axis, in C order.
     bounds : mapping, optional
         The part to copy in coordinates, as `ds.n5.crop` has them: two for each
-        dimension, both included, such as ``{"z": (100, "0.2 um")}``. Of a group, all arrays with
-        these dimensions are cropped, and the levels of pyramids; those without samples there are
-        left out with a warning.
+        dimension, both included, such as ``{"z": (100, "0.2 um")}`` or ``{"z": "90:200 nm"}``.
+        Of a group, all arrays with these dimensions are cropped, and the levels of pyramids; those
+        without samples there are left out with a warning.
     chunks : sequence of int, int or "auto", optional
         The shape of the chunks, by default that of each array.
     shards : sequence of int, int or "auto", optional

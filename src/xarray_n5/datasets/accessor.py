@@ -69,7 +69,7 @@ class Accessor(Generic[T]):
         **bounds : tuple of float or str
             The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
             220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
-            end of the axis.
+            end of the axis. ``z="90:200 nm"`` and ``z=":0.2 um"`` are short for both.
 
         Returns
         -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 Bound: TypeAlias = "float | str | None"
 """A coordinate, perhaps with a unit; None for the end of the axis."""
 
-Bounds: TypeAlias = "tuple[Bound, Bound]"
+Bounds: TypeAlias = "tuple[Bound, Bound] | str"
+"""Both ends, or a string as :func:`ends_of` reads it."""
 
 Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset, xr.DataTree)
 
 _NAME = "__cropped__"
+
+_NUMBER = re.compile(r"^[-+]?[\d.]*(?:[eE][-+]?\d+)?")
+"""The number that a coordinate with a unit begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +111,29 @@ def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, object]) -> None:
         if dim not in sizes:
             known = [str(each) for each in sizes]
             raise ValueError(f"there is no dimension {dim!r} in {known}{near(dim, known)}")
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:  # noqa: PLR2004
+        ends = ends_of(pair) if isinstance(pair, str) else pair
+        if not isinstance(ends, (tuple, list)) or len(ends) != 2:  # noqa: PLR2004
             raise ValueError(
-                f"{dim}={pair!r} is not a range; expected two coordinates such as {dim}=(0, 50)"
+                f"{dim}={pair!r} is not a range; expected two coordinates such as {dim}=(0, 50), "
+                f"or a string such as {dim}='20:60 um'"
             )
+
+
+def ends_of(text: str) -> tuple[Bound, Bound] | None:
+    """Return both ends of a range; a unit may follow one of them only. None if it is none.
+
+    >>> ends_of("20:60 um"), ends_of(":0.5"), ends_of("20")
+    (('20 um', '60 um'), (None, '0.5'), None)
+    """
+    ends = [end.strip() for end in text.split(":")]
+    if len(ends) != 2 or not any(ends):  # noqa: PLR2004
+        return None
+    units = [_NUMBER.sub("", end).strip() for end in ends]
+    low, high = (
+        f"{end} {'' if unit else max(units)}".strip() if end else None
+        for end, unit in zip(ends, units, strict=True)
+    )
+    return low, high
 
 
 def _window(of: xr.DataArray | xr.Dataset, dim: str, bounds: Bounds, *, pad: bool) -> Window:
@@ -170,7 +194,8 @@ def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray
 
 def _limits(coordinate: xr.DataArray, dim: str, bounds: Bounds) -> tuple[float, float]:
     """Return the two ends of a range in the unit of the coordinate."""
-    low, high = (number_in(each, coordinate, dim) for each in bounds)
+    ends = (ends_of(bounds) or ()) if isinstance(bounds, str) else bounds
+    low, high = (number_in(each, coordinate, dim) for each in ends)
     return (-math.inf if low is None else low), (math.inf if high is None else high)
 
 
