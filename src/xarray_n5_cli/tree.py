@@ -149,9 +149,11 @@ class _Drawing:
 
 
 def _version(group: Group) -> str:
-    """Return the version of OME-Zarr of a group's images, since 0.5, behind two spaces."""
-    match group.attrs.get("ome"):
-        case {"version": str(version), "multiscales": [_, *_]}:
+    """Return the version of OME-Zarr of a group's images, behind two spaces."""
+    match dict(group.attrs):
+        case {"ome": {"version": str(version), "multiscales": [_, *_]}}:
+            return f"  OME-Zarr {version}"
+        case {"multiscales": [{"version": str(version)}, *_]} if group.format == "zarr2":
             return f"  OME-Zarr {version}"
     return ""
 

@@ -938,3 +938,5 @@ def test_a_tree_shows_the_version_of_ome_zarr(tmp_path: Path) -> None:
     assert shown[0].endswith("a.zarr  zarr3")
     assert shown[1] == "└── em/  OME-Zarr 0.5"
     assert printed("tree", tmp_path / "a.zarr/em").splitlines()[0].endswith("zarr3  OME-Zarr 0.5")
+    printed("copy", tmp_path / "a.zarr", tmp_path / "b.zarr", "--format", "zarr2")
+    assert printed("tree", tmp_path / "b.zarr").splitlines()[1] == "└── em/  OME-Zarr 0.4"
