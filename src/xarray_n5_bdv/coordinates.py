@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.placed import matrices
-from xarray_n5.datasets.world import AXES, START, STEP
+from xarray_n5.datasets.world import AXES
 from xarray_n5.dialects.pyramids import axes_at_level
 from xarray_n5.dialects.values import in_c_order, per_axis
 from xarray_n5.model.axes import centre_shift
@@ -243,10 +243,8 @@ def positions_of(
         None if factors is None else factors[::-1],
         offsets.tolist() if factors is not None else None,
     )
-    coords |= _matrices(project, known, stacked, factors)
-    if "affine" in coords and all(axis.scale for axis in axes):
-        coords["affine"].attrs[START] = [axis.offset for axis in axes]
-        coords["affine"].attrs[STEP] = [axis.step for axis in axes]
+    lines = axes if all(axis.scale for axis in axes) else ()
+    coords |= _matrices(project, known, stacked, factors, lines)
     in_world = not known or (shared is not None and shared[1] is not None)
     return Positions(axes, coords, source, in_world)
 
@@ -274,6 +272,7 @@ def _matrices(
     known: Mapping[View, np.ndarray],
     stacked: StackedAxes,
     factors: tuple[float, ...] | None,
+    axes: Sequence[Axis],
 ) -> dict[str, xr.Variable]:
     """Return the matrices of views as they are registered, and those of the level's samples."""
     if not known:
@@ -299,7 +298,7 @@ def _matrices(
     facts |= {WORLD: list(world.scale[::-1])}
     unit = written_unit(world.unit)
     facts |= {"units": unit} if unit else {}
-    return {**found, **matrices("affine", dims, affine, facts)}
+    return {**found, **matrices("affine", dims, affine, facts, axes)}
 
 
 def _origins(

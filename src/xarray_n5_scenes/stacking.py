@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.placed import PlacedImage, matrices
-from xarray_n5.datasets.world import AFFINE, AXES, START, STEP, WORLD_SYSTEM, WORLD_SYSTEMS
+from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, WORLD_SYSTEMS
 from xarray_n5.model.axes import Axis
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
@@ -168,8 +168,6 @@ def _positions(
         facts: dict[str, Any] = {
             "long_name": "from samples of this level to positions",
             WORLD_SYSTEM: name,
-            START: [axis.offset for axis in lines],
-            STEP: [axis.step for axis in lines],
         }
         if unit := _unit(positions.system):
             facts["units"] = unit
@@ -178,7 +176,7 @@ def _positions(
         own = f"{AFFINE}_{_variable(name)}" if number else AFFINE
         while own in found:
             own += "_"
-        found |= matrices(own, dims, values if dims else values[0], facts)
+        found |= matrices(own, dims, values if dims else values[0], facts, lines)
     return found
 
 

@@ -11,16 +11,19 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME
+from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME, START, STEP
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.images.select import level_by_distance, level_by_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.formats.containers import Container
+    from xarray_n5.model.axes import Axis
     from xarray_n5.model.image import Image
 
 COLUMNS = (*AXES, "1")
@@ -179,7 +182,11 @@ def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> st
 
 
 def matrices(
-    name: str, dims: tuple[str, ...], values: np.ndarray, facts: Mapping[str, Any]
+    name: str,
+    dims: tuple[str, ...],
+    values: np.ndarray,
+    facts: Mapping[str, Any],
+    axes: Sequence[Axis] = (),
 ) -> dict[str, xr.Variable]:
     """Return matrices from samples along z, y, x to positions, with the names of their axes.
 
@@ -189,7 +196,16 @@ def matrices(
         The name of the coordinate.
     dims, values, facts
         The dimensions of views, the matrices, and the attributes.
+    axes
+        The axes of the level along z, y, x: by them, the matrices still apply to parts of the
+        level. They may be omitted if their coordinates are unknown.
     """
+    if axes:
+        facts = {
+            **facts,
+            START: [axis.offset for axis in axes],
+            STEP: [axis.step for axis in axes],
+        }
     return {
         "axis": xr.Variable(("axis",), list(AXES)),
         "column": xr.Variable(("column",), list(COLUMNS)),
