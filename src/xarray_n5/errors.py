@@ -641,8 +641,8 @@ class DifferenceError(N5Error, ValueError):
         super().__init__(
             f"{len(keys)} of {count} chunks of the copy in {url!r} differ from their source: "
             f"{shown}; the source has changed, or they were damaged when they were stored: copy "
-            "again with mode='w'; or delete these files, run 'xarray-n5 repair --missing' on the "
-            "copy, and copy with resume=True"
+            "again with mode='w'; or, if chunks are files, delete these, run "
+            "'xarray-n5 repair --missing' on the copy, and copy with resume=True"
         )
 
 

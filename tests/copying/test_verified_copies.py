@@ -227,7 +227,9 @@ def test_the_command_compares_and_fails(tmp_path: Path) -> None:
     assert "1 of 32 chunks" in failed.stderr
     assert "'raw/0.0.0'" in failed.stderr
     assert "nothing to resume" not in failed.stdout
-    assert "or delete these files, run 'xarray-n5 repair --missing'" in failed.stderr
+    assert (
+        "or, if chunks are files, delete these, run 'xarray-n5 repair --missing'" in failed.stderr
+    )
     (tmp_path / "b.zarr/raw/0.0.0").unlink()
     marked = CliRunner().invoke(main, ["repair", str(tmp_path / "b.zarr"), "--missing"])
     assert marked.exit_code == 0, marked.output

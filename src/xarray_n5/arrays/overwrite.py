@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 NOT_UNFINISHED = (
     "no write of it is unfinished: if this write has finished before, with the same data and "
-    "options, there is nothing to do, unless chunks are missing ('xarray-n5 repair --missing' "
-    "lets resume=True write them again); otherwise, choose another path, or start again with "
-    "mode='w' and without resume=True"
+    "options, there is nothing to do; if chunks of it are missing, run 'xarray-n5 repair "
+    "--missing' and the same call again (never with other data, which would be mixed in); "
+    "otherwise, choose another path, or start again with mode='w' and without resume=True"
 )
 """The hint for a resumed write without an unfinished one."""
 
@@ -77,8 +77,8 @@ def hint_of_growth(dims: Sequence[str], shape: Sequence[int], stored: Sequence[i
     return (
         f"no write of it is unfinished, and it is larger along {grown}: if this write has finished "
         "before and others have appended to it, its samples are there, and there is nothing to do "
-        "(verify() checks the chunks); otherwise choose another path. mode='w' would remove what "
-        "was appended"
+        "unless verify() finds missing chunks; otherwise choose another path. mode='w' would "
+        "remove what was appended"
     )
 
 
