@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
     from xarray_n5.sampling.api import interp, interp_like, level_for
-    from xarray_n5.sampling.crop import Bounds, crop, ends_of
+    from xarray_n5.sampling.crop import Bounds, crop, pair_of
     from xarray_n5.sampling.map_overlap import map_overlap
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.sampling.world_grid import world_grid
@@ -50,13 +50,13 @@ __all__ = [
     "crop",
     "digest",
     "doctor",
-    "ends_of",
     "from_hangar",
     "hangar_records",
     "interp",
     "interp_like",
     "level_for",
     "map_overlap",
+    "pair_of",
     "register_scene",
     "repair",
     "to_bdv",
@@ -72,7 +72,7 @@ LEAVES = {
     **dict.fromkeys(
         ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5_hangar.api"
     ),
-    **dict.fromkeys(("Bounds", "crop", "ends_of"), "xarray_n5.sampling.crop"),
+    **dict.fromkeys(("Bounds", "crop", "pair_of"), "xarray_n5.sampling.crop"),
     "Targets": "xarray_n5.sampling.placement",
     **dict.fromkeys(("interp", "interp_like", "level_for"), "xarray_n5.sampling.api"),
     **{name: f"xarray_n5.integrity.{name}" for name in ("chunk_map", "digest", "repair", "verify")},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 import click
@@ -31,18 +32,21 @@ def _bounds(_: object, __: object, text: str | None) -> Any:
     """Return the coordinates of a selection such as `z=100:220 um, y=:50`, by dimension."""
     if text is None:
         return None
-    from xarray_n5.leaves import ends_of
+    from xarray_n5.leaves import pair_of
 
     found: dict[str, Any] = {}
     for part in text.split(","):
         dim, _, ends = (each.strip() for each in part.partition("="))
-        if not dim or dim in found or ends_of(ends) is None:
+        pair = None
+        with suppress(ValueError):
+            pair = pair_of(dim, ends)
+        if not dim or dim in found or pair is None:
             raise click.BadParameter(
                 f"{part.strip()!r}: expected START:STOP once for each dimension, such as "
                 "'z=100:220 um, y=:50'"
             )
-        found[dim] = ends
-    return found or None
+        found[dim] = pair
+    return found
 
 
 def _dtype(_: object, __: object, text: str | None) -> Any:

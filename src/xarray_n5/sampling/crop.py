@@ -26,7 +26,7 @@ Bound: TypeAlias = "float | str | None"
 """A coordinate, perhaps with a unit; None for the end of the axis."""
 
 Bounds: TypeAlias = "tuple[Bound, Bound] | str"
-"""Both ends, or a string as :func:`ends_of` reads it."""
+"""Both ends, or a string as :func:`pair_of` reads it."""
 
 Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset, xr.DataTree)
 
@@ -105,35 +105,42 @@ def windows_of(
     return {dim: _window(of, dim, pair, pad=pad) for dim, pair in bounds.items()}
 
 
-def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, object]) -> None:
+def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, Bounds]) -> None:
     """Raise ValueError unless all bounds are pairs along existing dimensions."""
     for dim, pair in bounds.items():
         if dim not in sizes:
             known = [str(each) for each in sizes]
             raise ValueError(f"there is no dimension {dim!r} in {known}{near(dim, known)}")
-        ends = ends_of(pair) if isinstance(pair, str) else pair
-        if not isinstance(ends, (tuple, list)) or len(ends) != 2:  # noqa: PLR2004
-            raise ValueError(
-                f"{dim}={pair!r} is not a range; expected two coordinates such as {dim}=(0, 50), "
-                f"or a string such as {dim}='20:60 um'"
-            )
+        pair_of(dim, pair)
 
 
-def ends_of(text: str) -> tuple[Bound, Bound] | None:
-    """Return both ends of a range; a unit may follow one of them only. None if it is none.
+def pair_of(dim: str, bounds: Bounds) -> tuple[Bound, Bound]:
+    """Return both ends of a range. In a string, a unit may follow one of them only.
 
-    >>> ends_of("20:60 um"), ends_of(":0.5"), ends_of("20")
-    (('20 um', '60 um'), (None, '0.5'), None)
+    >>> pair_of("z", "20:60 um"), pair_of("z", ":0.5"), pair_of("z", (0, 50))
+    (('20 um', '60 um'), (None, '0.5'), (0, 50))
+
+    Raises
+    ------
+    ValueError
+        If it is not a range.
     """
-    ends = [end.strip() for end in text.split(":")]
-    if len(ends) != 2 or not any(ends):  # noqa: PLR2004
-        return None
-    units = [_NUMBER.sub("", end).strip() for end in ends]
-    low, high = (
-        f"{end} {'' if unit else max(units)}".strip() if end else None
-        for end, unit in zip(ends, units, strict=True)
+    match bounds:
+        case str():
+            ends = [end.strip() for end in bounds.split(":")]
+            units = [_NUMBER.sub("", end).strip() for end in ends]
+            filled = [
+                f"{end} {'' if unit else max(units)}".strip() if end else None
+                for end, unit in zip(ends, units, strict=True)
+            ]
+            if len(filled) == 2 and any(filled):  # noqa: PLR2004
+                return filled[0], filled[1]
+        case (low, high):
+            return low, high
+    raise ValueError(
+        f"{dim}={bounds!r} is not a range; expected two coordinates such as {dim}=(0, 50), or a "
+        f"string such as {dim}='20:60 um'"
     )
-    return low, high
 
 
 def _window(of: xr.DataArray | xr.Dataset, dim: str, bounds: Bounds, *, pad: bool) -> Window:
@@ -194,8 +201,7 @@ def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray
 
 def _limits(coordinate: xr.DataArray, dim: str, bounds: Bounds) -> tuple[float, float]:
     """Return the two ends of a range in the unit of the coordinate."""
-    ends = (ends_of(bounds) or ()) if isinstance(bounds, str) else bounds
-    low, high = (number_in(each, coordinate, dim) for each in ends)
+    low, high = (number_in(each, coordinate, dim) for each in pair_of(dim, bounds))
     return (-math.inf if low is None else low), (math.inf if high is None else high)
 
 
