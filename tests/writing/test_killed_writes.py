@@ -72,8 +72,9 @@ def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
     array, expected = open_array(place, "a"), wanted(how)
     for index in array.node.stored_chunks():
         key = array.node.key(index)
-        chunk = array.read_chunk(index)
+        # The file first: other workers go on, and a chunk may become new in between.
         if (place / key).read_bytes() != before.get(key):
+            chunk = array.read_chunk(index)
             np.testing.assert_array_equal(chunk, expected[array.grid.slices(index)])
 
 
