@@ -641,6 +641,15 @@ def the_path_of_a_container_is_a_uri() -> None:
     project_image().n5.to_bdv("image.xml", "my image.n5")
 
 
+def another_write_fills_repaired_chunks() -> None:
+    values = da.ones((4, 4), chunks=(2, 4))
+    xarray_n5.to_n5(values, "new.n5", "a", resume=True)
+    for chunk in Path("new.n5/a/0").iterdir():
+        chunk.unlink()
+    xarray_n5.repair("new.n5", "a", missing=True)
+    xarray_n5.to_n5(values + 1, "new.n5", "a", resume=True)
+
+
 def a_source_has_changed() -> None:
     xarray_n5.to_n5(np.ones(4), "raw.n5", "em", chunks=2)
     for _ in range(2):
@@ -932,6 +941,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_write_is_unfinished,
     a_function_has_changed,
     a_source_has_changed,
+    another_write_fills_repaired_chunks,
     a_fill_value_is_no_json,
     dialects_disagree,
     a_dialect_makes_no_sense,

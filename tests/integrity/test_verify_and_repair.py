@@ -488,6 +488,35 @@ def test_missing_chunks_are_written_again_on_request(tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
 
 
+def test_a_repaired_array_is_still_the_result_of_its_own_write(tmp_path: Path) -> None:
+    lazy = da.from_array(VALUES, chunks=4)
+    stored = xr.Dataset({"a": (("z", "y", "x"), lazy)})
+    for write, path in (
+        (lambda: to_n5(lazy, tmp_path, "alone", chunks=4, resume=True), "alone"),
+        (lambda: stored.n5.to_n5(tmp_path, group="g", resume=True), "g/a"),
+    ):
+        write()
+        (tmp_path / path / "0/0/0").unlink()
+        repair(tmp_path, path, missing=True)
+        write()
+        np.testing.assert_array_equal(open_array(tmp_path, path)[...], VALUES)
+        kept = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("[!.]*") if p.is_file()}
+        write()  # raises nothing, and computes nothing
+        assert kept == {p: p.stat().st_mtime_ns for p in kept}
+
+
+def test_a_repair_with_the_values_of_another_write_is_the_result_of_neither(tmp_path: Path) -> None:
+    stored = da.from_array(VALUES, chunks=4)
+    to_n5(stored, tmp_path, "a", chunks=4, resume=True)
+    (tmp_path / "a/0/0/0").unlink()
+    repair(tmp_path, "a", missing=True)
+    with pytest.warns(UserWarning, match=r"another write.* repaired chunks only \(number: 1\)"):
+        to_n5(stored + 1, tmp_path, "a", chunks=4, resume=True)
+    for each in (stored, stored + 1):
+        with pytest.raises(FileExistsError):
+            to_n5(each, tmp_path, "a", chunks=4, resume=True)
+
+
 def test_parts_that_share_a_damaged_chunk_are_both_written_again(tmp_path: Path) -> None:
     values = np.arange(10, dtype="i4")
     to_n5(np.zeros(10, "i4"), tmp_path, "a", chunks=4)

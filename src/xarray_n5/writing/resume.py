@@ -78,8 +78,16 @@ def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | N
     damaged = [tuple(index) for index in said.get("chunks", ()) if tuple(index) in write]
     if not damaged:
         return None
+    token = _recorded(write.marker).get("token")
+    if token not in {None, write.marker.token}:
+        warn(
+            f"{path!r} in {store.url!r} was written by another write; this one writes its "
+            f"repaired chunks only (number: {len(damaged)}). Unless both have the same values, "
+            "start again with mode='w' and without resume=True"
+        )
+    own = write.marker if token == write.marker.token else None
     write = replace(write, marker=mark, journal=False, resumed=True, only=frozenset(damaged))
-    return write, all_done(write, but=damaged)
+    return replace(write, own=own), all_done(write, but=damaged)
 
 
 def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
@@ -217,8 +225,11 @@ _LARGEST_APPENDS = 1 << 17
 def remember(mark: WriteMarker, container: Container, report: xr.Dataset | None = None) -> None:
     """Record that a write has finished, so that repeating it finds nothing to do.
 
-    Nothing is listed: chunks and documents that are newer than the record do not belong to it.
+    Nothing is listed: chunks and documents that are newer than the record do not belong to it. An
+    array that another write has repaired is the result of neither.
     """
+    if mark.token == REPAIRED:
+        return
     facts: dict[str, Any] = {"token": mark.token, "node": _documents_of(mark, container)}
     if report is not None:
         sizes, known = report["bytes"].values, report["seconds"].notnull().values
@@ -230,7 +241,7 @@ def remember(mark: WriteMarker, container: Container, report: xr.Dataset | None 
 
 def is_finished(mark: WriteMarker, container: Container) -> bool:
     """Return whether a write into a group has finished, and the group's documents are unchanged."""
-    return _recorded(mark, container) is not None
+    return _finished(mark, container) is not None
 
 
 def done_when_finished(write: Write) -> Receipts | None:
@@ -239,7 +250,7 @@ def done_when_finished(write: Write) -> Receipts | None:
     None if it has not finished, or anything has been written since; also if the store does not know
     when. The chunks are listed once.
     """
-    facts = _recorded(write.marker, write.target.container)
+    facts = _finished(write.marker, write.target.container)
     if facts is None:
         return None
     recorded, newest, stored, nbytes = None, 0.0, [], 0
@@ -268,15 +279,21 @@ def forget_finished(mark: WriteMarker) -> None:
     mark.store.delete([join(mark.path, _RECORD)])
 
 
-def _recorded(mark: WriteMarker, container: Container) -> dict[str, Any] | None:
+def _finished(mark: WriteMarker, container: Container) -> dict[str, Any] | None:
     """Return the facts about a finished write; None if there are none, or documents changed."""
+    facts = _recorded(mark)
+    if facts.get("token") != mark.token or facts.get("node") != _documents_of(mark, container):
+        return None
+    return facts
+
+
+def _recorded(mark: WriteMarker) -> dict[str, Any]:
+    """Return the facts about the write into a node that finished last, if it left a record."""
     record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
     facts = None
     with suppress(ValueError, RecursionError):
         facts = json.loads(record[0]) if record else None
-    if not isinstance(facts, dict) or facts.get("token") != mark.token:
-        return None
-    return facts if facts.get("node") == _documents_of(mark, container) else None
+    return facts if isinstance(facts, dict) else {}
 
 
 def _documents_of(mark: WriteMarker, container: Container) -> str:

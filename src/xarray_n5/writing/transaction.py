@@ -124,7 +124,8 @@ class Transaction:
         if self.remembered is None:
             return self._last()(reports)
         nodes: list[tuple[WriteMarker, Report | None]] = [(each, None) for each in self.ends]
-        nodes += [(plan.write.marker, reports[name]) for name, plan in self.plans.items()]
+        writes = [(name, plan.write) for name, plan in self.plans.items()]
+        nodes += [(write.own or write.marker, reports[name]) for name, write in writes]
         records: list[Any] = [
             partial(remember, marker, self.remembered, report)
             for marker, report in (*nodes, (self.marker, None))
@@ -237,7 +238,7 @@ def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Repor
         else:
             (report,) = compute(write_lazily(plan.source, write, plan.before))
     if remembered is not None:
-        remember(write.marker, remembered, report)
+        remember(write.own or write.marker, remembered, report)
     end(write)
     return report
 

@@ -43,6 +43,8 @@ class Write:
     """Whether stored chunks are evidence that this write has written them."""
     only: frozenset[Index] | None = None
     """The only chunks to write, in a repair; None for all."""
+    own: WriteMarker | None = None
+    """Its own marker, in a repair of what it has written itself."""
     again: tuple[tuple[tuple[int, int], ...], ...] = ()
     """Boxes of the grid, from and to along each axis, that others have written since it began."""
     checksums: bool = False
