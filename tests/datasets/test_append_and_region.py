@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
 from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.stores import MemoryStore
 
 
@@ -482,13 +483,49 @@ def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Path, for
     check_frames(again(place).compute(), 5)
 
 
+SEVERAL: Any = {"image": {"chunks": (4, 64, 64)}, "time": UNITS["time"] | {"chunks": (4,)}}
+"""Chunks that hold several appends."""
+
+
+@pytest.mark.parametrize("encoding", [UNITS, SEVERAL], ids=["own chunks", "shared chunks"])
 @pytest.mark.parametrize("kind", ["local", "memory"])
-def test_threads_that_append_at_the_same_time_lose_nothing(tmp_path: Path, kind: str) -> None:
+def test_threads_that_append_at_the_same_time_lose_nothing(
+    tmp_path: Path, kind: str, encoding: Any
+) -> None:
     place: Any = tmp_path / "lapse.n5" if kind == "local" else MemoryStore()
-    frame(0).n5.to_n5(place, encoding=UNITS)
+    frame(0).n5.to_n5(place, encoding=encoding)
     with ThreadPoolExecutor(6) as pool:
         [*pool.map(lambda n: frame(n).n5.to_n5(place, append_dim="time"), range(1, 7))]
     check_frames(xr.open_dataset(place, engine="n5").compute(), 7)
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_chunk_of_several_appends_is_changed_by_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Any, first: int
+) -> None:
+    """The other one begins while the first one has the chunk, which may be a new one."""
+    place = tmp_path / "lapse"
+    frame(0).n5.to_n5(place, format=form, encoding=SEVERAL)
+    for number in range(1, first + 1):
+        frame(number).n5.to_n5(place, append_dim="time")
+    save = ArrayNode.save
+    entered = threading.Event()
+    others: list[Future[Any]] = []
+
+    def hold(self: ArrayNode, *chunk: Any) -> int:
+        if self.path.endswith("image") and not entered.is_set():
+            entered.set()
+            others.append(pool.submit(frame(first + 2).n5.to_n5, place, append_dim="time"))
+            with suppress(TimeoutError):
+                others[0].result(timeout=1)
+        return save(self, *chunk)
+
+    monkeypatch.setattr(ArrayNode, "save", hold)
+    with ThreadPoolExecutor(1) as pool:
+        frame(first + 1).n5.to_n5(place, append_dim="time")
+        others[0].result()
+    check_frames(again(place).compute(), first + 3)
 
 
 def test_an_append_that_ends_waits_while_another_one_changes_its_marker(

@@ -73,4 +73,5 @@ def is_seen(key: str, attempt: object) -> bool:
 
 def forget(key: str) -> None:
     """Forget a marker that this process changes or removes."""
-    _seen.pop(key, None)
+    with _changed:
+        _seen.pop(key, None)

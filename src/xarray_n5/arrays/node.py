@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from operator import ge
 from threading import Lock
@@ -26,6 +27,7 @@ from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
@@ -131,6 +133,12 @@ class ArrayNode:
     def key(self, index: Sequence[int]) -> str:
         """Return a chunk's key, by which errors and reports name it."""
         return self.container.chunk_key(self.path, self.metadata, index)
+
+    def locked(self, index: Sequence[int]) -> AbstractContextManager[bool]:
+        """Lock a chunk of which others may change another part, where the store has locks."""
+        if self.format.one_writer:
+            return nullcontext(enter_result=True)
+        return self.store.exclusive(self.key(index).rpartition("/")[0])
 
     @property
     def store(self) -> Store:

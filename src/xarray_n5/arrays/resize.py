@@ -73,12 +73,13 @@ def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> 
         if not any(extent[axis] < grid.chunks[axis] for axis in growing):
             continue
         reach = tuple(map(max, extent, after.extent(index) if index in after else extent))
-        block = io.load(index)
-        if block is not None and _is_unfit(io, block, extent, reach):
-            full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
-            overlap = tuple(map(slice, map(min, block.shape, extent)))
-            full[overlap] = block[overlap]
-            io.save(index, full)
+        with io.locked(index):  # another append may be writing its part
+            block = io.load(index)
+            if block is not None and _is_unfit(io, block, extent, reach):
+                full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
+                overlap = tuple(map(slice, map(min, block.shape, extent)))
+                full[overlap] = block[overlap]
+                io.save(index, full)
 
 
 def _is_unfit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, islice, product, tee
 from operator import ge, itemgetter
@@ -108,10 +109,13 @@ def put(
     prove: _Prove = None,
     digest: _Digest = None,
     threads: int = 1,
+    *,
+    shared: bool = False,
 ) -> Iterator[tuple[Index, int, int]]:
     """Write the parts of `values` that belong to some chunks, several of them at once.
 
-    A chunk that they cover is not read; one that they cut is read, merged and replaced.
+    A chunk that they cover is not read; one that they cut is read, merged and replaced, without
+    others in between if it is `shared` with them and the store has locks.
     `prove` raises if writing must stop. The limits on chunks in flight are those of all
     `threads` that do so at the same time.
 
@@ -123,10 +127,12 @@ def put(
     """
     if node.container.batch == 1:
         for parts in chosen:
-            index, block = _merged(node, parts, values)
-            # The digest is first, while the elements are in the processor's cache.
-            digested = 0 if digest is None else digest(block)
-            yield index, node.save(index, block, prove), digested
+            with _alone(node, parts) if shared else nullcontext(node) as current:
+                index, block = _merged(current, parts, values)
+                # The digest is first, while the elements are in the processor's cache.
+                digested = 0 if digest is None else digest(block)
+                nbytes = current.save(index, block, prove)
+            yield index, nbytes, digested
         return
     begun: deque[tuple[Index, int, int]] = deque()
 
@@ -146,13 +152,29 @@ def put(
         yield begun.popleft()
 
 
+@contextmanager
+def _alone(node: ArrayNode, parts: Sequence[Piece]) -> Iterator[ArrayNode]:
+    """Lock a chunk that others may write to at the same time, and yield the array as it is then.
+
+    It may have grown: such a chunk would be clipped to the former end.
+    """
+    index, array = tuple([part.chunk for part in parts]), node.metadata
+    ends = zip(index, array.chunks, array.shape, strict=True)
+    cut = any((at + 1) * side > size for at, side, size in ends)
+    if all(part.whole for part in parts) and not cut:
+        yield node
+        return
+    with node.locked(index):
+        yield node.refreshed().bare()
+
+
 def _merged(
     node: ArrayNode, parts: Sequence[Piece], values: np.ndarray
 ) -> tuple[Index, np.ndarray]:
     """Return a chunk's index, and its elements after its part of `values` is set."""
     index = tuple([part.chunk for part in parts])
     part_of = np.asarray(values[outer([part.target for part in parts])])
-    if all(part.whole for part in parts):
+    if all(part.whole for part in parts) and part_of.shape == node.metadata.grid.extent(index):
         # Contiguous: both the codec and the digest read it. Parts of shards are encoded
         # separately.
         order: Any = "C" if node.metadata.inner is None else "K"

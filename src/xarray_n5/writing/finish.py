@@ -136,8 +136,11 @@ def _sweep(write: Write, *, alone: bool) -> None:
         key = final_key(name) or ""
         index = io.chunk_index(key)
         own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
-        if (own and alone and write.is_whole()) or (index is not None and index in write):
+        if own and alone and write.is_whole():
             left.append(join(path, name))
+        elif index is not None and index in write:
+            with io.locked(index):  # another append may be writing its part
+                store.delete([join(path, name)])
     if left:
         store.delete(left)
 

@@ -129,7 +129,7 @@ def write_block(
         clock = time.perf_counter()
         touched = product(*target.metadata.grid.project(box))
         pending = (each for each in touched if tuple([part.chunk for part in each]) not in done)
-        for row in put(target, pending, block, check, digest):
+        for row in put(target, pending, block, check, digest, shared=not write.fresh):
             now = time.perf_counter()
             rows.append((*row, now - clock))
             clock = now
