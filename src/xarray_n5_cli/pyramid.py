@@ -95,8 +95,8 @@ def pyramid(
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.open import open_array
-    from xarray_n5.errors import NodeExistsError
-    from xarray_n5.pyramids.api import pyramid_plan
+    from xarray_n5.pyramids.api import pyramid as write_pyramid
+    from xarray_n5.writing.resume import EARLIER_RUN
     from xarray_n5_bdv.api import pyramid as write_project
     from xarray_n5_cli.progress import progress
 
@@ -128,15 +128,10 @@ def pyramid(
         if project is not None:
             levels = _views(write_project(source, project, **asked))
         else:
-            plan = pyramid_plan(source, **asked)
-            try:
-                levels = list(plan.write().children.items())
-            except NodeExistsError:
-                resumes = asked["resume"] and asked["mode"] != "w"
-                if not resumes or not plan.is_complete():
-                    raise
-                echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
-                return
+            levels = list(write_pyramid(source, **asked).children.items())
+    if all((level["worker"] == EARLIER_RUN).all() for _, level in levels):
+        echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
+        return
     for name, level in levels:
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
         thing = "shard" if asked.get("shards") is not None else "chunk"

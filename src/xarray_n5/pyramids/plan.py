@@ -11,8 +11,6 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.spec import ArraySpec, completed, with_fallback
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys
@@ -28,7 +26,7 @@ from xarray_n5.datasets.overwrite import (
 )
 from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError, NodeNotFoundError, ResumeError
+from xarray_n5.errors import MetadataError, ResumeError
 from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -36,9 +34,8 @@ from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_
 from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.resume import is_written
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import Transaction, resume_end
+from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
@@ -93,34 +90,23 @@ class PyramidPlan:
             *([] if self.base.shards is None else [self.base.shards]),
         )
 
-    def is_complete(self) -> bool:
-        """Return whether all levels are stored, without an unfinished write."""
-        container = self.how.container.fresh()
-        if unfinished_writes(self.how.store, self.path):
-            return False
-        for name, level in zip(self.names, self.levels, strict=True):
-            try:
-                array = open_array(container, join(self.path, name), mode="r+")
-            except NodeNotFoundError:
-                return False
-            if array.shape != level.shape or not is_written(array):
-                return False
-        return True
-
     def write(self) -> xr.DataTree:
         """Check everything, create the group and the levels, and write them in turn."""
         how = self.how
         marker = how.marker(self.path, self.token, self.compression, len(self.names))
-        began = marker.facts() if how.resume else None
-        if began and began.get("done"):
-            return resume_end(marker, began).compute()
+        earlier = EarlierRun.of(marker, how)
+        began = earlier.facts or {}
+        if earlier.is_done:
+            return resume_end(marker, began, remembered=how.remembered).compute()
         existing = find_group(self.path, how)
         attributes, own = self._attributes()
-        old, stale = self._check_group(existing, marker, attributes, resumes=began is not None)
+        old, stale = self._check_group(existing, marker, attributes, resumes=earlier.exists)
         layout, more = level_layout(self.base, how.format, nested=bool(images_of(attributes)))
         own = [own[0] if self.base.stored else own[0] | more, *(each | more for each in own[1:])]
         plans = self._plans(own, layout)
-        self._check_read_back(existing, attributes, own, stale, resumes=began is not None)
+        if earlier.has_ended and all(plan.is_done for plan in plans.values()):
+            return Transaction(plans, marker, has_ended=True).compute()
+        self._check_read_back(existing, attributes, own, stale, resumes=earlier.exists)
         self._check_source([*self.written, *old])
         # All checks have passed.
         group = create_group(how.container, self.path, mode="a")
@@ -130,9 +116,9 @@ class PyramidPlan:
             for other in unfinished_pyramids(marker):
                 if other != marker:
                     other.end()
-        marker.begin({**provenance(), "pyramid": len(self.names), **(began or {})})
+        marker.begin({**provenance(), "pyramid": len(self.names), **began})
         complete_base(self.base.stored, own[0])
-        transaction = Transaction(plans, marker).begin()
+        transaction = Transaction(plans, marker, remembered=how.remembered).begin()
         group.attrs.change(attributes, stale)
         return transaction.compute_in_turn()
 

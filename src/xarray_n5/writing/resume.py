@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
     from xarray_n5.writing.write import Write
 
-_EARLIER = "an earlier run"
+EARLIER_RUN = "an earlier run"
+"""The worker in reports of chunks that were stored before."""
 
 
 def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | None:
@@ -205,7 +206,7 @@ def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
 def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
     """Return receipts for chunks that are stored without a record."""
     rows = [(index, 0, 0, math.nan) for index in indices]
-    return Receipts.of(rows, len(write.shape), _EARLIER)
+    return Receipts.of(rows, len(write.shape), EARLIER_RUN)
 
 
 _RECORD = f"{DIGESTS}/finished.json"
