@@ -54,8 +54,8 @@ def regions_within(
         except ValueError as error:
             raise ValueError(f"{array.url}: {error}") from None
         if dim := next((dim for dim, part in inside.items() if part.start == part.stop), ""):
-            values = coords[dim].values
-            empty[inner] = f"{array.url}: {dim} is {values[0]} to {values[-1]}"
+            values, unit = coords[dim].values, coords[dim].attrs.get("units", "")
+            empty[inner] = f"{array.url}: {dim} is {values[0]} to {values[-1]} {unit}".rstrip()
         else:
             found[inner] = tuple({**whole, **inside}.values()) if own else None
     if empty and not any(found.values()):

@@ -48,9 +48,11 @@ class Accessor(Generic[T]):
 
     def crop(
         self,
+        bounds: Mapping[str, Bounds] | None = None,
+        *,
         pad: bool = False,
         fill_value: complex | None = None,
-        **bounds: Bounds,
+        **bounds_kwargs: Bounds,
     ) -> T:
         """Return the samples in a box of physical coordinates: ``raw.n5.crop(z=(100, 220))``.
 
@@ -61,20 +63,23 @@ class Accessor(Generic[T]):
 
         Parameters
         ----------
+        bounds : mapping, optional
+            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
+            220)``, or a slice. A string may have another unit, as in ``z=("90 nm", "0.2 um")``;
+            None is the end of the axis. ``z="90:200 nm"`` and ``z=":0.2 um"`` are short for both.
         pad : bool, default: False
             Whether to continue arrays beyond their ends to cover the whole box: by their
             own steps, in samples that are computed, not read.
         fill_value : scalar, optional
             With `pad`, the value of these samples; by default NaN for floats and 0 for others.
-        **bounds : tuple of float or str
-            The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
-            220)``. A string may have another unit, as in ``z=("90 nm", "0.2 um")``; None is the
-            end of the axis. ``z="90:200 nm"`` and ``z=":0.2 um"`` are short for both.
+        **bounds_kwargs : tuple of float or str
+            `bounds` as keywords.
 
         Returns
         -------
         xarray.DataArray, xarray.Dataset or xarray.DataTree
-            The samples whose coordinates are in the box, up to rounding; none if there are none.
+            The samples whose coordinates are in the box, up to rounding. If an array or a Dataset
+            has none there, a warning says so.
 
         Raises
         ------
@@ -101,7 +106,8 @@ class Accessor(Generic[T]):
         >>> cropped["s0/raw"].values, cropped["s1/raw"].values
         (array([6, 7]), array([7]))
         """
-        return leaves.crop(self._object, bounds, pad=pad, fill_value=fill_value)
+        given = {**(bounds or {}), **bounds_kwargs}
+        return leaves.crop(self._object, given, pad=pad, fill_value=fill_value)
 
     @property
     def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:

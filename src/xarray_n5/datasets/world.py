@@ -119,20 +119,29 @@ def is_placed(dataset: xr.Dataset) -> bool:
 
 
 def are_apart(datasets: Iterable[xr.Dataset], dims: Iterable[str]) -> bool:
-    """Return whether coordinates along `dims` are distances in views with positions of their own.
-
-    They may also be elsewhere than the coordinates say if all of them are at the same position.
-    """
+    """Return whether coordinates along `dims` are distances in views that are somewhere else."""
     axes = [axis for axis in AXES if axis in dims]
-    placed = [each for each in datasets if any(axis in each.coords for axis in axes)]
-    if not any(d[axis].encoding.get(FRAME) for d in placed for axis in axes if axis in d.coords):
-        return False
+    return any(_is_apart(each, axes) for each in datasets)
+
+
+def _is_apart(dataset: xr.Dataset, dims: Iterable[str]) -> bool:
+    axes = [a for a in dims if a in dataset.coords and dataset[a].encoding.get(FRAME)]
     origins = [f"origin_{axis}" for axis in axes]
-    if all(name in each.coords for each in placed for name in origins):
-        return any(np.abs(each[name]).max() > _NEAR for each in placed for name in origins)
-    matrices = [each[AFFINE].transpose(..., "axis", "column") for each in placed if AFFINE in each]
-    rows = [each.values.reshape(-1, len(AXES), len(AXES) + 1) for each in matrices]
-    return bool(rows) and not np.allclose(np.concatenate(rows), rows[0][0], equal_nan=True)
+    if all(name in dataset.coords for name in origins):
+        return any(np.abs(dataset[name]).max() > _NEAR for name in origins)
+    if AFFINE not in dataset.variables:
+        return True
+    rows = _matrices(dataset)
+    for row, axis in ((AXES.index(axis), axis) for axis in axes if dataset.sizes[axis]):
+        first, step = _line(dataset[axis].values)
+        wanted = np.zeros(rows.shape[-1])
+        wanted[[row, -1]] = step, first
+        own = rows[..., row, :].copy()
+        if dataset.sizes[axis] == 1:
+            own[..., row] = step  # unknown
+        if not np.allclose(own[~np.isnan(own).any(-1)], wanted, atol=_NEAR):
+            return True
+    return False
 
 
 def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray] | None:

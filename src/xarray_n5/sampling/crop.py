@@ -15,7 +15,7 @@ from xarray_n5.datasets.world import are_apart
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import near
 from xarray_n5.model.tolerances import ROUNDING
-from xarray_n5.model.units import quantity_of, ratio, same_unit, written_unit
+from xarray_n5.model.units import quantity_of, ratio, same_unit, unit_of, written_unit
 from xarray_n5.sampling.neighbours import slack_of
 from xarray_n5.sampling.padded import pad as pad_variable
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 Bound: TypeAlias = "float | str | None"
 """A coordinate, perhaps with a unit; None for the end of the axis."""
 
-Bounds: TypeAlias = "tuple[Bound, Bound] | str"
+Bounds: TypeAlias = "tuple[Bound, Bound] | slice | str"
 """Both ends, or a string as :func:`pair_of` reads it."""
 
 Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset, xr.DataTree)
+Box = TypeVar("Box", xr.DataArray, xr.Dataset)
 
 _NAME = "__cropped__"
 
@@ -71,18 +72,33 @@ def crop(
 
         def of_node(dataset: xr.Dataset) -> xr.Dataset:
             own = {dim: pair for dim, pair in bounds.items() if dim in dataset.sizes}
-            return crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
+            return _crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
 
         tree: Any = cropped.map_over_datasets(of_node)
         return tree  # type: ignore[no-any-return]
     check(cropped.sizes, bounds)
+    found = _crop(cropped, bounds, pad=pad, fill_value=fill_value)
+    for dim, pair in bounds.items():
+        if cropped.sizes[dim] and not found.sizes[dim]:
+            ends, unit = cropped[dim].values[[0, -1]], cropped[dim].attrs.get("units", "")
+            what = f"{dim} is {ends[0]:g} to {ends[1]:g} {unit}".rstrip()
+            warn(f"no samples are within the bounds {dim}={pair!r}: {what}")
+    return found
+
+
+def _crop(
+    cropped: Box, bounds: Mapping[str, Bounds], *, pad: bool, fill_value: object = None
+) -> Box:
+    """Return the box of an array or a Dataset."""
     if fill_value is not None and not pad:
         raise ValueError("fill_value is the value of samples outside; it needs pad=True")
     if are_apart([cropped.coords.to_dataset()], bounds):
         warn(
             f"coordinates along {', '.join(bounds)} count from the first sample of each view, and "
-            "views have positions of their own, so this is another box in each; for one of the "
+            "views have positions of their own, so this is another box in each. For one of the "
             "world, use ds.n5.interp_like(grid.n5.crop(...)), grid = xarray_n5.world_grid(ds, ...)"
+            "; an unrotated view opened alone, with setup= and timepoint=, has coordinates of the "
+            "world"
         )
     windows = windows_of(cropped, bounds, pad=pad)
     found = cropped.isel({dim: window.inside for dim, window in windows.items()})
@@ -136,6 +152,8 @@ def pair_of(dim: str, bounds: Bounds) -> tuple[Bound, Bound]:
             if len(filled) == 2 and any(filled):  # noqa: PLR2004
                 return filled[0], filled[1]
         case (low, high):
+            return low, high
+        case slice(start=low, stop=high, step=None):
             return low, high
     raise ValueError(
         f"{dim}={bounds!r} is not a range; expected two coordinates such as {dim}=(0, 50), or a "
@@ -225,10 +243,10 @@ def number_in(bound: Bound, coordinate: xr.DataArray, dim: str) -> float | None:
     factor = ratio(unit, own)
     if factor is None:
         what = f"are in {own!r}" if own else "have no unit"
-        raise ValueError(
-            f"{dim} is {bound!r}, but the coordinates of {dim!r} {what}; give a number, or set "
-            "the attribute 'units' of the coordinate"
-        )
+        advice = "give a number, or set the attribute 'units' of the coordinate"
+        if unit_of(unit) is None:
+            advice = f"the unit {unit!r} is not known; expected a number and a unit, as '2.5 um'"
+        raise ValueError(f"{dim} is {bound!r}, but the coordinates of {dim!r} {what}; {advice}")
     return number * factor
 
 
