@@ -563,7 +563,7 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WAITING, "copy", CELLS, str(place), *map(str, options)]
     environment = {**small, "ENOUGH": str(chunks // 8)}
     with subprocess.Popen(  # noqa: S603
-        command, cwd=ROOT, env=environment, start_new_session=True
+        command, cwd=ROOT, env=environment, text=True, start_new_session=True
     ) as program:
         # Unlike rglob, os.walk tolerates folders that disappear meanwhile.
         when(lambda: sum(len(d + f) for _, d, f in os.walk(place)) >= chunks // 8, program)
