@@ -356,8 +356,7 @@ def far() -> tuple[Far, FsspecStore]:
     store = FsspecStore(fs, "b/x.zarr")
     values = np.arange(1, 8 * 16 + 1, dtype="u2").reshape(8, 16)
     to_n5(values, store, "a", format="zarr3", chunks=(2, 2), shards=(8, 8), compression=None)
-    fs.latency = 0.005
-    fs.reset()
+    fs.be_far(0.005)
     return fs, store
 
 

@@ -137,7 +137,8 @@ def test_items_of_bands_are_worked_on_once() -> None:
     done.clear()
     with pytest.raises(ValueError, match="stop"):
         spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 20_000_000, 2)
-    assert len(done) < 1_000_000  # what comes later is not begun
+    # What comes later is not begun: without that, the other thread would do its own half at least.
+    assert len(done) < 10_000_000
 
 
 def test_a_connection_for_one_thread_is_used_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

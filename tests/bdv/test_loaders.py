@@ -540,9 +540,8 @@ def far_project(count: int, text: str) -> tuple[Far, Any]:
         for key, data in documents.items():
             fs.objects[key.replace("setup0", f"setup{number}")] = data
     fs.objects["b/dataset.xml"] = text.encode()
-    fs.latency = 0.02
     fs.invalidate_cache()
-    fs.reset()
+    fs.be_far()
     return fs, (fs, "b/dataset.xml")
 
 
@@ -601,8 +600,7 @@ def test_four_hundred_images_of_zarr_take_few_rounds_of_requests() -> None:
     times = '<Timepoints type="range"><first>0</first><last>0</last></Timepoints>'
     text = project_xml(setups, loader=zarr_loader(entries, "3.0"), timepoints=times)
     fs.objects["b/dataset.xml"] = text.encode()
-    fs.latency = 0.02
-    fs.reset()
+    fs.be_far()
     tree: Any = xr.open_datatree((fs, "b/dataset.xml"), engine="n5")  # type: ignore[arg-type]
     assert tree["s1"]["dataset"].sizes["tile"] == 400
     assert fs.rounds <= 40  # 4, as above

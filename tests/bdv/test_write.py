@@ -6,7 +6,6 @@ import json
 import os
 import posixpath
 import re
-import signal
 import subprocess
 import sys
 import warnings
@@ -30,7 +29,7 @@ import xarray_n5
 import xarray_n5_bdv
 from tests.bdv.test_open import NAMES, TURN, WORLDS, grid, run, steps_of
 from tests.support.exhaustive import seeds, some
-from tests.support.killing import BLOCKS, SHAPE, begin, store_project, when
+from tests.support.killing import BLOCKS, SHAPE, begin, kill, store_project, when
 from tests.support.projects import (
     Setup,
     bigdataviewer_opens,
@@ -604,7 +603,7 @@ def test_a_killed_write_leaves_the_old_xml_or_the_new_one(
         when(lambda: len(list(log.iterdir())) >= moment, writer)
         if seed % 3 == 2:
             when(lambda: xml.read_bytes() != old, writer)
-        os.killpg(writer.pid, signal.SIGKILL)
+        kill(writer)  # it may have ended
     left = xml.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.support.containers import NAMES
-from tests.support.killing import when
+from tests.support.killing import kill, when
 from tests.writing.test_killed_writes import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
@@ -535,6 +534,25 @@ def test_processes_copy(tmp_path: Path) -> None:
     )
 
 
+WAITING = """
+import os, sys, time
+from pathlib import Path
+
+from dask.callbacks import Callback
+from xarray_n5_cli import main
+
+
+def wait(*_):
+    while len(list(Path(sys.argv[3]).rglob("*"))) >= int(os.environ["ENOUGH"]):
+        time.sleep(1)
+
+
+with Callback(posttask=wait):
+    main(prog_name="xarray-n5")
+"""
+"""The program, which goes on until enough is stored, and then waits to be killed."""
+
+
 @pytest.mark.exhaustive
 def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
     options = ("--chunks", "4,16,32", "--workers", 1)
@@ -542,9 +560,14 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
     printed("copy", CELLS, whole, *options)
     chunks = len(list(whole.rglob("*")))
     small = {**os.environ, "DASK_ARRAY__CHUNK_SIZE": "4 KiB"}
-    with started("copy", CELLS, place, *options, env=small, start_new_session=True) as program:
-        when(lambda: len(list(place.rglob("*"))) >= chunks // 8, program)
-        os.killpg(program.pid, signal.SIGKILL)
+    command = [sys.executable, "-c", WAITING, "copy", CELLS, str(place), *map(str, options)]
+    environment = {**small, "ENOUGH": str(chunks // 8)}
+    with subprocess.Popen(  # noqa: S603
+        command, cwd=ROOT, env=environment, text=True, start_new_session=True
+    ) as program:
+        # Unlike rglob, os.walk tolerates folders that disappear meanwhile.
+        when(lambda: sum(len(d + f) for _, d, f in os.walk(place)) >= chunks // 8, program)
+        assert kill(program)
     assert list(place.rglob(".writing-*"))
     assert run("copy", CELLS, place, *options).exit_code == 1
     with started("copy", CELLS, place, *options, "--resume", env=small) as program:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import xarray_n5
 from tests.support.exhaustive import cases, some
-from tests.support.killing import begin, when
+from tests.support.killing import begin, kill, when
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     AlignmentError,
@@ -722,14 +722,20 @@ def test_a_dataarray_brings_its_axes() -> None:
 def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
     place = tmp_path / "x.n5"
     script = (
-        "import dask.array as da, xarray_n5\n"
+        "import time, dask.array as da, xarray_n5\n"
         "x = da.arange(96 * 96 * 96, chunks=-1, dtype='u4').reshape(96, 96, 96) + 1\n"
-        f"xarray_n5.to_n5(x.rechunk(32), {str(place)!r}, 'a', chunks=(8, 8, 8))"
+        "def wait(block, block_info=None):\n"
+        "    time.sleep(1000 * (block_info[0]['chunk-location'] == (2, 2, 2)))\n"
+        "    return block\n"
+        "blocks = x.rechunk(32).map_blocks(wait, dtype='u4', meta=x)\n"
+        f"xarray_n5.to_n5(blocks, {str(place)!r}, 'a', chunks=(8, 8, 8))"
     )
-    with subprocess.Popen([sys.executable, "-c", script]) as writer:  # noqa: S603
-        # No clock says when the write is well under way.
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", script], start_new_session=True
+    ) as writer:
+        # No clock says when the write is well under way; its last block never comes.
         when((place / "a/9").exists, writer)
-        writer.kill()
+        assert kill(writer)
     array = open_array(place, "a")
     expected = np.arange(1, 96**3 + 1, dtype="u4").reshape(96, 96, 96)
     stored = list(array.node.stored_chunks())

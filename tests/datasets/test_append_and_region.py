@@ -540,7 +540,7 @@ def test_an_append_that_ends_waits_while_another_one_changes_its_marker(
     def wait(self: WriteMarker, facts: Any) -> None:
         if not almost.is_set():
             almost.set()
-            assert onward.wait(20)
+            assert onward.wait(120)
         done(self, facts)
 
     def look(self: WriteMarker, facts: Any) -> None:
@@ -554,7 +554,7 @@ def test_an_append_that_ends_waits_while_another_one_changes_its_marker(
     monkeypatch.setattr(WriteMarker, "update", look)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(lambda: frame(1).n5.to_n5(place, append_dim="time"))
-        assert almost.wait(20)
+        assert almost.wait(120)
         frame(2).n5.to_n5(place, append_dim="time")
         first.result()
     assert onward.is_set()

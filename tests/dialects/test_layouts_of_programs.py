@@ -151,8 +151,7 @@ def test_the_groups_of_a_level_far_away_are_asked_for_in_one_batch() -> None:
         create_array(made, level, shape=(4, 4, 4), dtype="u1")
     made.set("attributes.json", json.dumps(GROUP).encode())
     array = open_array(FsspecStore(fs, "b/data/25um/s1"))
-    fs.latency = 0.005
-    fs.reset()
+    fs.be_far(0.005)
     assert facts(array.geometry()) == SECOND
     assert fs.rounds == 1
     assert fs.counts["GET"] <= 4

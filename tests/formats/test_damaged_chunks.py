@@ -18,6 +18,7 @@ from tests.support.exhaustive import cases, some
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux alone"),
     pytest.mark.more,
+    pytest.mark.timeout(0),  # the process has a limit of its own, which grows with the cases
 ]
 
 ROOT = Path(__file__).parents[2]

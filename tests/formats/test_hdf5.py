@@ -423,14 +423,14 @@ def test_decompression_holds_no_lock(path: str, monkeypatch: pytest.MonkeyPatch)
     def slow(self: Gzip, data: Any, size: int) -> Any:
         if threading.current_thread().name == "slow":
             inside.set()
-            assert go.wait(20)
+            assert go.wait(120)
         return plain(self, data, size)
 
     monkeypatch.setattr(Gzip, "decode", slow)
     found: list[np.ndarray] = []
     thread = threading.Thread(target=lambda: found.append(array[...]), name="slow")
     thread.start()
-    assert inside.wait(20)
+    assert inside.wait(120)
     assert (array[...] == X).all()  # while the other decompresses
     go.set()
     thread.join()
@@ -453,6 +453,7 @@ def test_chunks_are_read_from_the_file_itself(path: str, monkeypatch: pytest.Mon
     assert len(opened) < 20  # of 400 chunks: a few to learn where they lie, none for the others
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_handles_pickle_and_forks_have_their_own(path: str) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=X, chunks=(3, 4, 5), compression="lzf")

@@ -22,6 +22,7 @@ import xarray as xr
 
 from tests.support import compressions
 from tests.support.exhaustive import cases
+from tests.support.memory import OWN_PEAK
 from xarray_n5 import (
     ChunkError,
     HangarWriter,
@@ -426,9 +427,8 @@ def test_times_of_an_invalid_unit_are_refused(tmp_path: Path) -> None:
 def _peak(code: str, *arguments: object) -> tuple[int, list[str]]:
     """Return how many bytes a process takes more than importing does, and what it printed."""
     measured = (
-        "import resource, sys, xarray_n5, h5py, numcodecs.blosc\n"
-        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
-        f"before = peak()\n{code}\nprint(peak() - before)"
+        f"import sys, xarray_n5, h5py, numcodecs.blosc\n{OWN_PEAK}\n"
+        f"before = own_peak()\n{code}\nprint(own_peak() - before)"
     )
     code_, lines = _run(measured, *arguments)
     assert code_ == 0, lines

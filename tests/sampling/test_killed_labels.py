@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-from tests.support.killing import when
+from tests.support.killing import kill, when
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +37,9 @@ def note(step):
     with open(f"log/{step}", "ab", 0) as file:
         file.write(b"x")
     time.sleep(float(os.environ["PAUSE"]))
+    held, _, count = os.environ["HELD"].partition(" ")
+    while step == held and os.path.getsize(f"log/{step}") >= int(count):
+        time.sleep(1)  # until it is killed: however late that is, the step is under way
 
 
 def noted(function):
@@ -77,11 +79,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def start(folder: Path, pause: float) -> subprocess.Popen[bytes]:
+def start(folder: Path, pause: float, held: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", "import labelling"],
         cwd=folder,
-        env={**os.environ, "PAUSE": str(pause)},
+        env={**os.environ, "PAUSE": str(pause), "HELD": held, "DASK_NUM_WORKERS": "2"},
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -129,10 +131,9 @@ def test_a_killed_step_is_resumed_with_the_same_labels(
     shutil.copy(folder / "labelling.py", work)
     (work / "log").mkdir()
     half = (whole[step] + 1) // 2
-    with start(work, 0.1) as process:
+    with start(work, 0.1, f"{step} {half}") as process:
         when(lambda: noted(work).get(step, 0) >= half, process)
-        assert process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
+        assert kill(process)
     before = noted(work)
     segmented = blocks_in(work, "cells.n5", "raw", 4)
     done = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import xarray_n5
 import xarray_n5_bdv
 from tests.conftest import CORPUS
 from tests.support.exhaustive import seeds
-from tests.support.killing import when
+from tests.support.killing import kill, when
 from tests.support.ngff_points import SPEC
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
@@ -30,8 +30,6 @@ from xarray_n5_bdv.project import read_project
 from xarray_n5_cli import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from xarray_n5_bdv.project import Project
 
 pytestmark = [
@@ -526,20 +524,19 @@ with dask.config.set(scheduler="threads", num_workers=2):
 
 def test_a_killed_copy_is_resumed(tmp_path: Path) -> None:
     xml, url = stitched(tmp_path), tmp_path / "s.zarr"
-    writer = subprocess.Popen(  # noqa: S603
+
+    def chunks() -> list[Path]:
+        # Unlike rglob, it tolerates folders that disappear meanwhile.
+        found = [Path(top, name) for top, _, names in os.walk(url) for name in names]
+        return [path for path in found if path.match("c/*/*/[!.]*")]
+
+    with subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", SLOWLY, str(xml), str(url)],
         start_new_session=True,
         stderr=subprocess.DEVNULL,
-    )
-
-    def chunks() -> list[Path]:
-        return [path for path in url.rglob("c/*/*/[!.]*") if path.is_file()]
-
-    when(lambda: len(chunks()) > 3, writer)
-    killed = writer.poll() is None
-    if killed:
-        os.killpg(writer.pid, signal.SIGKILL)
-    writer.wait()
+    ) as writer:
+        when(lambda: len(chunks()) > 3, writer)
+        killed = kill(writer)
     if killed:
         with pytest.raises(NodeExistsError):
             xarray_n5.copy(xml, url, dialect="ngff-0.6")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -18,12 +18,11 @@ import xarray as xr
 import xarray_n5
 from tests.scenes.test_bridge import attributes_of, stitched, to_scene
 from tests.support.exhaustive import seeds
-from tests.support.killing import when
+from tests.support.killing import kill, when
 from xarray_n5 import N5Error, NodeExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(views are not stored|a scene does not have|names interest points)"
@@ -278,20 +277,19 @@ with dask.config.set(scheduler="threads", num_workers=2):
 def test_a_killed_write_is_resumed(tmp_path: Path) -> None:
     source, url = tmp_path / "s.zarr", tmp_path / "t.zarr"
     to_scene(stitched(tmp_path), source)
-    writer = subprocess.Popen(  # noqa: S603
+
+    def chunks() -> list[Path]:
+        # Unlike rglob, it tolerates folders that disappear meanwhile.
+        found = [Path(top, name) for top, _, names in os.walk(url) for name in names]
+        return [path for path in found if path.match("c/*/*/[!.]*")]
+
+    with subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", SLOWLY, str(source), str(url)],
         start_new_session=True,
         stderr=subprocess.DEVNULL,
-    )
-
-    def chunks() -> list[Path]:
-        return [path for path in url.rglob("c/*/*/[!.]*") if path.is_file()]
-
-    when(lambda: len(chunks()) > 3, writer)
-    killed = writer.poll() is None
-    if killed:
-        os.killpg(writer.pid, signal.SIGKILL)
-    writer.wait()
+    ) as writer:
+        when(lambda: len(chunks()) > 3, writer)
+        killed = kill(writer)
     tree = xr.open_datatree(str(source), engine="n5", chunks={})
     if killed:
         with pytest.raises(NodeExistsError):

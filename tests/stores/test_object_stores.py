@@ -5,9 +5,7 @@ As a script, it is a writer that can be killed: python -m tests.stores.test_obje
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,7 +18,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.support.killing import SHAPE, source, when
+from tests.support.killing import SHAPE, hold, kill, source, when
 from tests.support.servers import KEY, SECRET, SERVERS, Bucket
 from xarray_n5 import (
     Array,
@@ -88,9 +86,11 @@ def test_a_killed_write_goes_on_by_a_cluster(
     log.mkdir()
     content = pickle.dumps((place, options)).hex()
     command = [sys.executable, "-m", "tests.stores.test_object_stores", content, str(log)]
+    held = hold(log)
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as writer:  # noqa: S603
         when(lambda: len(list(log.iterdir())) >= 6, writer)
-        os.killpg(writer.pid, signal.SIGKILL)
+        assert kill(writer)
+    held.unlink()
     there = set(bucket.keys("killed.n5/a"))
     before = {key for key in there if key[0].isdigit()}
     assert 0 < len(before) < 64

@@ -240,7 +240,7 @@ def test_a_tree_is_read_a_level_at_a_time(form: Any) -> None:
         path = f"g{number // 50}/h{number % 10}/a{number}"
         create_array(memory, path, shape=(4, 4), dtype="u1", chunks=(2, 2), format=form)
     fs, store = far(memory.items)
-    fs.latency = 0.02
+    fs.be_far()
     tree = xr.open_datatree(store, engine="n5")  # type: ignore[arg-type]
     assert sum(1 for node in tree.subtree if node.data_vars) == 300
     nodes = 300 + 6 + 6 * 10 + 1

@@ -471,7 +471,7 @@ def test_what_was_opened_before_a_fork_is_read_after_it(
     child = context.Process(target=read)
     child.start()
     try:
-        assert receiver.poll(30)
+        assert receiver.poll(120)
         assert receiver.recv() == (VALUES[9].tolist(), VALUES.tolist())
     finally:
         child.kill()

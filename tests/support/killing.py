@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,13 +26,35 @@ if TYPE_CHECKING:
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 
+COUNT = 16
+"""The number of blocks."""
+
 
 def slowly(block: np.ndarray, log: str, pause: float) -> np.ndarray:
     """Return a block, having noted that it was computed."""
     with (Path(log) / f"{int(block.flat[0]):06d}").open("a") as file:
         file.write("x")
     time.sleep(pause)
+    wait_while_held(log)
     return block
+
+
+def hold(log: Path, count: int = COUNT) -> Path:
+    """Let a write wait at its last block, or at another one, as long as the returned file exists.
+
+    However late it is killed, it is under way.
+    """
+    held = log.with_name("held")
+    held.write_text(str(count))
+    return held
+
+
+def wait_while_held(log: str | Path) -> None:
+    """Wait as long as writes are held, if so many blocks are noted."""
+    held, blocks = Path(log).with_name("held"), Path(log)
+    with suppress(FileNotFoundError):
+        while len(list(blocks.iterdir())) >= int(held.read_text()):
+            time.sleep(0.01)
 
 
 def source(log: str | Path, pause: float = 0.0) -> da.Array:
@@ -73,6 +96,18 @@ def when(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
     while process.poll() is None and not condition():
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.005)
+
+
+def kill(process: subprocess.Popen[Any]) -> bool:
+    """Kill a process of its own session, and wait for all in it; return whether it had not ended.
+
+    Workers, too, must be gone: what they still stored would be new to who looks at once.
+    """
+    alive = process.poll() is None
+    if alive:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()  # until nobody has its output
+    return alive
 
 
 def refuse(*_: object) -> None:

@@ -15,16 +15,21 @@ import numpy as np
 import xarray as xr
 
 import xarray_n5
+from tests.support.killing import wait_while_held
 
 SHAPE, BLOCKS = (24, 18, 16), (6, 6, 8)
 
+COUNT = 24
+"""The number of blocks."""
+
 
 def smooth(block: np.ndarray, log: str, block_id: Any = None) -> np.ndarray:
-    """Return means of neighbours along each axis, having noted which block it was."""
+    """Return means of neighbours along each axis, having noted the block and the process."""
     if block_id is not None:
         with (Path(log) / "-".join(map(str, block_id))).open("a") as file:
-            file.write("x")
+            file.write(f"{os.getpid()}\n")
         time.sleep(0.02)
+        wait_while_held(log)
     found = block.astype("f4")
     for axis in range(block.ndim):
         found = (np.roll(found, 1, axis) + found + np.roll(found, -1, axis)) / 3

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+import time
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import AsyncFileSystem
@@ -36,6 +41,7 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.log: list[tuple[int, str, str]] = []
         """The round, the verb and the path of each request."""
         self.most = self.under_way = self._last = self._answered = 0
+        self._looked, self._others_ran = 0.0, False
         self.fails: Callable[[str, str], None] = lambda _verb, _path: None
         """What raises where a request is to fail."""
 
@@ -90,13 +96,21 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         """Return whether no other request comes.
 
         Looks are counted, not seconds: a pause of the whole process is no sign that none will come.
+        Nor is one of a thread that waits for a processor, and may be about to make requests.
         """
         came = len(self.log)
         for _ in range(LOOKS):
             await asyncio.sleep(self.latency / LOOKS)
-            if len(self.log) > came:
+            if len(self.log) > came or self._others_run():
                 return False
         return True
+
+    def _others_run(self) -> bool:
+        """Return whether another thread of this process runs or could run, where Linux tells."""
+        if time.monotonic() > self._looked + self.latency / LOOKS:  # once for all requests
+            self._others_ran = sys.platform == "linux" and _others_run()
+            self._looked = time.monotonic()
+        return self._others_ran
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_: Any
@@ -158,6 +172,15 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         if any(key.startswith(f"{name}/") for key in self.objects):
             return {"name": name, "size": 0, "type": "directory"}
         raise FileNotFoundError(path)
+
+
+def _others_run() -> bool:
+    for task in Path("/proc/self/task").iterdir():
+        if task.name != str(threading.get_native_id()):
+            with suppress(OSError):  # it has ended
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] in {"R", "D"}:
+                    return True
+    return False
 
 
 class Bucket(Far):

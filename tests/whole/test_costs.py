@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import pickle
 import shutil
 import subprocess
 import sys
-import tracemalloc
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from dask.layers import ArraySliceDep
 from dask.utils import key_split
 
 from tests.support.counting import CountingFileSystem
+from tests.support.memory import peak
 from tests.support.stores import CountingStore
 from xarray_n5 import create_array, from_n5, open_array, pyramid, to_n5
 from xarray_n5.graph import GridSlices, slices_of
@@ -39,7 +40,10 @@ MIB = 1 << 20
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions `work` calls, the second time: a first one fills caches."""
+    """How many functions `work` calls, the second time: a first one fills caches.
+
+    Garbage of earlier tests is not collected meanwhile: that calls functions, too.
+    """
     work()
     count = 0
 
@@ -47,23 +51,15 @@ def calls(work: Callable[[], object]) -> int:
         nonlocal count
         count += event in {"call", "c_call"}
 
+    gc.collect()
+    gc.disable()
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
-
-
-def peak(work: Callable[[], object]) -> int:
-    """The most bytes that were in use at once while something was done, its result among them."""
-    work()
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def volume(folder: Path, shape: tuple[int, ...], name: str = "em/raw") -> Path:

@@ -67,7 +67,7 @@ class Gate(MemoryStore):
             self.looks.append(key)
             if len(self.looks) == 4:  # at the start, and before each chunk
                 self.waits.set()
-                assert self.go.wait(20)
+                assert self.go.wait(120)
         data = self.get(key)
         return None if data is None else (data[:count], len(data))
 
@@ -84,7 +84,7 @@ def straggler(store: Gate, lazy: Any) -> tuple[threading.Thread, list[BaseExcept
 
     thread = threading.Thread(target=work, name="straggler")
     thread.start()
-    assert store.waits.wait(20)
+    assert store.waits.wait(120)
     return thread, raised
 
 
@@ -149,7 +149,10 @@ def test_a_failed_write_can_be_resumed(tmp_path: Path) -> None:
     assert not marks(tmp_path)
 
 
-def test_an_object_store_is_asked_for_the_mark_once_a_task() -> None:
+def test_an_object_store_is_asked_for_the_mark_once_a_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xarray_n5.arrays.attempts._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     lazy: Any = to_n5(da.from_array(VALUES, chunks=10), store, "a", chunks=1, compute=False)
@@ -161,7 +164,10 @@ def test_an_object_store_is_asked_for_the_mark_once_a_task() -> None:
 
 
 @pytest.mark.parametrize("name", ["computed again", "replaced"])
-def test_tasks_of_an_object_store_share_a_mark_until_it_changes(name: str) -> None:
+def test_tasks_of_an_object_store_share_a_mark_until_it_changes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.arrays.attempts._TRUSTED", 600.0)
     fs = Far()
     store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
     source: Any = da.from_array(VALUES, chunks=1, name="values")

@@ -17,7 +17,18 @@ import pytest
 
 from tests.support.containers import contents
 from tests.support.exhaustive import seeds
-from tests.support.killing import BLOCKS, OPTIONS, SHAPE, begin, prepare, refuse, source, when
+from tests.support.killing import (
+    BLOCKS,
+    OPTIONS,
+    SHAPE,
+    begin,
+    hold,
+    kill,
+    prepare,
+    refuse,
+    source,
+    when,
+)
 from xarray_n5 import ResumeError, open_array, to_n5, verify
 
 ROOT = Path(__file__).parents[2]
@@ -87,10 +98,11 @@ def test_a_killed_write_goes_on_where_it_was(
     how = list(OPTIONS)[seed % len(OPTIONS)]
     prepare(place, how)
     before = files(place) if place.exists() else {}
-    moment = random.Random(seed).randrange(2, 16)  # noqa: S311
+    moment, held = random.Random(seed).randrange(2, 16), hold(log)  # noqa: S311
     with start(place, log, how, "threads") as writer:
         when(lambda: len(list(log.iterdir())) >= moment, writer)
-        os.killpg(writer.pid, signal.SIGKILL)
+        assert kill(writer)
+    held.unlink()
     check_whole(place, how, before)
     finished = {
         key: (place / key).stat().st_ino
@@ -128,12 +140,13 @@ def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], s
     prepare(place, how)
     before = files(place) if place.exists() else {}
     chance = random.Random(seed)  # noqa: S311
-    moment = chance.randrange(2, 14)
+    moment, held = chance.randrange(2, 14), hold(log)
     with start(place, log, how, "cluster") as writer:
         assert writer.stdout is not None
         victim = chance.choice(json.loads(writer.stdout.readline()))
         when(lambda: len(list(log.iterdir())) >= moment, writer)
         os.kill(victim, signal.SIGKILL)
+        held.unlink()
         check_whole(place, how, before)
         assert writer.wait() == 0
     np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))

@@ -60,15 +60,36 @@ WRITES = {"to_n5": (write_array, 8), "tree": (write_tree, 8), "pyramid": (write_
     ],
 )
 def test_a_progress_bar_counts_chunks_on_every_scheduler(
-    tmp_path: Path, cluster: Client, name: str, write: str
+    tmp_path: Path, cluster: Client, name: str, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("xarray_n5.writing.progress._LOG_INTERVAL", 600.0)
     function, chunks = WRITES[write]
     out = io.StringIO()
     with scheduler(name, cluster), xarray_n5.ProgressBar(out=out) as bar:
         function(tmp_path / "a.n5")
     assert (bar.written, bar.total) == (chunks, chunks)
     assert out.getvalue().startswith(f"[{'#' * 20}] 100%, {chunks}/{chunks} chunks, ")
-    assert out.getvalue().count("\n") == 1  # a line a minute, and one at the end
+    assert out.getvalue().count("\n") == 1  # one at the end, before a first one is due
+
+
+def test_an_event_that_is_late_is_not_counted(
+    tmp_path: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    receive = xarray_n5.ProgressBar._on_event
+
+    def note(self: xarray_n5.ProgressBar, event: Any) -> None:
+        events.append(event)
+        receive(self, event)
+
+    monkeypatch.setattr(xarray_n5.ProgressBar, "_on_event", note)
+    out = io.StringIO()
+    with scheduler("distributed", cluster), xarray_n5.ProgressBar(out=out) as bar:
+        write_array(tmp_path / "a.n5")
+    shown = out.getvalue()
+    monkeypatch.setattr("xarray_n5.writing.progress._LOG_INTERVAL", 0.0)
+    receive(bar, events[-1])
+    assert (bar.written, bar.total, out.getvalue()) == (8, 8, shown)
 
 
 def test_a_resumed_write_shows_the_chunks_that_are_left(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from tests.support.killing import slowly
+from tests.support.killing import hold, slowly
 from tests.writing.test_killed_writes import computed, files
 from xarray_n5 import Array, open_array, to_n5, verify
 from xarray_n5.errors import N5Error
@@ -75,6 +75,7 @@ def main(scheduler: str, shared: str, log: str, resume: str) -> None:
             told["writers"] = sorted(set(done["worker"].values.ravel().tolist()))
         except N5Error as error:
             told["error"] = f"{type(error).__name__}: {error}"
+            Path(log).with_name("held").unlink()
         workers = client.scheduler_info()["workers"]
         # A task of each worker's only thread: nothing is written while it looks, nor afterwards.
         seen = {
@@ -280,7 +281,11 @@ def check_ended(folder: Path, before: dict[str, tuple[int, int]]) -> None:
 
 
 def fail(hosts: Hosts, folder: Path) -> dict[str, Any]:
-    """Write on a cluster of which the third host lacks the shared folder."""
+    """Write on a cluster of which the third host lacks the shared folder.
+
+    Until it fails, the other one waits at the half: enough is left for both.
+    """
+    hold(folder / "log", BLOCKS // 2)
     with cluster(hosts, folder, blind=3) as half:
         return half.write(folder)
 
@@ -323,13 +328,14 @@ def test_a_write_that_failed_goes_on_when_all_hosts_have_the_mount(
 
 
 def test_a_write_whose_scheduler_is_killed_goes_on_with_another(hosts: Hosts, folder: Path) -> None:
-    place = folder / "shared/x.n5"
+    place, held = folder / "shared/x.n5", hold(folder / "log", BLOCKS)
     with cluster(hosts, folder) as first:
         with running(first.client(folder), subprocess.DEVNULL) as client:
             while len(list((folder / "log").iterdir())) < BLOCKS / 4:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     assert client.wait(0.02) is None, "it ended too early"
             first.scheduler.kill()
+            held.unlink()
         # Workers end without their scheduler: none of them writes what the next ones write.
         for worker in first.workers:
             worker.wait(240)

@@ -105,8 +105,7 @@ def test_opening_costs_one_request_more_in_the_same_batch() -> None:
     fs = Far()
     store = FsspecStore(fs, "b/x.n5")
     to_n5(BLOCKS, store, "g/a")
-    fs.latency = 0.005
-    fs.reset()
+    fs.be_far(0.005)
     open_array(store, "g/a")
     assert fs.most == 3
     assert fs.counts["GET"] == 3  # the documents of the array and of the container, and the hint

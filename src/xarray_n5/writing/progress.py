@@ -112,10 +112,11 @@ class ProgressBar:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
         self._client = None
+        with self._lock:
+            self._tokens = set()  # events that are still under way come too late
         if not self.total + self.kept:
             return
         if error is None:
-            # Events of the last tasks may still be under way.
             self.written = max(self.written, self.total)
         if error is not None or self.final:
             self._draw(end="\n")
@@ -150,21 +151,23 @@ class ProgressBar:
         """Count the chunks of a task of a local scheduler."""
         name = str(key[0] if isinstance(key, tuple) else key)
         if any(token in name for token in self._tokens) and name.startswith("write_n5-"):
-            self._advance(*_counts(result))
+            with self._lock:
+                self._advance(*_counts(result))
 
     def _on_event(self, event: tuple[float, Any]) -> None:
         """Count the chunks of a task of a cluster."""
         token, chunks, nbytes = event[1]
-        if token in self._tokens:
-            self._advance(chunks, nbytes)
+        with self._lock:
+            if token in self._tokens:
+                self._advance(chunks, nbytes)
 
     def _advance(self, chunks: int, nbytes: int) -> None:
-        with self._lock:
-            self.written += chunks
-            self.nbytes += nbytes
-            interval = _INTERVAL if self._in_terminal() else _LOG_INTERVAL
-            if time.monotonic() - self._drawn >= interval:
-                self._draw()
+        """Count chunks; the caller has the lock."""
+        self.written += chunks
+        self.nbytes += nbytes
+        interval = _INTERVAL if self._in_terminal() else _LOG_INTERVAL
+        if time.monotonic() - self._drawn >= interval:
+            self._draw()
 
     def _draw(self, end: str = "") -> None:
         self._drawn = time.monotonic()
