@@ -29,10 +29,11 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     The JSON object has the keys url, path, kind ("array" or "group"), format and attributes. A
     group also has children. An array also has shape, dtype, bytes, chunks, chunk_count, shards and
     shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
-    (name, kind, unit, scale, offset, labels; in C order), affine and sources. A project of
-    BigDataViewer, which is opened by its XML, has url, kind ("project"), format, container, setups,
-    timepoints, missing, names, world and images. A scene of OME-Zarr has url, kind ("scene"),
-    container, systems, unplaced and images. These keys do not change between versions.
+    (name, kind, unit, scale, offset, labels; in C order), affine, sources and dialects (that
+    describe the array, the most trusted first). A project of BigDataViewer, which is opened by its
+    XML, has url, kind ("project"), format, container, setups, timepoints, missing, names, world and
+    images. A scene of OME-Zarr has url, kind ("scene"), container, systems, unplaced and images.
+    These keys do not change between versions.
 
     \b
     Examples:
@@ -51,39 +52,34 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
         scene, path = scene_in(node), ""
     if scene is not None:
         if as_json:
-            described = scene.facts(path, options)
-            click.echo(json.dumps(described, indent=2, default=str))
+            click.echo(json.dumps(scene.facts(path, options), indent=2, default=str))
         else:
-            images = scene.images(path, options)
-            rows = [*scene.rows, *_images(images)]
+            rows = [*scene.rows, *_images(scene.images(path, options))]
             echo(as_text(f"<{scene.kind} {scene.url!r}>", rows).rstrip())
         return
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))
         return
-    echo(_text(node))
+    echo(_text(node, facts))
     for key, value in facts["attributes"].items():
         echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
 
 
-def _text(node: Array | Group) -> str:
+def _text(node: Array | Group, facts: dict[str, Any]) -> str:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.repr import as_text
     from xarray_n5.images.find import combined_images
 
     info = node.info
+    heading = [("attributes", "")] if facts["attributes"] else []
     if isinstance(node, Array):
-        return as_text(info.title, [*info.rows, *_attributes(node)]).rstrip()
+        read = [("dialects", ", ".join(facts["dialects"]))] if facts["dialects"] else []
+        return as_text(info.title, [*info.rows, *read, *heading]).rstrip()
     named = [row for row in info.rows if row[0] != "attributes"]
     images = combined_images(node, dialect=None, inherit=False)
-    rows = [*named, *_images(images), *_attributes(node)]
+    rows = [*named, *_images(images), *heading]
     return as_text(f"{info.title} {node.format}", rows).rstrip()
-
-
-def _attributes(node: Array | Group) -> list[tuple[str, str]]:
-    """Return the heading of the attributes, if there are any."""
-    return [("attributes", "")] if node.attrs else []
 
 
 def _images(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
@@ -139,5 +135,6 @@ def _array(array: Array) -> dict[str, Any]:
         "axes": axes,
         "affine": geometry.affine,
         "sources": dict(geometry.sources),
+        "dialects": geometry.dialects,
         "attributes": dict(array.attrs),
     }

@@ -160,6 +160,7 @@ def test_facts_are_told_to_people_and_to_programs() -> None:
             "axes",
             "affine",
             "sources",
+            "dialects",
             "attributes",
         ),
     ]
@@ -174,6 +175,18 @@ def test_facts_are_told_to_people_and_to_programs() -> None:
     }
     group = json.loads(printed("info", CELLS, "--json"))
     assert group["children"] == [{"name": n, "kind": "array"} for n in ("nuclei", "raw")]
+
+
+def test_info_names_all_dialects_of_an_array(tmp_path: Path) -> None:
+    array = create_array(tmp_path / "a.n5", "em", shape=(4, 5), dtype="uint8")
+    assert "\n    dialects" not in printed("info", array.url)
+    assert json.loads(printed("info", array.url, "--json"))["dialects"] == []
+
+    array.attrs.update({"axes": ["x", "y"], "_ARRAY_DIMENSIONS": ["y", "x"]})
+    assert "\n    dialects     tensorstore, array_dimensions\n" in printed("info", array.url)
+    facts = json.loads(printed("info", array.url, "--json"))
+    assert facts["dialects"] == ["tensorstore", "array_dimensions"]
+    assert facts["sources"] == {"names": "tensorstore: axes"}
 
 
 @pytest.mark.parametrize("command", ["tree", "info", "verify", "repair"])
