@@ -96,7 +96,6 @@ def pyramid(
 
     from xarray_n5.arrays.open import open_array
     from xarray_n5.pyramids.api import pyramid as write_pyramid
-    from xarray_n5.writing.resume import EARLIER_RUN
     from xarray_n5_bdv.api import pyramid as write_project
     from xarray_n5_cli.progress import progress
 
@@ -129,7 +128,7 @@ def pyramid(
             levels = _views(write_project(source, project, **asked))
         else:
             levels = list(write_pyramid(source, **asked).children.items())
-    if all((level["worker"] == EARLIER_RUN).all() for _, level in levels):
+    if all((level["worker"] == "an earlier run").all() for _, level in levels):
         echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
         return
     for name, level in levels:

@@ -458,15 +458,16 @@ def test_a_pyramid_is_made_beside_an_array_or_elsewhere(tmp_path: Path) -> None:
 def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     place = tmp_path / "a.n5/em"
     assert printed("pyramid", f"{CELLS}/raw", place, "--resume").endswith("s3: 1 chunk, 2.21 kiB\n")
-    for arguments in ((f"{CELLS}/raw", place), (place / "s0",)):
-        assert "nothing to resume" in printed("pyramid", *arguments, "--resume")
-    for more in (("--factors", 3, "--resume"), ()):
+    assert "nothing to resume" in printed("pyramid", f"{CELLS}/raw", place, "--resume")
+    for more in (("--resume",), ("--factors", 3, "--resume"), ()):
         found = run("pyramid", place / "s0", *more)
         assert found.exit_code == 1
         told = "no write of it is unfinished" if more else "use --mode w to replace it"
         assert told in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
-    assert run("pyramid", place / "s0", "--resume").exit_code == 1
+    assert printed("pyramid", f"{CELLS}/raw", place, "--resume").startswith("s0: ")
+    assert verify(tmp_path / "a.n5", "em/s1").attrs["unfinished"] == []
+    assert "missing" not in verify(tmp_path / "a.n5", "em/s1").compute().state.values
 
 
 @pytest.mark.parametrize(

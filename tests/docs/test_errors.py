@@ -668,6 +668,10 @@ def views_are_apart() -> None:
     xr.open_dataset(xml, engine="bdv", level=0).n5.crop(x=(2, 4))
 
 
+def nothing_is_in_the_box() -> None:
+    xarray_n5.tutorial.open_dataset("cells")["raw"].n5.crop(x=(300, 400))
+
+
 def levels_have_no_such_coordinate() -> None:
     image = xr.DataArray(np.ones((2, 8, 8)), {"wavelength": ("c", [405, 488])}, ("c", "y", "x"))
     xarray_n5.pyramid(image, "new.n5", "em", levels=1)
@@ -920,6 +924,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_file_of_imaris_has_several_data_sets,
     an_array_is_outside_of_a_box,
     views_are_apart,
+    nothing_is_in_the_box,
     levels_have_no_such_coordinate,
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,

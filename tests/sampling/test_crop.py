@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from tests.support.stores import CountingStore
 from xarray_n5.datasets.sources import stored_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SHAPE = (12, 10)
@@ -70,6 +72,16 @@ def larger() -> xr.DataArray:
     return found
 
 
+@contextmanager
+def nothing_or_a_warning(expected: xr.DataArray) -> Iterator[None]:
+    """A warning is given if the result is empty, and else none."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        yield
+    assert bool(given) == (0 in expected.shape)
+    assert all("no samples are within the bounds" in str(each.message) for each in given)
+
+
 ends = st.integers(-50, 200).map(lambda tenth: tenth / 10) | st.sampled_from([3.5, 8.25])
 
 
@@ -80,9 +92,12 @@ def test_a_crop_is_the_selection_of_both_ends(
 ) -> None:
     low, high = sorted(bounds)
     expected = image().sel(y=slice(high, low), x=slice(low, high))
-    xr.testing.assert_identical(
-        opened(kind).n5.crop(y=bounds, x=bounds[::-1] if flip else bounds), expected
-    )
+    with nothing_or_a_warning(expected):
+        found = opened(kind).n5.crop(y=bounds, x=bounds[::-1] if flip else bounds)
+    xr.testing.assert_identical(found, expected)
+    with nothing_or_a_warning(expected):
+        found = opened(kind).n5.crop({"y": slice(low, high)}, x=f"{low}:{high} um")
+    xr.testing.assert_identical(found, expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,7 +108,8 @@ def test_a_padded_crop_is_the_selection_of_a_larger_array(
     array = image()
     low, high = sorted(bounds)
     expected = larger().sel(y=slice(high, low), x=slice(low, high))
-    found = opened(kind).n5.crop(y=bounds, x=bounds, pad=True, fill_value=7)
+    with nothing_or_a_warning(expected):
+        found = opened(kind).n5.crop(y=bounds, x=bounds, pad=True, fill_value=7)
     xr.testing.assert_equal(found, expected)
     assert found.dtype == array.dtype
     assert found.attrs == array.attrs
@@ -139,7 +155,8 @@ def test_nothing_outside_is_read(how: dict[str, Any], *, pad: bool) -> None:
     expected = image().values[3:10, 2:]
     np.testing.assert_array_equal(found.values[:, :8], expected)
     assert store.chunks_read() == chunks_of((slice(3, 10), slice(2, 10)))
-    outside = array.n5.crop(x=(100, 120), pad=pad).load()
+    with nullcontext() if pad else pytest.warns(UserWarning, match="no samples are within"):
+        outside = array.n5.crop(x=(100, 120), pad=pad).load()
     assert outside.sizes["x"] == (21 if pad else 0)
     assert not outside.values.any()
     assert store.chunks_read() == set()

@@ -41,8 +41,8 @@ def write_dataset(place: Path, **options: Any) -> object:
     return IMAGE.to_dataset().n5.to_n5(place, **options)
 
 
-def write_pyramid(place: Path, **options: Any) -> None:
-    pyramid(IMAGE, place, "p", levels=1, **options)
+def write_pyramid(place: Path, **options: Any) -> xr.DataTree:
+    return pyramid(IMAGE, place, "p", levels=1, **options)
 
 
 def write_document(folder: Path | str, name: str = "attributes.json", /, **members: Any) -> Path:

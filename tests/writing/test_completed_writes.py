@@ -36,10 +36,33 @@ if TYPE_CHECKING:
 
 
 def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> None:
-    write_pyramid(tmp_path / "b.n5", resume=True)
+    first: Any = write_pyramid(tmp_path / "b.n5", resume=True)
+    before = contents(tmp_path)
+    again: Any = write_pyramid(tmp_path / "b.n5", resume=True)
+    assert list(again) == list(first)
+    assert all((each["worker"] == "an earlier run").all() for each in again.values())
+    assert contents(tmp_path) == before
+
+
+def test_a_pyramid_that_left_no_record_is_not_taken_for_finished(tmp_path: Path) -> None:
+    write_pyramid(tmp_path / "b.n5")
     with pytest.raises(NodeExistsError, match="no write of it is unfinished") as caught:
         write_pyramid(tmp_path / "b.n5", resume=True)
     assert "if this write has finished before" in str(caught.value)
+
+
+def test_a_lost_chunk_of_a_finished_pyramid_is_written_again(tmp_path: Path) -> None:
+    write_pyramid(tmp_path / "b.n5", resume=True)
+    before = contents(tmp_path)
+    lost = [next(tmp_path.rglob(f"{level}/0")) for level in ("s0", "s1")]
+    for each in lost:
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    again: Any = write_pyramid(tmp_path / "b.n5", resume=True)
+    assert not all((each["worker"] == "an earlier run").all() for each in again.values())
+    after = contents(tmp_path)
+    assert {key: after[key] for key in before if ".digests" not in key} == {
+        key: each for key, each in before.items() if ".digests" not in key
+    }
 
 
 @pytest.mark.parametrize("name", NAMES.values())

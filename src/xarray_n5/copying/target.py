@@ -18,7 +18,6 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import WRITING, join
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.resume import is_written
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
@@ -97,7 +96,10 @@ class CopyTarget:
 
     def _is_complete(self, inner: str, copy: ArrayCopy) -> bool:
         array = self._copied(inner, copy)
-        if array is None or not is_written(array, sparse=copy.sparse):
+        if array is None or unfinished_writes(array.node.store, array.path):
+            return False
+        count = 0 if copy.sparse else sum(1 for _ in array.node.stored_chunks())
+        if not copy.sparse and count != array.grid.size:
             return False
         return self.compares or _is_same(copy, array)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step
-    from xarray_n5.pyramids.plan import PyramidPlan
 
 
 @suggest_keywords
@@ -147,33 +146,6 @@ def pyramid(
     >>> tree["s1"]["x"].values
     array([0.25, 1.25, 2.25, 3.25])
     """
-    return pyramid_plan(**locals()).write()
-
-
-def pyramid_plan(
-    source: Any,
-    url: object | None = None,
-    path: str = "",
-    *,
-    factors: Step | Sequence[Step] | None = None,
-    levels: int | None = None,
-    method: Method = "mean",
-    partial: bool = False,
-    axes: Iterable[Axis | str | None] | Geometry | None = None,
-    chunks: Sequence[int] | int | None = None,
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
-    compression: str | Mapping[str, Any] | Compression | None = "same",
-    format: FormatName | None = None,  # noqa: A002
-    storage_options: Mapping[str, Any] | None = None,
-    mode: Literal["w-", "w"] = "w-",
-    dialect: str | Iterable[str] | None = None,
-    fsync: bool = False,
-    **options: Any,
-) -> PyramidPlan:
-    """Return the checked plan of :func:`pyramid`, with its arguments; nothing is written.
-
-    `options` are those of :class:`~xarray_n5.writing.request.WriteOptions`.
-    """
     import xarray as xr
 
     from xarray_n5.pyramids.base import new_base, stored_base, with_channel_names
@@ -208,8 +180,12 @@ def pyramid_plan(
         mode=mode,
         storage_options=storage_options,
         dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
+        write_empty_chunks=write_empty_chunks,
+        resume=resume,
+        checksums=checksums,
+        batch_size=batch_size,
         fsync=fsync,
-        **options,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
-    return plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)
+    plan = plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)
+    return plan.write()

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
     from xarray_n5.writing.write import Write
 
-EARLIER_RUN = "an earlier run"
-"""The worker in reports of chunks that were stored before."""
+_EARLIER = "an earlier run"
 
 
 def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | None:
@@ -206,7 +205,7 @@ def all_done(write: Write, *, but: Iterable[Index] = ()) -> Receipts:
 def _unrecorded(indices: Iterable[Index], write: Write) -> Receipts:
     """Return receipts for chunks that are stored without a record."""
     rows = [(index, 0, 0, math.nan) for index in indices]
-    return Receipts.of(rows, len(write.shape), EARLIER_RUN)
+    return Receipts.of(rows, len(write.shape), _EARLIER)
 
 
 _RECORD = f"{DIGESTS}/finished.json"
@@ -290,11 +289,16 @@ def _finished(mark: WriteMarker, container: Container) -> dict[str, Any] | None:
 
 def _recorded(mark: WriteMarker) -> dict[str, Any]:
     """Return the facts about the write into a node that finished last, if it left a record."""
-    record = mark.store.head(join(mark.path, _RECORD), _LARGEST)
-    facts = None
-    with suppress(ValueError, RecursionError):
-        facts = json.loads(record[0]) if record else None
+    facts = _read(mark, _RECORD, _LARGEST)
     return facts if isinstance(facts, dict) else {}
+
+
+def _read(mark: WriteMarker, name: str, most: int) -> Any:
+    """Return what a small JSON file of a node holds; None if it is missing or invalid."""
+    with suppress(ValueError, RecursionError):
+        record = mark.store.head(join(mark.path, name), most)
+        return json.loads(record[0]) if record else None
+    return None
 
 
 def _documents_of(mark: WriteMarker, container: Container) -> str:
@@ -324,19 +328,9 @@ def forget_appends(mark: WriteMarker, listing: Listing) -> None:
 
 def _appends(mark: WriteMarker) -> list[tuple[str, int, int]]:
     """Return the recorded tokens, starts and stops; invalid ones are ignored."""
-    record = mark.store.head(join(mark.path, _APPENDS), _LARGEST_APPENDS)
-    rows: Any = []
-    with suppress(ValueError, RecursionError):
-        rows = json.loads(record[0]) if record else []
+    rows = _read(mark, _APPENDS, _LARGEST_APPENDS)
     return [
         tuple(row)
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, list) and [type(each) for each in row] == [str, int, int]
     ]
-
-
-def is_written(array: Array, *, sparse: bool = False) -> bool:
-    """Return whether an array has no unfinished write and, unless `sparse`, all chunks."""
-    if unfinished_writes(array.node.store, array.path):
-        return False
-    return sparse or sum(1 for _ in array.node.stored_chunks()) == array.grid.size
