@@ -98,9 +98,9 @@ class OpenProject:
             if known:
                 return tuple(known)
             raise MetadataError(f"{self.file.url}: the project has no {what}s")
-        if isinstance(wanted, bool) or wanted not in known:
+        if isinstance(wanted, bool | list | tuple) or wanted not in known:
             shown = ", ".join([*map(str, list(known)[:8]), *["..."] * (len(known) > 8)])  # noqa: PLR2004
-            hint = f"the {what}s are {shown}"
+            hint = f"the {what}s are {shown}; open one, or all and select by dimension"
             raise NodeNotFoundError(self.file.url, str(wanted), what, hint)
         return (int(wanted),)
 
@@ -139,6 +139,10 @@ class OpenProject:
             return StoredViews()  # another time point may have its shape
         named = f"; the XML lists {count - len(wanted)} as missing" if count > len(wanted) else ""
         hint = f"none of the {count} views of {self.file.url!r} is stored there{named}"
+        if self.setup is not None:
+            hint = f"setup {self.setup} of {self.file.url!r} is not stored there"
+        if not self.container.store.is_folder(""):
+            hint = f"it does not exist; move it there, or correct its path in {self.file.url!r}"
         raise NodeNotFoundError(self.container.url, "", "view", hint)
 
     def images(self, level: int | None = None) -> dict[str, PlacedImage]:

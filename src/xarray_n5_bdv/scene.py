@@ -5,10 +5,12 @@ The functions are those of `SceneReader`, the class that of `Scene` in ``xarray_
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -276,5 +278,8 @@ def open_groups(
 def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:
     scene = find_scene(url, storage_options, by_name=False)
     if not isinstance(scene, ProjectScene):
-        raise NodeNotFoundError(str(url), "", "project", "expected the path of its XML")
+        hint = "it is not the XML of a project; engine='n5' opens containers"
+        if isinstance(url, str | os.PathLike) and "://" not in str(url) and not Path(url).exists():
+            hint = "the file does not exist; expected the path of its XML"
+        raise NodeNotFoundError(str(url), "", "project", hint)
     return scene

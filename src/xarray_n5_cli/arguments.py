@@ -136,7 +136,9 @@ def for_url(url: str, options: dict[str, Any]) -> Options:
     """Return the storage options of a URL, or None; local paths support only those for links."""
     of_container = "://" not in url and not url.lower().endswith(".xml")
     if options.keys() - {"follow_external", "follow_links"} and of_container:
-        raise click.UsageError(f"storage options {sorted(options)} are for URLs; {url!r} is a path")
+        raise click.UsageError(
+            f"storage options {sorted(options)} are for URLs; {url!r} is a path (-O is for DST)"
+        )
     return options or None
 
 

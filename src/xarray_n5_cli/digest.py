@@ -16,7 +16,8 @@ def _nodes(_: object, __: object, words: tuple[str, ...]) -> list[tuple[str, str
     """Return URLs and paths; a word that names no container is the PATH in the one before."""
     found: list[tuple[str, str]] = []
     for word in words:
-        if not found or "://" in word or split_url(f"{word}/")[0] != f"{word}/":
+        is_url = "://" in word or word.lower().endswith(".xml")
+        if not found or is_url or split_url(f"{word}/")[0] != f"{word}/":
             found.append(split_url(word))
         elif found[-1][1]:
             raise click.BadParameter(f"{word!r} follows a path; expected another container")
@@ -45,7 +46,8 @@ def digest(
 
     Arrays of the same type, shape and values have the same digest, in any format, with any chunks
     and compression. It finds damage, not forgery. With several URLs, which must have the suffix of
-    a container, print whether all digests are equal; if not, the exit code is 1. With --json, the
+    a container, print whether all digests are equal; if not, the exit code is 1. Of a project of
+    BigDataViewer, given by its XML, the digest is that of the container. With --json, the
     digest of the whole is digest, and arrays has those of the arrays by path; several URLs make a
     list of such objects, with url and path.
 
@@ -57,6 +59,7 @@ def digest(
       xarray-n5 digest em.n5 --each --workers 8
     """
     from xarray_n5.arrays.walk import Walk
+    from xarray_n5.formats.containers import find_scene
     from xarray_n5.integrity.digest import digest_of, digests_by_path
     from xarray_n5_cli.progress import task_progress
 
@@ -64,7 +67,11 @@ def digest(
     objects: list[dict[str, Any]] = []
     for url, path in nodes:
         own = {} if remote and "://" not in url else options  # they are for the other URLs
-        walk = Walk.at(url, path, for_url(url, own), whole=True)
+        scene = find_scene(url, for_url(url, own))
+        opened: Any = (url, path, for_url(url, own))
+        if scene is not None:
+            opened = (scene.container(own), path, None)
+        walk = Walk.at(*opened, whole=True)
         with task_progress():
             digests = digests_by_path(walk)
         whole = digest_of(digests)

@@ -9,6 +9,7 @@ import click
 
 from xarray_n5_cli.arguments import Options, multisets_option, on_node, order_option
 from xarray_n5_cli.errors import echo, ignore_unfinished_writes
+from xarray_n5_cli.tree import unfinished_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,7 @@ def _images(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
             continue
         axes = ", ".join(str(axis.name) for axis in image.base.named().axes)
         text = f"{times(image.base.shape)} ({axes}), levels {', '.join(image.levels)}"
+        text += ", unfinished" if any(map(unfinished_in, image.levels.values())) else ""
         rows.append(("image", f"{name}: {text}" if name else text))
     return rows
 

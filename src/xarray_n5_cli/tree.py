@@ -186,8 +186,16 @@ def _levels(
         head, under = (last, "    ") if number == len(image.levels) - 1 else (branch, trunk)
         size = f"{times(level.shape)} {level.first.dtype}, {chunk_shapes(level)}"
         stored = f", {_stored(*level.arrays)}" if chunks else ""
-        yield f"{indent}{head}{name}  {size}, {compression_name(level.first)}{stored}"
+        state = ", unfinished" if unfinished_in(level) else ""
+        yield f"{indent}{head}{name}  {size}, {compression_name(level.first)}{state}{stored}"
         yield from (f"{indent}{under}    {line}" for line in _axes(level.named()))
+
+
+def unfinished_in(level: Level[Array]) -> bool:
+    """Return whether an array of a level has an unfinished write."""
+    from xarray_n5.formats.documents import unfinished
+
+    return bool(unfinished(level.first.node.store, {each.path for each in level.arrays}))
 
 
 def chunk_shapes(array: Array | Level[Array]) -> str:

@@ -29,7 +29,14 @@ from tests.support.projects import (
     write_n5,
     write_project,
 )
-from xarray_n5 import MetadataError, MissingChunkError, NodeNotFoundError, open_array
+from xarray_n5 import (
+    MetadataError,
+    MissingChunkError,
+    NodeNotFoundError,
+    copy,
+    digest,
+    open_array,
+)
 from xarray_n5.codecs import resolve
 from xarray_n5.stores import LocalStore
 from xarray_n5_bdv.project import read_project
@@ -227,8 +234,12 @@ def test_what_does_not_exist_is_named(tiled: Path) -> None:
         xr.open_dataset(tiled, engine="n5", group="a/b")
     with pytest.raises(TypeError, match="'setup', which is for projects: open their XML"):
         xr.open_dataset(tiled.with_name("x.n5"), engine="n5", level=0, setup=0)
-    with pytest.raises(NodeNotFoundError, match="expected the path of its XML"):
+    with pytest.raises(NodeNotFoundError, match="engine='n5' opens containers"):
         xr.open_dataset(tiled.with_name("x.n5"), engine="bdv", level=0, setup=0)
+    with pytest.raises(NodeNotFoundError, match="the file does not exist"):
+        xr.open_dataset(tiled.with_name("nope.xml"), engine="bdv", level=0)
+    with pytest.raises(NodeNotFoundError, match="open one, or all and select by dimension"):
+        xr.open_dataset(tiled, engine="bdv", level=0, setup=[0, 1])
 
 
 def test_functions_of_containers_refuse_projects_and_say_what_to_do(tiled: Path) -> None:
@@ -924,11 +935,35 @@ def test_units_of_pixels_are_none(tmp_path: Path) -> None:
 
 
 def test_other_commands_say_what_to_open(tiled: Path) -> None:
-    for command in ("repair", "digest"):
-        found = CliRunner().invoke(main, [command, str(tiled)])
-        assert found.exit_code == 1
-        assert f"run 'xarray-n5 {command}' on its container, 'x.n5'" in found.stderr
-        assert "xarray.open" not in found.stderr
+    found = CliRunner().invoke(main, ["repair", str(tiled)])
+    assert found.exit_code == 1
+    assert "run 'xarray-n5 repair' on its container, 'x.n5'" in found.stderr
+    assert "xarray.open" not in found.stderr
+
+
+def test_the_digest_of_a_project_is_that_of_its_container(tiled: Path) -> None:
+    container = tiled.with_name("x.n5")
+    found = CliRunner().invoke(main, ["digest", str(tiled), str(container)])
+    assert found.exit_code == 0
+    digests = [line.split()[0] for line in found.stdout.splitlines()]
+    assert digests == [digest(container)] * 2 + ["equal"]
+
+
+@pytest.mark.parametrize("of", ["a view", "an array", "all views"])
+def test_a_crop_of_a_turned_view_warns(tmp_path: Path, of: str) -> None:
+    units = {"units": "um"}
+    coords = {dim: (dim, 0.5 * np.arange(8), units) for dim in "zyx"}
+    matrix = [[0.5, 0, 0, 0], [0, 0, 0.5, 100], [0, -0.5, 0, 200]]
+    image = xr.Dataset({"v": (("z", "y", "x"), np.ones((8, 8, 8), "u1"))}, coords)
+    image = image.assign_coords(affine=(("axis", "column"), matrix, units))
+    image.n5.to_bdv(tmp_path / "a.xml")
+    choice = {} if of == "all views" else {"setup": 0, "timepoint": 0}
+    opened = xr.open_dataset(tmp_path / "a.xml", engine="bdv", **choice)
+    opened = opened["a"] if of == "an array" else opened
+    with pytest.warns(UserWarning, match="this is another box in each"):
+        opened.n5.crop(x=(1, 2))
+    with pytest.raises(MetadataError, match="another box in each"):
+        copy(tmp_path / "a.xml", tmp_path / "b.n5", bounds={"x": (1, 2)})
 
 
 def test_sections_are_kept_byte_for_byte() -> None:

@@ -412,6 +412,21 @@ def test_a_repaired_copy_is_resumed(tmp_path: Path) -> None:
     assert not copy(url, other, resume=True).children
 
 
+def test_a_copy_onto_its_source_is_not_taken_for_finished(tmp_path: Path) -> None:
+    url = tree(tmp_path, "n5")
+    with pytest.raises(NodeExistsError, match="the source itself"):
+        copy(url, url, resume=True)
+    with pytest.raises(NodeExistsError, match="the source itself"):
+        copy(url, url, source_path="em/raw", path="em/raw", resume=True)
+
+
+def test_an_unknown_dialect_is_refused_whatever_is_copied(tmp_path: Path) -> None:
+    to_n5(X, tmp_path / "a.n5", "plain")
+    with pytest.raises(ValueError, match="unknown dialect 'nonsense'"):
+        copy(tmp_path / "a.n5", tmp_path / "b.n5", dialect="nonsense")
+    assert not (tmp_path / "b.n5").exists()
+
+
 def test_a_matrix_and_labels_survive(tmp_path: Path) -> None:
     axes = [Axis(name="c", labels=("a", "b")), Axis(name="y", unit="nm", scale=2.0), Axis(name="x")]
     to_n5(X[:2], tmp_path / "a.n5", "a", axes=axes)

@@ -229,7 +229,7 @@ def test_the_dialects_of_a_copy_can_be_chosen(tmp_path: Path) -> None:
     copy(tmp_path / "both.n5", tmp_path / "again.n5")
     assert attributes_in(tmp_path / "again.n5", "em") == both
     for dialect, message in (("tensorstore", "cannot describe"), ("ngf", "unknown dialect 'ngf'")):
-        with pytest.raises(MetadataError, match=message):
+        with pytest.raises(ValueError, match=message):
             copy(tmp_path / "a.n5", tmp_path / "bad.n5", dialect=dialect)
         assert not (tmp_path / "bad.n5").exists()
 

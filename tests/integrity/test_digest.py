@@ -15,11 +15,13 @@ from click.testing import CliRunner
 
 from tests.support.containers import FULL, NAMES
 from tests.support.exhaustive import seeds
+from tests.support.killing import begin
 from tests.support.stores import ReadingStore
 from xarray_n5 import (
     ChunkError,
     MetadataError,
     NodeNotFoundError,
+    UnfinishedWriteWarning,
     create_array,
     create_group,
     digest,
@@ -148,6 +150,15 @@ def test_an_array_with_too_many_blocks_is_refused(tmp_path: Path) -> None:
 
 
 # Groups
+
+
+def test_the_digest_of_an_unfinished_array_warns(tmp_path: Path) -> None:
+    to_n5(np.ones((4, 4)), tmp_path / "a.n5", "g/a", chunks=2, compute=False, resume=True)
+    begin(tmp_path / "a.n5", "g/a")
+    with pytest.warns(UnfinishedWriteWarning, match="'g/a' in .*a.n5' has an unfinished write"):
+        digest(tmp_path / "a.n5")
+    found = CliRunner().invoke(main, ["digest", str(tmp_path / "a.n5")])
+    assert "has an unfinished write" in found.stderr
 
 
 def test_the_digest_of_a_group_is_that_of_its_arrays_by_path(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described
 from xarray_n5.copying.bounds import moved
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.dialects import find_dialects
 from xarray_n5.dialects.write import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
@@ -65,6 +66,8 @@ class CopyOptions:
     """The content as which Paintera's label multisets are copied; "error" rejects them."""
 
     def __post_init__(self) -> None:
+        if self.dialect not in {None, "same"}:
+            find_dialects(self.dialect)
         if not self.bounds:
             return
         if self.region is not None:

@@ -29,7 +29,7 @@ from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import ResumeError
+from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.json import as_json
@@ -113,6 +113,7 @@ def begin_copy(
     elif scene is not None:
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
+    _check_apart(node, place, how)
     target = CopyTarget(how, place, compares=verify)
     if isinstance(node, Array):
         begun, copies = _begin_array(node, target, options)
@@ -123,6 +124,13 @@ def begin_copy(
         return begun
     sources = [(join(place, inner), each.data) for inner, each in copies.items()]
     return replace(begun, comparison=Comparison(how.container, sources))
+
+
+def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
+    """Raise if a copy, which would be found complete, is its source."""
+    if how.resume and node.container.identity(node.path) == how.container.identity(place):
+        hint = "choose another path for the copy"
+        raise NodeExistsError(how.container.url, place, "the source itself", hint)
 
 
 def _begin_array(

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 _EARLIER = "an earlier run"
 
+_OTHER_APPEND = (
+    "it is another append to the same samples; repeat that one with resume=True, or this one when "
+    "it has ended. Append one by one to stores without locks, such as object stores"
+)
+
 
 def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | None:
     """Return an interrupted write and its receipts; None if it never started.
@@ -65,7 +70,7 @@ def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | N
             repaired = said and (other.as_found(said), said)
         elif said is not None and overlaps(said, write, elements=appends):
             began = f"{said.get('began')} at {said.get('by')}"
-            raise ResumeError(write.marker.store.url, write.marker.path, began)
+            raise ResumeError(store.url, path, began, _OTHER_APPEND if appends else "")
     if planned is not None:
         # None of its tasks has run: stored chunks are not its own.
         fresh, journal = bool(planned.get("fresh")), bool(planned.get("journal", write.journal))
