@@ -957,9 +957,9 @@ def test_a_crop_of_a_turned_view_warns(tmp_path: Path, of: str) -> None:
     image = xr.Dataset({"v": (("z", "y", "x"), np.ones((8, 8, 8), "u1"))}, coords)
     image = image.assign_coords(affine=(("axis", "column"), matrix, units))
     image.n5.to_bdv(tmp_path / "a.xml")
-    choice = {} if of == "all views" else {"setup": 0, "timepoint": 0}
-    opened = xr.open_dataset(tmp_path / "a.xml", engine="bdv", **choice)
-    opened = opened["a"] if of == "an array" else opened
+    choice: Any = {} if of == "all views" else {"setup": 0, "timepoint": 0}
+    dataset = xr.open_dataset(tmp_path / "a.xml", engine="bdv", **choice)
+    opened: Any = dataset["a"] if of == "an array" else dataset
     with pytest.warns(UserWarning, match="this is another box in each"):
         opened.n5.crop(x=(1, 2))
     with pytest.raises(MetadataError, match="another box in each"):

@@ -419,7 +419,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    CORE: 30_000,
+    CORE: 30_100,
     ENGINE: 180,
     PROJECTS: 110,
     COMMANDS: 1_450,

@@ -86,7 +86,7 @@ def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | N
     token = _recorded(write.marker).get("token")
     if token not in {None, write.marker.token}:
         warn(
-            f"{path!r} in {store.url!r} was written by another write; this one writes its "
+            f"{path!r} in {store.url!r} was written by another write; this one fills its "
             f"repaired chunks only (number: {len(damaged)}). Unless both have the same values, "
             "start again with mode='w' and without resume=True"
         )
@@ -299,7 +299,7 @@ def _recorded(mark: WriteMarker) -> dict[str, Any]:
 
 
 def _read(mark: WriteMarker, name: str, most: int) -> Any:
-    """Return what a small JSON file of a node holds; None if it is missing or invalid."""
+    """Return the content of a small JSON file of a node; None if it is missing or invalid."""
     with suppress(ValueError, RecursionError):
         record = mark.store.head(join(mark.path, name), most)
         return json.loads(record[0]) if record else None
