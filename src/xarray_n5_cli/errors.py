@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import re
 import warnings
@@ -95,6 +96,10 @@ def _text_of(problem: BaseException | str) -> str:
                 f"else, or with other options, begun {problem.began}; repeat that command with the "
                 "same options and --resume, or start again with --mode w and without --resume"
             )
+        case OSError(errno=errno.ENOSPC):
+            context = click.get_current_context(silent=True)
+            resumes = context is not None and "resume" in context.params
+            return f"{problem}; free some space, and repeat it{' with --resume' if resumes else ''}"
         case errors.OneWriterError():
             return (
                 f"{problem.url}: {problem.why}; only one process at a time can write an HDF5 file: "

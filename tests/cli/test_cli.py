@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import os
 import re
@@ -434,6 +435,18 @@ def test_a_scheduler_that_does_not_answer_is_named(
     assert found.exit_code == 1
     assert "cannot connect to a Dask scheduler at tcp://127.0.0.1:1" in found.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    found = run("copy", CELLS, tmp_path / "a.n5")
+    assert found.exit_code == 1
+    assert "free some space, and repeat it with --resume" in found.stderr
 
 
 # Pyramids
