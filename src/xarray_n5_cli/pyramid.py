@@ -133,8 +133,10 @@ def pyramid(
         return
     for name, level in levels:
         chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
-        thing = "shard" if asked.get("shards") is not None else "chunk"
-        echo(f"{name}: {plural(chunks, thing)}, {format_bytes(nbytes)}")
+        kept = int((level["worker"] == "an earlier run").sum())
+        thing = plural(chunks, "shard" if asked.get("shards") is not None else "chunk")
+        thing += f" ({kept} kept)" if kept else ""
+        echo(f"{name}: {thing}, {format_bytes(nbytes)}")
 
 
 def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
