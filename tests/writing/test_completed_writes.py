@@ -23,8 +23,17 @@ from tests.support.containers import (
 )
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.killing import begin
-from xarray_n5 import NodeExistsError, UnfinishedWriteWarning, copy, create_array, open_array, to_n5
+from xarray_n5 import (
+    NodeExistsError,
+    UnfinishedWriteWarning,
+    copy,
+    create_array,
+    open_array,
+    pyramid,
+    to_n5,
+)
 from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.copying.copy import begin_copy
 from xarray_n5.stores import LocalStore, MemoryStore
 
@@ -42,6 +51,39 @@ def test_a_pyramid_that_has_ended_has_nothing_left_to_resume(tmp_path: Path) -> 
     assert list(again) == list(first)
     assert all((each["worker"] == "an earlier run").all() for each in again.values())
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", NAMES.values())
+def test_levels_next_to_a_stored_array_are_resumed_and_finished_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    place = tmp_path / name
+    stored = create_array(place, "p/s0", shape=(16, 16), dtype="u2", chunks=4, axes=["y", "x"])
+    stored[...] = 1
+
+    def write() -> Any:
+        return pyramid(place, path="p/s0", factors=2, levels=2, resume=True)
+
+    save, count = ArrayNode.save, iter(range(100))
+
+    def stop(self: ArrayNode, *chunk: Any) -> int:
+        if next(count) == 2:
+            raise RuntimeError("out of power")
+        return save(self, *chunk)
+
+    with monkeypatch.context() as patch, dask.config.set(scheduler="synchronous"):
+        patch.setattr(ArrayNode, "save", stop)
+        with pytest.raises(RuntimeError, match="out of power"):
+            write()
+    for finished in (False, True):
+        report = write()
+        assert list(report) == ["s1", "s2"]
+        kept = [(each["worker"] == "an earlier run").values for each in report.values()]
+        assert all(each.all() for each in kept) == finished
+        assert (open_array(place, "p/s2")[...] == 1).all()
+    open_array(place, "p/s0", mode="r+")[:4, :4] = 9
+    with pytest.raises(NodeExistsError, match="base level has changed since|no write of it is"):
+        write()
 
 
 def test_a_pyramid_that_left_no_record_is_not_taken_for_finished(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
+from xarray_n5.model.paths import DIGESTS, join
 from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
+    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.formats import FormatName
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
 BASE = "s0"
 """The name of the base level."""
+
+_ADDED = ("downsamplingFactors",)
+"""The attribute that a stored base level gets if it lacks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,8 @@ def stored_base(
         dtype=array.dtype,
         chunks=sides,
         shards=_shards(sides, shards, array.shape, array.dtype),
-        token=tokenize(Array(array.node.bare()), array.node.etag()),
+        # Not by the axes that it has: the metadata of its levels describe it, too.
+        token=tokenize(Array(array.node.bare()), _before(array.attrs), repr(axes)),
         compression=array.compression,
         stored=Array(array.node.bare()),
         attributes=dict(array.attrs),
@@ -182,17 +188,32 @@ def with_channel_names(source: xr.DataArray) -> xr.DataArray:
     return source
 
 
+def _before(attributes: Mapping[str, Any]) -> str:
+    """Return the attributes of a stored base level as they were before its first pyramid."""
+    return repr(sorted((k, v) for k, v in attributes.items() if k not in _ADDED))
+
+
+def is_newer(stored: Array, mark: WriteMarker) -> bool:
+    """Return whether a base level may have changed since a pyramid with its record was finished."""
+    store = mark.store
+    ended = [found.time for found in store.list_info(join(mark.path, DIGESTS))]
+    times = [*ended, *(found.time for found in store.list_info(stored.path))]
+    known = [time for time in times if time is not None]
+    return len(known) < len(times) or max(known) > max(known[: len(ended)], default=0.0)
+
+
 def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attribute that a stored base level gets if it lacks it."""
-    return {key: own[key] for key in ("downsamplingFactors",) if key in own}
+    return {key: own[key] for key in _ADDED if key in own}
 
 
-def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
-    """Set the factors of a stored base level, if it has none."""
+def complete_base(stored: Array | None, own: Mapping[str, Any]) -> bool:
+    """Set the factors of a stored base level, if it has none; return whether that changed it."""
     if stored is None:
-        return
+        return False
     if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
         open_array(stored.container.fresh(), stored.path, mode="r+").attrs.update(lacking)
+    return bool(lacking)
 
 
 def level_layout(

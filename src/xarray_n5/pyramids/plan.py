@@ -26,11 +26,11 @@ from xarray_n5.datasets.overwrite import (
 )
 from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError, ResumeError
+from xarray_n5.errors import MetadataError, NodeExistsError, ResumeError
 from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout
+from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, is_newer, level_layout
 from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -84,7 +84,8 @@ class PyramidPlan:
     def token(self) -> str:
         """A string that distinguishes the pyramid from all others."""
         shapes = [level.shape for level in self.levels]
-        described = repr((self.geometries[0], self.how.dialect))
+        axes = None if self.base.stored else self.geometries[0]
+        described = repr((axes, self.how.dialect))
         return tokenize(
             *(self.base.token, self.method, list(self.steps), self.base.chunks, shapes, described),
             *([] if self.base.shards is None else [self.base.shards]),
@@ -104,6 +105,9 @@ class PyramidPlan:
         layout, more = level_layout(self.base, how.format, nested=bool(images_of(attributes)))
         own = [own[0] if self.base.stored else own[0] | more, *(each | more for each in own[1:])]
         plans = self._plans(own, layout)
+        if earlier.has_ended and self.base.stored and is_newer(self.base.stored, marker):
+            hint = "its base level has changed since; mode='w' computes the levels again"
+            raise NodeExistsError(how.container.url, self.path, "a finished pyramid", hint)
         if earlier.has_ended and all(plan.is_done for plan in plans.values()):
             return Transaction(plans, marker, has_ended=True).compute()
         self._check_read_back(existing, attributes, own, stale, resumes=earlier.exists)
@@ -117,7 +121,8 @@ class PyramidPlan:
                 if other != marker:
                     other.end()
         marker.begin({**provenance(), "pyramid": len(self.names), **began})
-        complete_base(self.base.stored, own[0])
+        if complete_base(self.base.stored, own[0]):
+            plans = self._plans(own, layout)  # their markers have the stamp of the base level
         transaction = Transaction(plans, marker, remembered=how.remembered).begin()
         group.attrs.change(attributes, stale)
         return transaction.compute_in_turn()
