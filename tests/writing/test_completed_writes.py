@@ -82,7 +82,7 @@ def test_levels_next_to_a_stored_array_are_resumed_and_finished_once(
         assert all(each.all() for each in kept) == finished
         assert (open_array(place, "p/s2")[...] == 1).all()
     open_array(place, "p/s0", mode="r+")[:4, :4] = 9
-    with pytest.raises(NodeExistsError, match="base level has changed since|no write of it is"):
+    with pytest.raises(NodeExistsError, match=r"base level has changed since|no write of it is"):
         write()
 
 
