@@ -478,8 +478,8 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
         told = "no write of it is unfinished" if more else "use --mode w to replace it"
         assert told in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
-    told = printed("pyramid", f"{CELLS}/raw", place, "--resume").splitlines()
-    assert [" kept)" in line for line in told] == [True] * 4
+    lines = printed("pyramid", f"{CELLS}/raw", place, "--resume").splitlines()
+    assert [" kept)" in line for line in lines] == [True] * 4
     assert verify(tmp_path / "a.n5", "em/s1").attrs["unfinished"] == []
     assert "missing" not in verify(tmp_path / "a.n5", "em/s1").compute().state.values
 
