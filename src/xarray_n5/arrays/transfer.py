@@ -111,13 +111,15 @@ def put(
     threads: int = 1,
     *,
     shared: bool = False,
+    send: Callable[[Index, Buffer | None], None] | None = None,
 ) -> Iterator[tuple[Index, int, int]]:
     """Write the parts of `values` that belong to some chunks, several of them at once.
 
     A chunk that they cover is not read; one that they cut is read, merged and replaced, without
     others in between if it is `shared` with them and the store has locks.
     `prove` raises if writing must stop. The limits on chunks in flight are those of all
-    `threads` that do so at the same time.
+    `threads` that do so at the same time. With `send`, which begins to store a chunk, others prove
+    that, limit the chunks and wait for them.
 
     Yields
     ------
@@ -141,11 +143,16 @@ def put(
             index, block = _merged(node, parts, values)
             digested = 0 if digest is None else digest(block)
             data = node.encoded(index, block)
-            if prove is not None:
+            if prove is not None and send is None:
                 prove()
             begun.append((index, 0 if data is None else len(data), digested))
             yield index, data
 
+    if send is not None:
+        for index, data in changes():
+            send(index, data)
+            yield begun.popleft()
+        return
     ahead = max(1, min(node.ahead, node.store.most_at_once) // threads)
     for _ in node.container.set_chunks(node.path, node.metadata, changes(), ahead):
         node.indices.forget([begun[0][0]])

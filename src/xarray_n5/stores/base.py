@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
@@ -163,6 +164,13 @@ class Store(ABC):
             else:
                 self.set(key, data)
             yield key
+
+    def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
+        """Return a function that begins to write or remove a key, as :meth:`set_many` does.
+
+        None if the store waits for each request.
+        """
+        return None
 
     # One file
 

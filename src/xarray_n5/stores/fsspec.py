@@ -20,7 +20,8 @@ from xarray_n5.stores.base import Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from fsspec import AbstractFileSystem
 
@@ -281,22 +282,27 @@ class FsspecStore(Store):
         """Write or remove several keys, several requests in flight."""
         if self._has_real_files:
             return map(self._change, items)
-        fs = self._source
-        requests = self._requests(fs)
-
-        async def change_async(item: tuple[str, Buffer | None]) -> str:
-            (key, data), path = item, self._path(item[0])
-            if data is None:
-                remove = partial(fs._rm_file, path)  # noqa: SLF001
-                await requests.get_async("remove", key, remove)
-            else:
-                put = partial(fs._pipe_file, path, bytes(data))  # noqa: SLF001
-                await requests.get_async("write", key, put)
-            filesystems.drop_copies(self.fs, path)
-            return key
-
+        requests = self._requests(self._source)
+        change_async = partial(self._change_async, requests)
         done = requests.map(items, ahead, change_async, self._change, finish=True)
         return (key for _, key in done)
+
+    def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
+        """Return a function that begins to write or remove a key."""
+        requests = self._requests(self._source)
+        if self._has_real_files or not filesystems.is_async(requests.fs):
+            return None
+        return lambda item: requests.begin(self._change_async(requests, item))
+
+    async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
+        (key, data), path, fs = item, self._path(item[0]), requests.fs
+        if data is None:
+            await requests.get_async("remove", key, partial(fs._rm_file, path))  # noqa: SLF001
+        else:
+            put = partial(fs._pipe_file, path, bytes(data))  # noqa: SLF001
+            await requests.get_async("write", key, put)
+        filesystems.drop_copies(self.fs, path)
+        return key
 
     def _change(self, item: tuple[str, Buffer | None]) -> str:
         (key, data), path, fs = item, self._path(item[0]), self._source

@@ -16,24 +16,27 @@ from xarray_n5.stores import together
 from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.resume import forget_finished
+from xarray_n5.writing.sending import received
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
+    from xarray_n5.writing.sending import Sending
     from xarray_n5.writing.write import Write
 
 
-def finish(parts: list[Receipts], write: Write, before: Receipts | None) -> xr.Dataset:
+def finish(parts: list[Receipts | Sending], write: Write, before: Receipts | None) -> xr.Dataset:
     """Store digests, remove the rests of killed tasks, then the marker, and return the report."""
-    several = [*parts, *([] if before is None else [before])]
+    written = received(parts)
+    several = [*written, *([] if before is None else [before])]
     receipts = Receipts.merge([Receipts.of([], len(write.shape), ""), *several])
     mine = write.marker
     if mine.is_alone():
         if write.checksums:
             keep_digests(write, receipts, alone=True)
-        if _may_have_lost_tasks(parts):
+        if _may_have_lost_tasks(written):
             _sweep(write, alone=True)
     else:
         _finish_among_others(write, receipts)

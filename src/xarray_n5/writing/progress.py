@@ -218,7 +218,8 @@ def report_written(token: str, receipts: Receipts) -> None:
 
 def _counts(result: Any) -> tuple[int, int]:
     """Return the numbers of chunks and bytes that a task wrote."""
-    if isinstance(result, Receipts):
-        return len(result), int(result.sizes.sum())
+    receipts = result if isinstance(result, Receipts) else getattr(result, "receipts", None)
+    if receipts is not None:
+        return len(receipts), int(receipts.sizes.sum())
     # The task of a single block also finishes the write, and returns its report.
     return int(result.attrs["chunks"]), int(result["bytes"].sum())

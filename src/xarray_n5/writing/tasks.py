@@ -34,6 +34,7 @@ from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.stores import together
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.progress import report_written
+from xarray_n5.writing.sending import Sending, received
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def write_lazily(source: da.Array, write: Write, before: Receipts | None = None)
     blocks, left, name = _write_blocks(source, write, before)
     last = functools.partial(finish, write=write, before=before)
     chosen = None if left is None else list(left)
-    return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
+    return tree_reduce(blocks, chosen, _merged, last, f"to_n5-{name}")
 
 
 def write_in_batches(
@@ -74,13 +75,17 @@ def write_in_batches(
     blocks, left, name = _write_blocks(source, write, before)
     blocks = fused(blocks)
     pending = product(*map(range, source.numblocks)) if left is None else left
-    parts: list[Receipts] = []
+    parts: list[Any] = []
     while some := list(islice(pending, size)):
         part = f"to_n5-{name}-{len(parts)}"
-        lazy = tree_reduce(cut(blocks, some), some, Receipts.merge, Receipts.merge, part)
+        lazy = tree_reduce(cut(blocks, some), some, _merged, _merged, part)
         parts.extend(compute(lazy))
     parts = [Receipts.merge(parts)] if parts else []  # frees those of the batches
     return finish(parts, write, before)
+
+
+def _merged(parts: list[Receipts | Sending]) -> Receipts:
+    return Receipts.merge(received(parts))
 
 
 def _write_blocks(
@@ -107,38 +112,36 @@ def _write_blocks(
 
 def write_block(
     block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
-) -> Receipts:
+) -> Receipts | Sending:
     """Write a block, or its chunks that are `left`; return their receipts."""
-    marker = write.marker
+    marker, box = write.marker, _shifted(where, write.start)
     with marker.running():
-        box = _shifted(where, write.start)
         begins = write.planned or marker.store.concurrency > 1 or _is_cut(write.target, box)
         if begins and not marker.is_trusted():
             begin_planned(write)  # otherwise, the marker is read before each chunk
-
-        def check() -> None:
-            if not marker.is_trusted():
-                marker.check()
 
         target = _current(write.target, box)
         array = target.metadata
         block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
         first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
         done: Container[Index] = () if left is None else Done(first, left)
-        rows = []
-        clock = time.perf_counter()
         touched = product(*target.metadata.grid.project(box))
         pending = (each for each in touched if tuple([part.chunk for part in each]) not in done)
-        for row in put(target, pending, block, check, digest, shared=not write.fresh):
-            now = time.perf_counter()
-            rows.append((*row, now - clock))
-            clock = now
-        receipts = Receipts.of(rows, len(box), writer_name())
-        if write.journal and rows:
-            check()
-            marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
-        report_written(marker.token, receipts)
-        return receipts
+        with Sending(target, write) as sending:
+            rows, clock = [], time.perf_counter()
+            how: Any = sending.send if sending.is_possible() else None
+            for row in put(
+                target, pending, block, sending.check, digest, shared=not write.fresh, send=how
+            ):
+                now = time.perf_counter()
+                rows.append((*row, now - clock))
+                clock = now
+            receipts = Receipts.of(rows, len(box), writer_name())
+            if write.journal and rows:
+                sending.check()
+                marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
+            report_written(marker.token, receipts)
+            return sending.result(receipts)
 
 
 def write_now(plans: Mapping[str, WritePlan]) -> dict[str, xr.Dataset] | None:
