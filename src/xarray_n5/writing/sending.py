@@ -109,7 +109,8 @@ class Sending:
         error = CancelledError() if request.cancelled() else request.exception()
         if error is not None:
             self.failed.append(item)
-            _failures[self.write.marker.attempt] = error
+            # Its frames hold the bytes.
+            _failures[self.write.marker.attempt] = error.with_traceback(None)
         self._leave(nbytes)
 
     def _leave(self, nbytes: int) -> None:
@@ -140,7 +141,7 @@ class Sending:
         """Return the receipts, after all requests have succeeded; repeat those that failed."""
         self._wait()
         if self.failed:
-            _failures.pop(self.write.marker.attempt, None)
+            forget(self.write.marker.attempt)
             self.check()
             deque(self.target.store.set_many(self.failed, len(self.failed)), maxlen=0)
             self.failed = []
@@ -152,6 +153,11 @@ class Sending:
         if not self.failed:
             return _same, (self.receipts,)
         return Sending, (self.target, self.write, self.failed, self.receipts)
+
+
+def forget(attempt: str) -> None:
+    """Forget the error of a request of an attempt that has failed."""
+    _failures.pop(attempt, None)
 
 
 def _has_room(nbytes: int, most: int) -> bool:

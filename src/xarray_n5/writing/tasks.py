@@ -34,7 +34,7 @@ from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.stores import together
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.progress import report_written
-from xarray_n5.writing.sending import Sending, received
+from xarray_n5.writing.sending import Sending, forget, received
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def stopping(writes: Iterable[Write]) -> Iterator[None]:
     except BaseException:
         for write in writes:
             write.marker.stop()
+            forget(write.marker.attempt)
         raise
 
 
