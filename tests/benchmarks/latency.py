@@ -6,6 +6,7 @@ import asyncio
 import functools
 import itertools
 import multiprocessing
+import re
 import statistics
 import urllib.request
 from contextlib import contextmanager
@@ -54,6 +55,13 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     bucket, _, key = request.path.strip("/").partition("/")
     data = await request.read()
     await asyncio.sleep(int(bucket.removeprefix("late")) / 1000)
+    if request.method == "POST" and "delete" in request.query:
+        names = re.findall("<Key>(.*?)</Key>", data.decode())
+        for name in names:
+            OBJECTS.pop(name, None)
+        gone = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+        text = f"<DeleteResult>{gone}</DeleteResult>"
+        return web.Response(text=text, content_type="application/xml")
     if request.method == "PUT":
         OBJECTS[key] = data
     elif request.method == "DELETE":  # with all that is below
