@@ -260,7 +260,7 @@ def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
 
 
 ONE_CALLER = {
-    Store: {"child", "fetch", "get_ranges", "is_link", "most_at_once", "real_folders"},
+    Store: {"child", "fetch", "get_ranges", "is_link", "real_folders", "sender"},
     KeyedContainer: {
         *("complete_group", "delete_chunks", "has_chunk", "matches", "not_found", "set_chunks"),
         "sweep",
@@ -419,7 +419,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    CORE: 30_100,
+    CORE: 30_300,
     ENGINE: 180,
     PROJECTS: 110,
     COMMANDS: 1_450,

@@ -65,10 +65,11 @@ def see(key: str, attempt: object, when: float) -> None:
             del _seen[oldest]
 
 
-def is_seen(key: str, attempt: object) -> bool:
+def is_seen(key: str, attempt: object, within: float | None = None) -> bool:
     """Return whether a marker named an attempt when this process has just read or stored it."""
     found, when = _seen.get(key, (None, 0.0))
-    return found == attempt and time.monotonic() < when + _TRUSTED
+    trusted = _TRUSTED if within is None else within
+    return found == attempt and time.monotonic() < when + trusted
 
 
 def forget(key: str) -> None:

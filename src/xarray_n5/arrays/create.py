@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.context import load_context
@@ -25,9 +25,10 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import new_path
 from xarray_n5.model.units import same_unit
+from xarray_n5.stores import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy.typing as npt
@@ -41,11 +42,14 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan:
     """An array that can be created or opened, after all checks and before any write.
 
-    A write creates its marker between :meth:`make_room` and :meth:`create`.
+    A write creates its marker before the array.
     """
 
     array: Array
@@ -59,9 +63,23 @@ class ArrayPlan:
     new: tuple[Overwrite, ArrayMetadata] | None = None
     """The checked location for a new array, and its metadata."""
 
-    def make_room(self) -> ArrayPlan:
-        """Remove what the array replaces and create its groups; return the rest of the plan."""
-        return replace(self, new=(self.new[0].make_room(), self.new[1])) if self.new else self
+    def create_marked(self, mark: Callable[[], T]) -> T:
+        """Make room, `mark` the write and create the array; return what `mark` returns.
+
+        The groups around it are created before, or at the same time where requests take long.
+        """
+        groups, rest = [], self
+        if self.new is not None:
+            complete, overwrite = self.new[0].make_room()
+            groups, rest = [complete], replace(self, new=(overwrite, self.new[1]))
+
+        def marked() -> T:
+            found = mark()
+            rest.create()
+            return found
+
+        *_, found = together(self.array.node.store, [*groups, marked])
+        return cast("T", found)
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""

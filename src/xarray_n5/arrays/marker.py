@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["REPAIRED", "WriteMarker", "claiming", "find_markers", "unfinished_writes"]
 
 _MARK = "mark.json"
+_JUST = 0.1  # seconds within which a hint is not read again: less than a request may take
 
 
 def _new() -> str:
@@ -52,8 +53,7 @@ class WriteMarker:
     """The marker of one write into an array or a group."""
 
     store: Store
-    path: str
-    """The path of the node that is written."""
+    path: str  # of the node that is written
     token: str
     """The string that distinguishes this write from others into the node."""
     run: str = field(default_factory=_new, compare=False)
@@ -83,8 +83,9 @@ class WriteMarker:
         """Create the marker with facts for other processes; remove that of the plan."""
         # The hint shows an unfinished write to readers with one request. Both are stored before
         # anything else is written: a hint without a marker is ignored.
-        now = time.monotonic()
-        self._leave(self.folder, facts, (join(self.path, UNFINISHED), self._hint))
+        now, hint = time.monotonic(), join(self.path, UNFINISHED)
+        attempts.forget(hint)
+        self._leave(self.folder, facts, (hint, self._hint))
         attempts.see(*_expected(self.path, self.token, self.attempt), now)
         if planned:
             self.forget_plan()
@@ -140,8 +141,8 @@ class WriteMarker:
     def _store(self, items: Sequence[tuple[str, bytes]]) -> None:
         if len(items) == 1:
             self.store.set(*items[0])
-        else:
-            deque(self.store.set_many(items, len(items)), maxlen=0)
+            return
+        deque(self.store.set_many(items, len(items)), maxlen=0)
 
     # Reading
 
@@ -199,8 +200,7 @@ class WriteMarker:
         if self.is_stopped():
             raise StaleTaskError(self.store.url, self.path)
         key, start = _expected(self.path, self.token, self.attempt)
-        now = time.monotonic()
-        head = self._head(key, 256)
+        now, head = time.monotonic(), self._head(key, 256)
         if head is None:
             raise ContainerNotVisibleError(self.store.url, key)
         if not head.startswith(start):
@@ -224,8 +224,17 @@ class WriteMarker:
         return self.first and not self.is_stopped() and self.began_last()
 
     def began_last(self) -> bool:
-        """Return whether no other attempt at a write into the node has begun after this one."""
-        return self.store.get(join(self.path, UNFINISHED)) == self._hint
+        """Return whether no other attempt at a write into the node has begun after this one.
+
+        What a server has just told is not asked again: another attempt may begin meanwhile anyway.
+        """
+        key, hint = join(self.path, UNFINISHED), self._hint
+        if self.store.concurrency > 1 and attempts.is_seen(key, hint, _JUST):
+            return True
+        if self.store.get(key) != hint:
+            return False
+        attempts.see(key, hint, time.monotonic())
+        return True
 
     def is_stopped(self) -> bool:
         """Return whether this attempt failed in this process."""
@@ -257,9 +266,8 @@ class WriteMarker:
         keys = [join(self.folder, name) for name in files if name.startswith(f"{self.run}-")]
         for start in range(0, len(keys), 1000):
             some = keys[start : start + 1000]
-            for key, record in zip(some, self.store.get_many(some), strict=True):
-                if record is not None:
-                    yield key, record
+            found = zip(some, self.store.get_many(some), strict=True)
+            yield from ((key, record) for key, record in found if record is not None)
 
     # Ending
 
@@ -289,8 +297,9 @@ class WriteMarker:
 
     def _notes(self) -> list[str]:
         """Return the keys of everything next to the marker."""
-        _, names = self.store.list(self.folder)
-        return [join(self.folder, name) for name in names if name != _MARK]
+        return [
+            join(self.folder, name) for name in self.store.list(self.folder)[1] if name != _MARK
+        ]
 
     def _shares_hint(self) -> bool | None:
         """Return whether other writes into the node are unfinished; None if it was always alone."""
@@ -378,7 +387,5 @@ def find_markers(
 def _tidy(store: Store, folder: str) -> None:
     """Remove the rest of a write without a marker, except files that are still being written."""
     if not store.is_link(folder):
-        _, files = store.list(folder)
-        if records := [join(folder, name) for name in files if is_record(name)]:
-            store.delete(records)
+        store.delete([join(folder, name) for name in store.list(folder)[1] if is_record(name)])
     store.clear_folder(folder)

@@ -13,7 +13,7 @@ from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import WRITING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
@@ -101,11 +101,20 @@ class Overwrite:
     vacant: bool
     """Whether nothing will be at the location, not even the rest of a stopped write."""
 
-    def make_room(self) -> Overwrite:
-        """Remove what is replaced and complete the parent groups; return the rest of the plan."""
-        container, path = self.container, self.node.path
+    def make_room(self) -> tuple[Callable[[], None], Overwrite]:
+        """Remove what is replaced.
+
+        Return a function that completes the parent groups, and the rest of the plan.
+        """
+        path = self.node.path
         if self.removes:
-            container.delete(path)
+            self.container.delete(path)
+        empty = Node(path=path, metadata=GroupMetadata(), described=False)
+        rest = replace(self, node=empty if path else self.node, groups=(), removes=False)
+        return self._complete_groups, rest
+
+    def _complete_groups(self) -> None:
+        container, path = self.container, self.node.path
         for group in self.groups:
             container.complete_group(group, fresh=self.fresh and not group.path)
         for parent in self.groups[-1:]:
@@ -113,13 +122,12 @@ class Overwrite:
                 container.change_attributes(
                     parent.path, lambda attributes: without_image(attributes, path), "group"
                 )
-        empty = Node(path=path, metadata=GroupMetadata(), described=False)
-        return replace(self, node=empty if path else self.node, groups=(), removes=False)
 
     def create(self, metadata: Metadata) -> None:
         """Make room for the node and create it."""
-        node = self.make_room().node
-        self.container.create(node, metadata, fresh=self.fresh and not node.path)
+        complete, rest = self.make_room()
+        complete()
+        self.container.create(rest.node, metadata, fresh=self.fresh and not rest.node.path)
 
 
 def check_overwrite(

@@ -154,7 +154,12 @@ def has_complete_listings(fs: AbstractFileSystem) -> bool:
 
 def retries_itself(fs: AbstractFileSystem) -> bool:
     """Return whether the library of a filesystem retries what failed for a transient reason."""
-    return bool(_kinds(fs) & _RETRYING) or type(behind_caches(fs)).__module__.startswith("obstore.")
+    return bool(_kinds(fs) & _RETRYING) or is_obstore(fs)
+
+
+def is_obstore(fs: AbstractFileSystem) -> bool:
+    """Return whether obstore makes the requests of a filesystem."""
+    return type(behind_caches(fs)).__module__.startswith("obstore.")
 
 
 def keeps_directories(fs: AbstractFileSystem) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.errors import PathError, RefusedError, RequestError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from fsspec import AbstractFileSystem
 
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.stores.base import Store
 
 K = TypeVar("K")
@@ -125,6 +127,14 @@ class Requests:
         if failure is not None:
             raise failure
         return None
+
+    async def change_async(self, path: str, key: str, data: Buffer | None) -> None:
+        """Write the bytes of a key at its path, or remove the file if there are none."""
+        if data is None:
+            await self.get_async("remove", key, partial(self.fs._rm_file, path))  # noqa: SLF001
+        else:
+            put = partial(self.fs._pipe_file, path, bytes(data))  # noqa: SLF001
+            await self.get_async("write", key, put)
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""

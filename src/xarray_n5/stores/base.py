@@ -159,10 +159,7 @@ class Store(ABC):
         At most `ahead` writes are in flight.
         """
         for key, data in items:
-            if data is None:
-                self.delete([key])
-            else:
-                self.set(key, data)
+            self.delete([key]) if data is None else self.set(key, data)
             yield key
 
     def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
@@ -176,8 +173,7 @@ class Store(ABC):
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size, or None if missing."""
-        data = self.get(key)
-        return None if data is None else (data[:count], len(data))
+        return None if (data := self.get(key)) is None else (data[:count], len(data))
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""

@@ -36,9 +36,7 @@ class FsspecStore(Store):
     """A path on an fsspec filesystem; only a file that is not found is a missing key."""
 
     fs: AbstractFileSystem
-    """The filesystem."""
-    root: str
-    """The container's path on it, without protocol."""
+    root: str  # the container's path on it, without protocol
     query: str = field(default="", repr=False)
     """The query of each URL, usually a signature."""
     retries: Retries | None = None
@@ -47,8 +45,7 @@ class FsspecStore(Store):
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
     limit: int = field(default=DOCUMENT, compare=False, repr=False)
     """The maximum number of bytes that a web server may send for a key."""
-    concurrency: ClassVar[int] = 256
-    """The number of requests that are worth having in flight; filesystems may allow fewer."""
+    concurrency: ClassVar[int] = 256  # filesystems may allow fewer
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
@@ -231,10 +228,13 @@ class FsspecStore(Store):
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        look, fs = partial(self._source.isdir, self._path(prefix)), self._source
-        if not filesystems.has_servers_pages(fs):
-            return self._type(prefix) == "directory"
-        return bool(self._requests(fs).get("look at", prefix, look))
+        fs = self._source
+        if filesystems.is_obstore(fs) and self.complete_listings:
+            return any(self.list(prefix))  # one request; no directory is empty
+        if filesystems.has_servers_pages(fs):
+            look = partial(fs.isdir, self._path(prefix))
+            return bool(self._requests(fs).get("look at", prefix, look))
+        return self._type(prefix) == "directory"
 
     def _type(self, key: str) -> str | None:
         path, fs, requests = self._current(key)
@@ -244,8 +244,9 @@ class FsspecStore(Store):
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`; never from a cache."""
         path, fs, requests = self._current(prefix)
-        found = requests.get("list", prefix, lambda: fs.ls(path, detail=True))
-        return names(fs, path, found or ())
+        return names(
+            fs, path, requests.get("list", prefix, partial(fs.ls, path, detail=True)) or ()
+        )
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, several requests in flight."""
@@ -283,8 +284,8 @@ class FsspecStore(Store):
         if self._has_real_files:
             return map(self._change, items)
         requests = self._requests(self._source)
-        change_async = partial(self._change_async, requests)
-        done = requests.map(items, ahead, change_async, self._change, finish=True)
+        change = partial(self._change_async, requests)
+        done = requests.map(items, ahead, change, self._change, finish=True)
         return (key for _, key in done)
 
     def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
@@ -295,14 +296,10 @@ class FsspecStore(Store):
         return lambda item: requests.begin(self._change_async(requests, item))
 
     async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
-        (key, data), path, fs = item, self._path(item[0]), requests.fs
-        if data is None:
-            await requests.get_async("remove", key, partial(fs._rm_file, path))  # noqa: SLF001
-        else:
-            put = partial(fs._pipe_file, path, bytes(data))  # noqa: SLF001
-            await requests.get_async("write", key, put)
+        path = self._path(item[0])
+        await requests.change_async(path, *item)
         filesystems.drop_copies(self.fs, path)
-        return key
+        return item[0]
 
     def _change(self, item: tuple[str, Buffer | None]) -> str:
         (key, data), path, fs = item, self._path(item[0]), self._source

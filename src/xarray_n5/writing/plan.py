@@ -62,9 +62,7 @@ class WritePlan:
     @property
     def remaining(self) -> int:
         """The number of pending chunks."""
-        return math.prod(map(len, self.write.box)) - (
-            0 if self.before is None else len(self.before)
-        )
+        return math.prod(map(len, self.write.box)) - len(self.before or ())
 
     def begin(self, whole: WriteMarker | None = None, *, marked: bool = True) -> WritePlan:
         """Create the marker, then the array.
@@ -84,15 +82,17 @@ class WritePlan:
         if options.resume:
             swept = vacant or write.left is not None  # which `renew` removes
             options.container.sweep(request.path.rpartition("/")[0] if swept else request.path)
-        array = self.array.make_room() if self.array is not None else None
         write = replace(write, marker=replace(write.marker, first=vacant and not write.deferred))
-        if self.resumed:
-            write = renew(write, deferred=request.deferred)
-        elif marked:
-            write = replace(write, planned=write.deferred)
-            write.leave_mark()
-        if array is not None:
-            array.create()
+
+        def mark() -> Write:
+            if self.resumed:
+                return renew(write, deferred=request.deferred)
+            begins = replace(write, planned=marked and write.deferred)
+            if marked:
+                begins.leave_mark()
+            return begins
+
+        write = mark() if self.array is None else self.array.create_marked(mark)
         if marked and not write.fresh:
             forget_overlapped(write)
         return replace(self, write=replace(write, sources={}))
