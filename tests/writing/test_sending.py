@@ -218,8 +218,8 @@ def test_a_chunk_that_failed_is_not_repeated_after_another_attempt_has_begun(
         task.received()
 
 
-@pytest.mark.parametrize(("most", "expected"), [(1, 1), (5 * 14, 5), (5 * 14 + 13, 5)])
-def test_the_bytes_under_way_are_limited(
+@pytest.mark.parametrize(("most", "expected"), [(1, 1), (5 * 14, 6), (5 * 14 + 13, 6)])
+def test_a_task_waits_if_many_bytes_are_under_way(
     most: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "_MOST_BYTES", most)  # a chunk has 14 bytes with its header
@@ -228,6 +228,17 @@ def test_the_bytes_under_way_are_limited(
     write(fs)
     assert fs.most_held == expected
     np.testing.assert_array_equal(open_array(store_on(fs), "a")[...], VALUES)
+
+
+def test_large_chunks_of_several_threads_are_stored_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "_MOST_BYTES", 1)
+    fs = Held()
+    threading.Timer(0.5, fs.go.set).start()
+    with dask.config.set(scheduler="threads", num_workers=8):
+        to_n5(BLOCKS, store_on(fs), "a", compression=None)
+    assert fs.most_held == 8
 
 
 def test_the_requests_of_many_threads_are_those_of_one_filesystem() -> None:

@@ -217,8 +217,8 @@ def to_n5(
     xarray.Dataset, Delayed or dask.array.Array
         The report, on the chunk grid: ``bytes``, the stored size of each chunk (int64); ``digest``,
         the XXH3 (uint64) of its elements in C order, little-endian, clipped to the array;
-        ``seconds``, the time that its task spent on it (float32); and ``worker``, the host and process
-        that wrote it. With ``compute=False``, a Delayed that computes to the report; with
+        ``seconds``, the time that its task spent on it (float32); and ``worker``, the host and
+        process that wrote it. With ``compute=False``, a Delayed that computes to the report; with
         `return_stored`, the stored array (with ``compute=False``, each block is written when it is
         first computed).
 

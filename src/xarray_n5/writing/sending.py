@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     """A key, and the bytes to store; None to remove it."""
 
 _MOST_BYTES = 1 << 27
-"""The maximum number of bytes under way from all tasks of this process: 128 MiB."""
+"""The number of bytes under way from all tasks of a process above which a task waits: 128 MiB."""
 
 _lock = threading.Lock()
 _room = threading.Condition(_lock)
@@ -83,15 +83,17 @@ class Sending:
     def send(self, index: Index, data: Buffer | None) -> None:
         """Begin to store a chunk, or to remove it, when there is room for another request.
 
-        The error of an earlier request of the attempt is raised here, once.
+        Wait for it if too many bytes are under way. The error of an earlier request of the attempt
+        is raised here, once.
         """
         if (error := _failures.pop(self.write.marker.attempt, None)) is not None:
             raise error
         store, nbytes = self.target.store, 0 if data is None else len(data)
         begin: Any = store.sender()
         with _lock:
-            _room.wait_for(partial(_has_room, nbytes, store.most_at_once))
+            _room.wait_for(lambda: _under_way[0] < store.most_at_once)
             _under_way[:] = _under_way[0] + 1, _under_way[1] + nbytes
+            waits = _under_way[1] > _MOST_BYTES
             self._left += 1
             self._begun += 1
         item = self.target.key(index), data
@@ -102,6 +104,8 @@ class Sending:
             self._leave(nbytes)
             raise
         request.add_done_callback(partial(self._done, index, item, nbytes))
+        if waits:
+            wait([request])
 
     def _done(self, index: Index, item: _Item, nbytes: int, request: Future[str]) -> None:
         """Note the end of a request, in the thread that made it."""
@@ -158,11 +162,6 @@ class Sending:
 def forget(attempt: str) -> None:
     """Forget the error of a request of an attempt that has failed."""
     _failures.pop(attempt, None)
-
-
-def _has_room(nbytes: int, most: int) -> bool:
-    requests, total = _under_way
-    return not requests or (requests < most and total + nbytes <= _MOST_BYTES)
 
 
 def _same(receipts: Receipts) -> Receipts:
