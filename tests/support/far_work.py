@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dask
+import dask.array as da
 import numpy as np
 import xarray as xr
 
@@ -121,6 +122,15 @@ WORKS = (
         lambda fs: xr.open_datatree(zarr(fs, "p.zarr"), engine="zarr", consolidated=True),
     ),
     Work(
+        "`to_n5` of 200 chunks, one a task",
+        *(7, 217),
+        "what exists; the array's marker, and the root's document, which is read again; both "
+        "documents; the root's once more, since others may have written it; the chunks; the hint "
+        "at other writes; the removal of the marker",
+        lambda fs: to_n5(_chunks(), n5(fs, "new.n5"), "a"),
+        lambda fs: _chunks().to_zarr(zarr(fs, "new.zarr"), component="a", zarr_format=2),
+    ),
+    Work(
         "`ds.n5.to_n5` of 3 variables",
         *(12, 43),
         "what exists; the group's marker; its document; the arrays' markers; their documents; the "
@@ -202,6 +212,10 @@ def _write_zarr(fs: Bucket) -> None:
     for name in ("x.zarr", "t.zarr", "v.zarr", "p.zarr"):
         # Listings of the other filesystem are kept, and outdated.
         consolidate_metadata(zarr(Bucket(fs.objects, asynchronous=True), name), zarr_format=2)
+
+
+def _chunks() -> Any:
+    return da.from_array(np.arange(1, 3201, dtype="u2").reshape(200, 4, 4), chunks=(1, 4, 4))
 
 
 def _volume() -> np.ndarray:
