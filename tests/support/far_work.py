@@ -132,11 +132,11 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(12, 43),
+        *(12, 40),
         "what exists; the group's marker; its document; the arrays' markers; their documents; the "
-        "chunks; the hints at other writes; the group's marker, which is read; that all is done, "
-        "and the hints again; the removal of the arrays' markers; the hint at other writes into "
-        "the group; the removal of the group's marker",
+        "chunks; the hints at other writes; the group's marker, which is read; that all is done; "
+        "the removal of the arrays' markers; the hint at other writes into the group; the removal "
+        "of the group's marker",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(
             zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
