@@ -155,6 +155,27 @@ def test_obstore_fetches_together(stored: dict[str, bytes], tmp_path: Path) -> N
     assert store.get_many(keys) == [stored[key] for key in keys]
 
 
+@pytest.mark.parametrize("credentials", [False, True])
+def test_obstore_reads_one_file_without_the_event_loop_unless_credentials_need_it(
+    credentials: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fsspec = pytest.importorskip("obstore.fsspec")
+    store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.n5")
+    store.set("a/0/1", b"x")
+    asked: list[str] = []
+    usual = store.fs.cat_file
+
+    def cat_file(path: str, **options: Any) -> bytes:
+        asked.append(path)
+        return bytes(usual(path, **options))
+
+    monkeypatch.setattr(store.fs, "cat_file", cat_file)
+    if credentials:
+        monkeypatch.setattr(store.fs, "_credential_provider", object())
+    assert (store.get("a/0/1"), store.get("a/0/2")) == (b"x", None)
+    assert len(asked) == (2 if credentials else 0)
+
+
 def test_what_needs_no_network_is_read_by_the_one_who_asks(stored: dict[str, bytes]) -> None:
     seen = set()
 
