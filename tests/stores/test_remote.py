@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,21 @@ def test_obstore_reads_one_file_without_the_event_loop_unless_credentials_need_i
         monkeypatch.setattr(store.fs, "_credential_provider", object())
     assert (store.get("a/0/1"), store.get("a/0/2")) == (b"x", None)
     assert len(asked) == (2 if credentials else 0)
+
+
+def test_obstore_lists_times_so_that_a_finished_write_is_known(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("obstore.fsspec")
+    store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.n5")
+    before = time.time()
+    values = da.from_array(np.arange(64, dtype="u1").reshape(8, 8), chunks=4, name="values")
+    for count in (4, 0):
+        report = to_n5(values, store, "g/a", resume=True)
+        assert (report.bytes > 0).sum() == count
+    found = {each.key: each for each in store.list_info("g")}
+    assert {"a/attributes.json", "a/0/0", "a/1/1"} <= found.keys()
+    assert all(each.time and each.time > before - 60 for each in found.values())
+    assert found["a/0/0"].size == len(store.get("g/a/0/0") or b"")
+    assert [*store.list_info("none")] == []
 
 
 def test_what_needs_no_network_is_read_by_the_one_who_asks(stored: dict[str, bytes]) -> None:

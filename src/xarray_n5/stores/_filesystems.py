@@ -110,8 +110,8 @@ def whole(fs: AbstractFileSystem, path: str) -> bytes:
     If a cache does not find a file, the filesystem behind it is asked: caches treat every failure
     as a missing file.
     """
-    if (direct := _by_obstore(fs, path)) is not None:
-        return direct
+    if (found := in_obstore(fs, path)) is not None:  # a third of the time of the processor
+        return cast("bytes", found[0].get(found[2]).bytes().to_bytes())
     if not is_cache(fs):
         return cast("bytes", fs.cat_file(path, **in_one_request(fs)))
     try:
@@ -190,8 +190,8 @@ def is_async(fs: AbstractFileSystem) -> bool:
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
 
 
-def _by_obstore(fs: AbstractFileSystem, path: str) -> bytes | None:
-    """Return a file's bytes by obstore alone, for a third of the time of the processor.
+def in_obstore(fs: AbstractFileSystem, path: str) -> tuple[Any, str, str] | None:
+    """Return obstore's own store of a path, its bucket, and the key in it.
 
     None for other filesystems, and for credentials that may need an event loop.
     """
@@ -199,8 +199,7 @@ def _by_obstore(fs: AbstractFileSystem, path: str) -> bytes | None:
     if not known or getattr(fs, "_credential_provider", None) is not None:
         return None
     bucket, key = fs._split_path(path)  # noqa: SLF001
-    store = fs._construct_store(bucket)  # noqa: SLF001
-    return cast("bytes", store.get(key).bytes().to_bytes())
+    return fs._construct_store(bucket), bucket, key  # noqa: SLF001
 
 
 def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
