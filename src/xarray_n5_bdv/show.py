@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.arrays.repr import times
+from xarray_n5.dialects.values import per_axis
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import shown_unit
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.image import Image, Level
+    from xarray_n5_bdv.loaders import View
     from xarray_n5_bdv.location import ProjectFile
     from xarray_n5_bdv.project import Project
 
@@ -102,7 +105,51 @@ def project_rows(project: Project) -> list[tuple[str, str]]:
         world = project.world
         length = " x ".join(f"{number:g}" for number in dict.fromkeys(world.scale))
         rows.append(("world", f"a unit is {length} {shown_unit(world.unit)} ({world.basis})"))
+        rows += _place_rows(project)
     return rows
+
+
+def _place_rows(project: Project) -> list[tuple[str, str]]:
+    """Return the box of all views, and that of each; setups that stay where they are once."""
+    boxes = {view: box for view in project.views() if (box := _box_of(project, view)) is not None}
+    found: dict[tuple[int, str], list[int]] = {}
+    for view, box in boxes.items():
+        turned = per_axis(project.registrations[view].total) is None
+        size = project.setups[view.setup].size
+        text = f"{times(size) if size else 'unknown size'} at {_extent(project, box)}"
+        text += ", turned or sheared" if turned else ""
+        found.setdefault((view.setup, text), []).append(view.timepoint)
+    rows = [("box", _extent(project, _union(boxes)))] if boxes else []
+    for (setup, text), moments in list(found.items())[:_SHOWN]:
+        still = len(moments) == sum(view.setup == setup for view in boxes)
+        when = "" if still else f", t {_ids(moments).split(': ')[1]}"
+        rows.append(("view", f"setup {setup}{when}: {text}"))
+    more = len(found) - _SHOWN
+    return [*rows, *[("", f"and {more} more; --json lists all")] * (more > 0)]
+
+
+def _extent(project: Project, box: np.ndarray) -> str:
+    sides = (f"{name} {low:.6g} .. {high:.6g}" for name, low, high in zip("zyx", *box, strict=True))
+    return f"{', '.join(sides)} {shown_unit(project.world.unit)}"
+
+
+def _box_of(project: Project, view: View) -> np.ndarray | None:
+    """Return the least and greatest position of a view's samples along z, y, x.
+
+    A setup without a size counts as one sample; None if the view is not registered.
+    """
+    if (placed := project.physical(view)) is None:
+        return None
+    rows, size = placed[0], project.setups[view.setup].size or (1, 1, 1)
+    steps = rows[:, :-1] * (np.array(size[::-1]) - 1)
+    sides = np.minimum(steps, 0).sum(axis=1), np.maximum(steps, 0).sum(axis=1)
+    return np.array(rows[:, -1] + sides)[:, ::-1]
+
+
+def _union(boxes: Mapping[View, np.ndarray]) -> np.ndarray:
+    """Return the smallest box around others."""
+    lows, highs = zip(*boxes.values(), strict=True)
+    return np.array([np.min(lows, axis=0), np.max(highs, axis=0)])
 
 
 def project_facts(file: ProjectFile, images: Mapping[str, Image[Array]]) -> dict[str, Any]:
@@ -134,6 +181,14 @@ def project_facts(file: ProjectFile, images: Mapping[str, Image[Array]]) -> dict
             for kind, entities in project.entities.items()
         },
         "world": {"scale": world.scale[::-1], "unit": world.unit, "basis": world.basis},
+        "views": [
+            {
+                "timepoint": view.timepoint,
+                "setup": view.setup,
+                "box": None if (box := _box_of(project, view)) is None else box.tolist(),
+            }
+            for view in project.views()
+        ],
         "images": [
             {
                 "name": name,

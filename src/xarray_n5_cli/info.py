@@ -32,9 +32,10 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
     (name, kind, unit, scale, offset, labels; in C order), affine, sources and dialects (that
     describe the array, the most trusted first). A project of BigDataViewer, which is opened by its
-    XML, has url, kind ("project"), format, container, setups, timepoints, missing, names, world and
-    images. A scene of OME-Zarr has url, kind ("scene"), container, systems, unplaced and images.
-    These keys do not change between versions.
+    XML, has url, kind ("project"), format, container, setups, timepoints, missing, names, world,
+    views (with the first and the last position along z, y, x) and images. A scene of OME-Zarr has
+    url, kind ("scene"), container, systems, unplaced and images. These keys do not change between
+    versions.
 
     \b
     Examples:

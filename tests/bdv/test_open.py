@@ -819,6 +819,44 @@ def test_a_project_is_described(tiled: Path) -> None:
     assert facts["images"][1]["shape"] == [2, 2, 2, 6, 6, 8]
 
 
+def test_info_shows_where_the_views_of_a_project_are(tmp_path: Path) -> None:
+    setups = [Setup(id=n) for n in range(3)]
+    steps = {
+        (t, n): [("calibration", diagonal((4, 1, 1), (0, 0, 8 * n)))]
+        for t in (0, 1)
+        for n in (0, 1)
+    }
+    steps[1, 1] = [("calibration", diagonal((4, -1, 1)))]
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    lines = [line.split(maxsplit=1) for line in run("info", path).splitlines()]
+    assert [line[1] for line in lines if line[0] in {"box", "view"}] == [
+        "z 0 .. 10, y -5.5 .. 5.5, x 0 .. 11.5 µm",
+        "setup 0: 6 x 12 x 16 at z 0 .. 10, y 0 .. 5.5, x 0 .. 7.5 µm",
+        "setup 1, t 0: 6 x 12 x 16 at z 0 .. 10, y 0 .. 5.5, x 4 .. 11.5 µm",
+        "setup 1, t 1: 6 x 12 x 16 at z 0 .. 10, y -5.5 .. 0, x 0 .. 7.5 µm",
+    ]
+    views = json.loads(run("info", path, "--json"))["views"]
+    assert len(views) == 6
+    assert views[1] == {"timepoint": 0, "setup": 1, "box": [[0, 0, 4], [10, 5.5, 11.5]]}
+    assert views[2] == {"timepoint": 0, "setup": 2, "box": None}
+
+
+def test_info_lists_a_few_views_of_a_large_project(tmp_path: Path) -> None:
+    setups = [Setup(id=n) for n in range(40)]
+    turned = [[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0]]
+    steps = {
+        (t, n): [("calibration", diagonal((4, 1, 1))), ("r", turned)]
+        for t in (0, 1)
+        for n in range(40)
+    }
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    lines = run("info", path).splitlines()
+    shown = [line for line in lines if line.startswith("    view ")]
+    assert len(shown) == 12
+    assert shown[0].endswith("µm, turned or sheared")
+    assert lines[lines.index(shown[-1]) + 1].strip() == "and 28 more; --json lists all"
+
+
 def test_missing_views_are_listed(gappy: Path) -> None:
     found = CliRunner().invoke(main, ["info", str(gappy)])
     assert "missing     1: 1/0 (timepoint/setup)" in found.stdout
