@@ -358,7 +358,7 @@ def _tiles(dataset: xr.Dataset, dim: str) -> Figure:
 def bigstitcher() -> Figure:
     """Draw the tiles of the project."""
     names_of("bigstitcher", 2)
-    return _tiles(xr.open_dataset("dataset.xml", engine="bdv", level=0), "tile")
+    return _tiles(xr.open_dataset("tiles.xml", engine="bdv", level=0), "tile")
 
 
 def scenes() -> Figure:
@@ -384,8 +384,9 @@ def main(*pages: str) -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             os.chdir(folder)
             for sample in xarray_n5.tutorial.names():
-                url = xarray_n5.tutorial.path(sample)
-                Path(Path(url).name).symlink_to(url)
+                path = xarray_n5.tutorial.path(sample)
+                if path.is_dir():
+                    Path(path.name).symlink_to(path)
             figure = PAGES[page]()
             data = io.BytesIO()
             figure.savefig(data, dpi=80)

@@ -1,4 +1,4 @@
-"""Sample containers that are installed with the package."""
+"""Sample containers, and a sample project, that are installed with the package."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ def names() -> list[str]:
     Examples
     --------
     >>> xarray_n5.tutorial.names()
-    ['cells', 'java-2.5.1']
+    ['cells', 'java-2.5.1', 'tiles']
     """
-    return sorted(container.stem for container in _SAMPLES.glob("*.n5"))
+    return [*_samples()]
+
+
+def _samples() -> dict[str, Path]:
+    return {path.stem: path for path in sorted([*_SAMPLES.glob("*.n5"), *_SAMPLES.glob("*/*.xml")])}
 
 
 @suggest_keywords
@@ -40,12 +44,14 @@ def path(name: str) -> Path:
     name : str
         A name. ``"cells"`` is a synthetic light-sheet volume, `raw`, with the labels of its
         `nuclei`, in micrometres; TensorStore wrote it. ``"java-2.5.1"`` has small arrays in several
-        compressions, without units; the Java library n5 wrote it.
+        compressions, without units; the Java library n5 wrote it. ``"tiles"`` is a project of
+        BigStitcher: two tiles of `cells` with two channels, at two time points.
 
     Returns
     -------
     pathlib.Path
-        A directory in the installed package.
+        A directory in the installed package; for ``"tiles"`` the XML, alone in a directory with its
+        container.
 
     Raises
     ------
@@ -58,11 +64,11 @@ def path(name: str) -> Path:
     >>> raw.shape
     (48, 160, 200)
     """
-    if name not in (known := names()):
+    if name not in (known := _samples()):
         raise ValueError(
             f"name is {name!r}; expected {' or '.join(map(repr, known))}{near(name, known)}"
         )
-    return _SAMPLES / f"{name}.n5"
+    return known[name]
 
 
 def open_dataset(name: str = "cells", **options: Any) -> xr.Dataset:
@@ -74,12 +80,13 @@ def open_dataset(name: str = "cells", **options: Any) -> xr.Dataset:
         A name, as for :func:`path`.
     **options
         Options of :func:`xarray.open_dataset`, such as ``chunks={}`` for Dask arrays, and of the
-        engine "n5", such as ``group="codec"``.
+        engine "n5", such as ``group="codec"``, or, for ``"tiles"``, of the engine "bdv".
 
     Returns
     -------
     xarray.Dataset
-        The arrays of the container's root or of `group`, with lazy values.
+        The arrays of the container's root or of `group`, or the views of the project, with lazy
+        values.
 
     Raises
     ------
@@ -91,5 +98,8 @@ def open_dataset(name: str = "cells", **options: Any) -> xr.Dataset:
     >>> cells = xarray_n5.tutorial.open_dataset("cells", chunks={})
     >>> int(cells["nuclei"].max())
     65
+    >>> xarray_n5.tutorial.open_dataset("tiles", level=0).sizes["tile"]
+    2
     """
-    return xr.open_dataset(path(name), engine="n5", **options)
+    sample = path(name)
+    return xr.open_dataset(sample, engine="n5" if sample.is_dir() else "bdv", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -20,6 +21,16 @@ def test_cells_have_axes_in_micrometres() -> None:
     assert {axis.attrs["units"] for axis in cells.coords.values()} == {"um"}
 
 
+def test_tiles_are_a_project_that_overlaps() -> None:
+    xml = tutorial.path("tiles")
+    assert {each.name for each in xml.parent.iterdir()} == {"tiles.xml", "tiles.n5"}
+    right = tutorial.open_dataset("tiles", level=0, setup=3)["tiles"].load()
+    left = tutorial.open_dataset("tiles", level=0, setup=2)["tiles"].load()
+    common = left.sel(t=0).isel(y=slice(4, None), x=slice(56, None))
+    np.testing.assert_array_equal(common, right.sel(t=0).isel(y=slice(60), x=slice(8)))
+    assert common.max() > 5
+
+
 def test_unknown_samples_are_errors_that_name_the_others() -> None:
-    with pytest.raises(ValueError, match=r"expected 'cells' or 'java-2.5.1'; did you mean 'cells'"):
+    with pytest.raises(ValueError, match=r"expected 'cells' or 'java-2.5.1' or 'tiles'; did you mean 'cells'"):
         tutorial.open_dataset("cell")
