@@ -420,6 +420,20 @@ def test_a_copy_onto_its_source_is_not_taken_for_finished(tmp_path: Path) -> Non
         copy(url, url, source_path="em/raw", path="em/raw", resume=True)
 
 
+@pytest.mark.parametrize("form", ["n5", "zarr2", "hdf5"])
+def test_a_copy_into_its_source_is_refused(tmp_path: Path, form: Any) -> None:
+    url = tree(tmp_path, form)
+    before = sorted(tmp_path.rglob("*"))
+    for inner, path in [("", "sub"), ("em", "em/sub/deep")]:
+        with pytest.raises(NodeExistsError, match="in the source of the copy"):
+            copy(url, url, source_path=inner, path=path)
+    if form != "hdf5":
+        with pytest.raises(NodeExistsError, match="in the source of the copy"):
+            copy(url, f"{url}/sub.n5")
+    assert sorted(tmp_path.rglob("*")) == before
+    copy(url, url, source_path="em", path="em2")
+
+
 def test_an_unknown_dialect_is_refused_whatever_is_copied(tmp_path: Path) -> None:
     to_n5(X, tmp_path / "a.n5", "plain")
     with pytest.raises(ValueError, match="unknown dialect 'nonsense'"):

@@ -32,5 +32,7 @@ def test_tiles_are_a_project_that_overlaps() -> None:
 
 
 def test_unknown_samples_are_errors_that_name_the_others() -> None:
-    with pytest.raises(ValueError, match=r"expected 'cells' or 'java-2.5.1' or 'tiles'; did you mean 'cells'"):
+    with pytest.raises(
+        ValueError, match=r"expected 'cells' or 'java-2.5.1' or 'tiles'; did you mean 'cells'"
+    ):
         tutorial.open_dataset("cell")

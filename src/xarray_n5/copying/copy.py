@@ -37,6 +37,7 @@ from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.model.scene import SCENE, scene_format
+from xarray_n5.writing.file_reads import location_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.transaction import Transaction, resume_end
@@ -104,6 +105,7 @@ def begin_copy(
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
+    _check_apart(node, place, how)
     formats = {how.format.name, node.container.format.name}
     kept = formats == {"zarr3"} and options.dialect in {None, "same", SCENE}
     if (scene := scene_in(node)) is not None and kept:
@@ -113,7 +115,6 @@ def begin_copy(
     elif scene is not None:
         planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
         return planned.compared() if verify else planned
-    _check_apart(node, place, how)
     target = CopyTarget(how, place, compares=verify)
     if isinstance(node, Array):
         begun, copies = _begin_array(node, target, options)
@@ -127,10 +128,16 @@ def begin_copy(
 
 
 def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
-    """Raise if a copy, which would be found complete, is its source."""
-    if how.resume and node.container.identity(node.path) == how.container.identity(place):
-        hint = "choose another path for the copy"
-        raise NodeExistsError(how.container.url, place, "the source itself", hint)
+    """Raise if a copy lies in its source, or if it is the source, which would look complete."""
+    source, target = node.container.identity(node.path), how.container.identity(place)
+    same = target == source
+    inside = location_of(target).startswith(f"{location_of(source)}/")
+    if node.container.identity("") == how.container.identity(""):  # also in HDF5
+        inside = place.startswith(f"{node.path}/" if node.path else "")
+    if (how.resume and same) or (inside and not same):
+        what = "the source itself" if same else f"in the source of the copy, {node.url!r}"
+        hint = "choose a path outside of the source for the copy"
+        raise NodeExistsError(how.container.url, place, what, hint)
 
 
 def _begin_array(
