@@ -5,6 +5,7 @@ Each is also the builtin that a caller would catch::
     N5Error
     ├── NodeNotFoundError        FileNotFoundError    nothing is stored at a path
     ├── NodeExistsError          FileExistsError      a write would replace something
+    │   └── FinishedAppendError                       an append to resume had finished before
     ├── ContainerNotVisibleError FileNotFoundError    a worker does not see the container
     ├── StaleTaskError           RuntimeError         a task of a write that failed or was resumed
     ├── PathError                ValueError           a path leaves the container
@@ -46,6 +47,7 @@ __all__ = [
     "ChunkError",
     "ContainerNotVisibleError",
     "DifferenceError",
+    "FinishedAppendError",
     "MetadataError",
     "MissingChunkError",
     "MissingPackageError",
@@ -190,6 +192,35 @@ class NodeExistsError(N5Error, FileExistsError):
     def __init__(self, url: str, path: str, found: str, hint: str) -> None:
         self.url, self.path, self.found = url, path, found
         super().__init__(f"{path or '/'!r} in {url!r} exists ({found}); {hint}")
+
+
+class FinishedAppendError(NodeExistsError):
+    """An append with ``resume=True`` that had finished before; nothing is left to do.
+
+    Other attributes are those of :class:`NodeExistsError`.
+
+    Attributes
+    ----------
+    samples : slice
+        Where the samples are along the dimension.
+
+    Examples
+    --------
+    >>> frames = xr.Dataset({"raw": ("t", da.ones(4, chunks=2))})
+    >>> _ = frames.n5.to_n5("lapse.n5")
+    >>> _ = frames.n5.to_n5("lapse.n5", append_dim="t", resume=True)
+    >>> try:
+    ...     frames.n5.to_n5("lapse.n5", append_dim="t", resume=True)
+    ... except xarray_n5.FinishedAppendError as error:
+    ...     error.samples
+    slice(4, 8, None)
+    """
+
+    def __init__(self, url: str, dim: str, samples: slice) -> None:
+        self.samples = samples
+        found = f"the same data in samples {samples.start} to {samples.stop}"
+        hint = "it has been appended already; to append it once more, omit resume"
+        super().__init__(url, dim, found, hint)
 
 
 class ContainerNotVisibleError(N5Error, FileNotFoundError):

@@ -141,6 +141,13 @@ def an_append_has_lost_its_place() -> None:
     more.n5.to_n5("new.n5", append_dim="x", resume=True)
 
 
+def an_append_has_ended() -> None:
+    xr.Dataset({"v": ("x", np.ones(4))}).n5.to_n5("new.n5")
+    for _ in range(2):
+        more = xr.Dataset({"v": ("x", da.ones(2, chunks=2))})
+        more.n5.to_n5("new.n5", append_dim="x", resume=True)
+
+
 def another_write_has_begun() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
     begin("new.n5", "a")
@@ -264,6 +271,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
         a_project_exists,
         a_setup_is_another,
     ],
+    "FinishedAppendError": [an_append_has_ended],
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
     "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],

@@ -21,7 +21,15 @@ from tests.datasets.test_write import again, days
 from tests.support.exhaustive import EXHAUSTIVE, some, spread
 from tests.support.killing import begin
 from tests.support.stores import CountingStore
-from xarray_n5 import ResumeError, open_array, pyramid, repair, to_n5
+from xarray_n5 import (
+    FinishedAppendError,
+    NodeExistsError,
+    ResumeError,
+    open_array,
+    pyramid,
+    repair,
+    to_n5,
+)
 from xarray_n5.model.paths import partial_key
 from xarray_n5.stores import LocalStore
 
@@ -479,8 +487,10 @@ def test_what_is_appended_already_is_not_appended_again() -> None:
     store: Any = FailingStore()
     line(4, 0, 1).n5.to_n5(store)
     line(2, 4, 2).n5.to_n5(store, append_dim="t", resume=True)
-    with pytest.raises(FileExistsError, match="has been appended"):
+    with pytest.raises(FinishedAppendError, match="has been appended") as caught:
         line(2, 4, 2).n5.to_n5(store, append_dim="t", resume=True)
+    assert caught.value.samples == slice(4, 6)
+    assert isinstance(caught.value, NodeExistsError)
 
 
 @pytest.mark.parametrize("kind", ["the same begins anew", "another is written", "brackets"])

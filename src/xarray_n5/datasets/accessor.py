@@ -471,6 +471,8 @@ class _ImageAccessor(Accessor[S]):
             If the format cannot hold something, such as complex numbers. Nothing was written.
         NodeExistsError
             If something exists that `mode` does not allow to replace.
+        FinishedAppendError
+            If an append to `resume` had finished before.
         ResumeError
             If the unfinished write is another one than that to `resume`.
         ValueError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import FinishedAppendError
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def check_not_appended(
                 found = slice(int(start), int(start) + count)
                 break
     if found is not None:
-        hint = "it has been appended already; to append it once more, omit resume"
-        what = f"the same data in samples {found.start} to {found.stop}"
-        raise NodeExistsError(url, dim, what, hint)
+        raise FinishedAppendError(url, dim, found)
 
 
 def select_written(
