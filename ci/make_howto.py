@@ -364,7 +364,7 @@ def bigstitcher() -> Figure:
 def scenes() -> Figure:
     """Draw the tiles of the project on the page about scenes."""
     names_of("scenes", 2)
-    tree = xr.open_datatree("dataset.xml", engine="bdv")
+    tree = xr.open_datatree("tiles.xml", engine="bdv")
     return _tiles(tree["s0"].to_dataset(), "tile")
 
 
