@@ -405,6 +405,16 @@ def test_units_are_converted() -> None:
         plain.n5.interp_like(grid)
 
 
+def test_samples_without_coordinates_have_no_place_in_a_target() -> None:
+    x = xr.Variable("x", [0.0, 1.0, 2.0], {"units": "um"})
+    grid = xr.Dataset(coords={"x": x})
+    bare = xr.DataArray([0.0, 10, 20], dims="x", name="raw")
+    with pytest.raises(ValueError, match="samples' dimension 'x' has no coordinates; assign"):
+        bare.n5.interp_like(grid)
+    with pytest.raises(ValueError, match="the dimension 'x' of the target has no coordinates"):
+        bare.assign_coords(x=x).n5.interp_like(bare)
+
+
 def test_axes_that_the_target_lacks_are_kept() -> None:
     array = xr.DataArray(
         np.arange(24.0).reshape(2, 3, 4),

@@ -128,7 +128,7 @@ def begin_copy(
 
 
 def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
-    """Raise if a copy lies in its source, or if it is the source, which would look complete."""
+    """Raise if a copy is in its source, or if it is the source, which would look complete."""
     source, target = node.container.identity(node.path), how.container.identity(place)
     same = target == source
     inside = location_of(target).startswith(f"{location_of(source)}/")

@@ -10,7 +10,7 @@ import xarray as xr
 from xarray_n5.model.level_names import level_number, levels_among
 from xarray_n5.model.tolerances import NEAR
 from xarray_n5.sampling.interp import Options, sample, stored_sides
-from xarray_n5.sampling.placement import Placement, Target, inverse
+from xarray_n5.sampling.placement import Placement, inverse
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -128,7 +128,7 @@ def _samples_per_step(
 ) -> list[float]:
     """Return the number of samples between targets along each axis that has several targets."""
     steps = {
-        str(dim): _step(Target.of(str(dim), given, placement.units.get(str(dim))).values)
+        str(dim): _step(placement.target(str(dim), given).values)
         for dim, given in targets.items()
         if dim in array.dims and np.size(given) > 1
     }

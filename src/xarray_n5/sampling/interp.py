@@ -90,10 +90,7 @@ def _interp(
 ) -> xr.DataArray:
     """Return an array on another grid; targets of one number keep their dimension."""
     placement = Placement.of(source, dataset)
-    found = {
-        str(dim): Target.of(str(dim), each, placement.units.get(str(dim)))
-        for dim, each in targets.items()
-    }
+    found = {str(dim): placement.target(str(dim), each) for dim, each in targets.items()}
     dtype = source.dtype
     if dtype.kind not in "biufc":
         raise TypeError(f"{source.name!r} has values of {dtype}; expected numbers; use sel")

@@ -79,6 +79,15 @@ class Placement:
         samples = {axis: start + step * np.arange(n) for axis, (step, start), n in along}
         return cls(samples, units, None, ())
 
+    def target(self, dim: str, given: Any) -> Target:
+        """Return the coordinates that a user gave for a dimension; see :meth:`Target.of`."""
+        if dim not in self.units:
+            raise ValueError(
+                f"the samples' dimension {dim!r} has no coordinates; assign some with "
+                "assign_coords, in the unit of the target"
+            )
+        return Target.of(dim, given, self.units[dim])
+
     def coordinate(self, dim: str) -> xr.Variable:
         """Return the coordinate of samples that a matrix places along a dimension."""
         unit = self.units.get(dim)
