@@ -47,7 +47,7 @@ MANY, SOME = (5, 9, 4), (5, 9, 10)
 pytestmark = pytest.mark.exhaustive
 
 
-def test_a_bucket_that_does_not_exist_is_named_when_something_is_written(bucket: Bucket) -> None:
+def test_a_bucket_that_does_not_exist_is_named(bucket: Bucket) -> None:
     absent = replace(bucket, url=f"{bucket.url}-absent")
     place, options = absent.place("x.n5")
     with pytest.raises(RequestError, match=r"(?s)bucket does not exist .*; create the bucket, or"):

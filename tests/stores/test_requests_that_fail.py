@@ -101,6 +101,11 @@ class NoBucket(MemoryFileSystem):  # type: ignore[misc]
     def pipe_file(self, *_: Any, **__: Any) -> None:
         raise self.error
 
+    def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
+        if isinstance(self.error, FileNotFoundError):
+            raise self.error
+        return super().cat_file(path, *args, **options)  # type: ignore[no-any-return]
+
 
 @pytest.mark.parametrize("error", [OfGoogle("Not Found"), OfAzure("no container"), of_amazon()])
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
@@ -120,6 +125,15 @@ def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
     fs.error = TimeoutError("slow")
     with pytest.raises(RequestError, match="try again"):
         to_n5(VALUES, FsspecStore(fs, "/no-bucket/x", retries=NEVER), "a", format=format)
+
+
+def test_a_bucket_that_does_not_exist_is_called_so_when_it_is_read() -> None:
+    fs = NoBucket()
+    fs.error = of_amazon()
+    with pytest.raises(RequestError, match="the bucket does not exist .* correct its name"):
+        open_array((fs, "/no-bucket/x"), "a")
+    with pytest.raises(RequestError, match="the bucket does not exist .* correct its name"):
+        xr.open_dataset((fs, "/no-bucket/x"), engine="n5")  # type: ignore[arg-type]
 
 
 class NoCredentialsError(Exception):

@@ -138,7 +138,7 @@ class Requests:
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""
-        if verb != "write" and is_missing(error):
+        if verb != "write" and self.is_missing(error):
             return None
         if isinstance(error, NotImplementedError):
             return error
@@ -147,7 +147,7 @@ class Requests:
         kind = RefusedError if is_refused(error) else RequestError
         text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
-        if not filesystems.protocols(self.fs) & filesystems.FILES and lacks_bucket(error, verb):
+        if self._lacks_bucket(error, verb):
             advice = "create the bucket, or correct its name in the URL"
             why = f"the bucket does not exist ({why})"
             return RequestError(verb, self.url, key, why, advice)
@@ -155,6 +155,14 @@ class Requests:
         unknown = isinstance(error, TypeError) and "unexpected keyword argument" in text
         hint = "check the names in storage_options=" if unknown else None
         return kind(verb, self.url, key, why, hint)
+
+    def is_missing(self, error: BaseException) -> bool:
+        """Return whether a file is missing that was read, rather than its whole bucket."""
+        return is_missing(error) and not self._lacks_bucket(error, "read")
+
+    def _lacks_bucket(self, error: BaseException, verb: str) -> bool:
+        real = filesystems.protocols(self.fs) & filesystems.FILES
+        return not real and lacks_bucket(error, verb)
 
     def map(
         self,

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from xarray_n5.model.paths import final_key, join
 from xarray_n5.stores import _filesystems as filesystems
-from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
 from xarray_n5.stores._requests import Requests, Retries
@@ -171,7 +170,8 @@ class FsspecStore(Store):
         """Return the bytes at a key; a failed request of a batch is retried by itself."""
         if isinstance(found, bytes):
             return found
-        return None if isinstance(found, Exception) and is_missing(found) else self.get(key)
+        missing = found is not None and self._requests(self._reader).is_missing(found)
+        return None if missing else self.get(key)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, several requests in flight."""
