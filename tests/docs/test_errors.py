@@ -99,6 +99,12 @@ def metadata_are_damaged() -> None:
     xarray_n5.open_array(array("new.n5/a", dimensions=[4, 3, "2"]))
 
 
+def json_is_damaged() -> None:
+    Path("new.n5/a").mkdir(parents=True)
+    Path("new.n5/a/attributes.json").write_text('{"dimensions": [4, 3]\n"dataType": "uint8"}')
+    xarray_n5.open_array("new.n5/a")
+
+
 def a_compression_is_unknown() -> None:
     xarray_n5.open_array(array("new.n5/a", compression={"type": "jpeg"}))
 
@@ -275,7 +281,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
     "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
-    "MetadataError": [a_type_cannot_be_held, metadata_are_damaged],
+    "MetadataError": [a_type_cannot_be_held, metadata_are_damaged, json_is_damaged],
     "UnknownCompressionError": [a_compression_is_unknown],
     "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
     "BlockError": [a_block_is_not_what_dask_says],

@@ -130,9 +130,9 @@ def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
 def test_a_bucket_that_does_not_exist_is_called_so_when_it_is_read() -> None:
     fs = NoBucket()
     fs.error = of_amazon()
-    with pytest.raises(RequestError, match="the bucket does not exist .* correct its name"):
+    with pytest.raises(RequestError, match=r"the bucket does not exist .* correct its name"):
         open_array((fs, "/no-bucket/x"), "a")
-    with pytest.raises(RequestError, match="the bucket does not exist .* correct its name"):
+    with pytest.raises(RequestError, match=r"the bucket does not exist .* correct its name"):
         xr.open_dataset((fs, "/no-bucket/x"), engine="n5")  # type: ignore[arg-type]
 
 

@@ -19,6 +19,9 @@ MOST_BYTES = 1 << 26
 MOST_NESTED = 128
 """The maximum depth of nested lists and objects."""
 
+RESTORE = "restore it from a copy, or correct it by hand"
+"""What to do about an invalid document."""
+
 
 def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any:
     """Return the value that a JSON document holds.
@@ -50,12 +53,19 @@ def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any
     except RecursionError:
         deep = True
     except ValueError as error:
-        raise MetadataError(f"{where}: not valid JSON ({error}); restore the file") from error
-    if deep:
         raise MetadataError(
-            f"{where}: JSON nested more than {MOST_NESTED} levels deep; restore the file"
-        )
+            f"{where}: not valid JSON ({error}{_near(error)}); {RESTORE}"
+        ) from error
+    if deep:
+        raise MetadataError(f"{where}: JSON nested more than {MOST_NESTED} levels deep; {RESTORE}")
     return value
+
+
+def _near(error: ValueError) -> str:
+    """Return the text around the position of an error, if it is known."""
+    if not isinstance(error, json.JSONDecodeError):
+        return ""
+    return f", near {error.doc[max(error.pos - 30, 0) : error.pos + 10]!r}"
 
 
 def parse_object(document: bytes | str, where: str, most: int = MOST_BYTES) -> dict[str, Any]:
@@ -69,7 +79,7 @@ def parse_object(document: bytes | str, where: str, most: int = MOST_BYTES) -> d
     members = parse_json(document, where, most)
     if not isinstance(members, dict):
         raise MetadataError(
-            f"{where}: expected a JSON object, got a {type(members).__name__}; restore the file"
+            f"{where}: expected a JSON object, got a {type(members).__name__}; {RESTORE}"
         )
     return members
 

@@ -17,6 +17,7 @@ from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.integrity.diagnosis.survey import Survey
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.json import RESTORE
 from xarray_n5.model.level_names import number_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -96,7 +97,7 @@ def _unreadable(survey: Survey) -> Iterator[Finding]:
     """Find nodes that cannot be read, and those that a writer did not complete."""
     for path, why in survey.unreadable.items():
         remedy = "restore its metadata from a copy or by hand, or remove it"
-        yield Finding("unreadable", path, why, remedy)
+        yield Finding("unreadable", path, why.removesuffix(f"; {RESTORE}"), remedy)
     for path, group in survey.groups.items():
         if group.node.incomplete:
             why = "it has attributes, but not the document that makes it an array or a group"
