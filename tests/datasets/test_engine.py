@@ -606,3 +606,13 @@ def test_a_tree_that_aligns_keeps_its_datasets(tmp_path: Path) -> None:
     tree = xr.open_datatree(tmp_path / "c.n5", engine="n5")
     assert tree.groups == ("/", "/inner")
     assert "v" in tree.data_vars
+
+
+@pytest.mark.parametrize("names", [("s0", "s1"), ("0", "1")])
+def test_levels_that_are_opened_together_are_known_by_their_names(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    for name, side in zip(names, (8, 4), strict=True):
+        to_n5(np.ones((side, side), "u1"), tmp_path / "a.n5", f"em/{name}")
+    with pytest.raises(ValueError, match="open one level of a pyramid with level=0"):
+        xr.open_dataset(tmp_path / "a.n5", engine="n5", group="em")

@@ -22,7 +22,7 @@ from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
-from xarray_n5.model.level_names import is_level
+from xarray_n5.model.level_names import level_number
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
@@ -294,7 +294,7 @@ def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
     advice = (
         "one level of a pyramid with level=0"
-        if is_level(array.name)
+        if level_number(array.name) is not None
         else f"one with group={array.path!r}"
     )
     return (
