@@ -16,8 +16,10 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from xarray_n5.arrays.container_xml import hint_of_xml
+from xarray_n5.arrays.open import open_group
 from xarray_n5.datasets.build import DatasetOptions
-from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.model.image import Image
 from xarray_n5_bdv.layouts import groups_of, layout_of
@@ -281,5 +283,15 @@ def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> Project
         hint = "it is not the XML of a project; engine='n5' opens containers"
         if isinstance(url, str | os.PathLike) and "://" not in str(url) and not Path(url).exists():
             hint = "the file does not exist; expected the path of its XML"
+        elif advice := _hint_next_to(url, storage_options):
+            hint += f"; {advice}"
         raise NodeNotFoundError(str(url), "", "project", hint)
     return scene
+
+
+def _hint_next_to(url: object, storage_options: Mapping[str, Any] | None) -> str:
+    """Return the advice to open the XML next to a container; "" if it is not one."""
+    try:
+        return hint_of_xml(open_group(url, storage_options=storage_options).container)
+    except (N5Error, OSError, ValueError):
+        return ""

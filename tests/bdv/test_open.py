@@ -819,6 +819,25 @@ def test_a_project_is_described(tiled: Path) -> None:
     assert facts["images"][1]["shape"] == [2, 2, 2, 6, 6, 8]
 
 
+@pytest.mark.parametrize("name", ["x.xml", "dataset.xml"])
+def test_the_hint_for_a_container_names_the_xml_next_to_it(tmp_path: Path, name: str) -> None:
+    setups = [Setup(id=n) for n in range(2)]
+    steps = {(t, n): [("s", diagonal((4, 1, 1), (0, 0, 8 * n)))] for t in (0, 1) for n in (0, 1)}
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    path.rename(tmp_path / name)
+    advice = f"'{name}' next to it describes its views: open that instead"
+    with pytest.raises(ValueError, match=advice):
+        xr.open_dataset(tmp_path / "x.n5", engine="n5")
+    with pytest.raises(NodeNotFoundError, match=f"opens containers; {advice}"):
+        xr.open_dataset(tmp_path / "x.n5", engine="bdv")
+    (tmp_path / name).write_text(project_xml(setups))  # without positions, the views are alike
+    with pytest.raises(ValueError, match=f"open one of them with level=0, .*; {advice}"):
+        xr.open_dataset(tmp_path / "x.n5", engine="n5")
+    (tmp_path / name).unlink()
+    with pytest.raises(ValueError, match=r"or all with xarray.open_datatree$"):
+        xr.open_dataset(tmp_path / "x.n5", engine="n5")
+
+
 def test_info_shows_where_the_views_of_a_project_are(tmp_path: Path) -> None:
     setups = [Setup(id=n) for n in range(3)]
     steps = {

@@ -25,6 +25,18 @@ _MOST_FILES = 32
 
 def find_xml(container: Container) -> bytes | None:
     """Return the XML file next to a container that describes its views, or None."""
+    return _find(container)[1]
+
+
+def hint_of_xml(container: Container) -> str:
+    """Return the advice to open the XML file next to a container, if one describes its views."""
+    name, document = _find(container)
+    is_scene = document is not None and scene_reader(document) is not None
+    return f"{name!r} next to it describes its views: open that instead" if is_scene else ""
+
+
+def _find(container: Container) -> tuple[str, bytes | None]:
+    """Return the name and the content of the XML file next to a container; None without one."""
     suffix = next(filter(container.name.endswith, container.format.suffixes), "")
     name = f"{container.name.removesuffix(suffix)}.xml"
     directory = _around(container)
@@ -32,9 +44,9 @@ def find_xml(container: Container) -> bytes | None:
         own = None if directory is None else directory.get(name)
     except PermissionError as error:
         warn(f"{name!r} next to {container.url!r} cannot be read, if it exists: {error}")
-        return None
+        return name, None
     if own is not None or directory is None:
-        return own
+        return name, own
     found: dict[str, bytes] = {}
     with suppress(OSError):  # a container may be readable in a directory that cannot be listed
         found = dict(_pointing_at(container, directory.uncached()))
@@ -43,7 +55,7 @@ def find_xml(container: Container) -> bytes | None:
             f"{', '.join(sorted(found))} next to {container.url!r} all refer to it, so none is "
             "used; open one of them as a project"
         )
-    return next(iter(found.values())) if len(found) == 1 else None
+    return next(iter(found.items())) if len(found) == 1 else (name, None)
 
 
 def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, bytes]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.container_xml import hint_of_xml
 from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.ngff_attributes import is_of_variable
@@ -236,9 +237,10 @@ def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
     found = combined_images(group, **how)
     if "" not in found and any(map(is_part, group)):
         apart = f"; {', '.join(found)} are images" if found else ""
+        advice = "open one with group=, or all of them with xarray.open_datatree"
         raise ValueError(
-            f"the images in {group.url!r} differ in shape, type, position or levels{apart}; open "
-            "one with group=, or all of them with xarray.open_datatree"
+            f"the images in {group.url!r} differ in shape, type, position or levels{apart}; "
+            f"{hint_of_xml(group.container) or advice}"
         )
     return found.get("")
 
@@ -250,9 +252,10 @@ def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> N
         hint = f"the group has {inner}; name an array or its group with group="
         raise NodeNotFoundError(group.url, "", "array", hint)
     if len(levels) > len(combined) or len(levels) > 1:
+        hint = hint_of_xml(group.container)
         raise ValueError(
             f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them "
-            "with level=0, or all with xarray.open_datatree"
+            f"with level=0, or all with xarray.open_datatree{f'; {hint}' if hint else ''}"
         )
 
 
