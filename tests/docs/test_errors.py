@@ -615,6 +615,13 @@ def a_write_is_unfinished() -> None:
     xarray_n5.open_array("new.n5", "a")
 
 
+def writes_are_unfinished() -> None:
+    for path in "ab":
+        xarray_n5.to_n5(ONES, "new.n5", path, compute=False)
+        begin("new.n5", path)
+    xr.open_dataset("new.n5", engine="n5")
+
+
 def a_function_has_changed() -> None:
     for result in ("block", "2 * block"):
         Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
@@ -958,6 +965,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_scene_has_no_such_coordinate,
     a_scene_has_no_such_attribute,
     a_write_is_unfinished,
+    writes_are_unfinished,
     a_function_has_changed,
     a_source_has_changed,
     another_write_fills_repaired_chunks,

@@ -140,19 +140,23 @@ def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
 def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
     """Warn about arrays with an unfinished write, once for each as long as the store remembers."""
     warned = store.warned if isinstance(store, CachedStore) else set()
-    for path in sorted(unfinished(store, paths) - warned):
-        warned.add(path)
-        _warn_of(store, path)
+    if found := sorted(unfinished(store, paths) - warned):
+        warned.update(found)
+        _warn_of(store, found)
 
 
-def _warn_of(store: Store, path: str) -> None:
+def _warn_of(store: Store, paths: Sequence[str]) -> None:
+    shown = [*(repr(path or "/") for path in paths[:_SHOWN]), *["..."] * (len(paths) > _SHOWN)]
+    have = "has an unfinished write" if len(paths) == 1 else "have unfinished writes"
     warn(
-        f"{path or '/'!r} in {store.url!r} has an unfinished write; chunks that it has not "
-        "written are read as fill values. If no program is writing now, repeat the write "
-        "with resume=True",
+        f"{', '.join(shown)} in {store.url!r} {have}; chunks that are not written yet are read as "
+        "fill values. If no program is writing now, repeat the write with resume=True",
         UnfinishedWriteWarning,
     )
 
+
+_SHOWN = 10
+"""The maximum number of arrays that a warning names."""
 
 _looked: dict[object, float] = {}
 """When this process looked for the hint of an array, by identity; each task may have a copy."""
@@ -192,7 +196,7 @@ class PendingHint:
             _looked.pop(identity, None)
             raise
         if paths:
-            _warn_of(store, path)
+            _warn_of(store, [path])
         return found[0]
 
 
