@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import xarray as xr
 
@@ -45,6 +45,12 @@ class Accessor(Generic[T]):
 
     def __init__(self, of: T) -> None:
         self._object: T = of
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError; the error for a method of DataArrays names a variable."""
+            raise AttributeError(_advice(self, name), name=name, obj=self)
 
     def crop(
         self,
@@ -737,6 +743,17 @@ class DatasetAccessor(_ImageAccessor[xr.Dataset]):
 
         variables = self._object.data_vars.items()
         return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
+
+
+def _advice(accessor: Accessor[Any], name: str) -> str:
+    """Return the error for an attribute that an accessor lacks."""
+    of, text = vars(accessor).get("_object"), f"{type(accessor).__name__} has no {name!r}"
+    if not (isinstance(of, xr.Dataset | xr.DataTree) and hasattr(DataArrayAccessor, name)):
+        return text
+    nodes = [(e.path, e) for e in of.subtree] if isinstance(of, xr.DataTree) else [("", of)]
+    names = [f"{path}/{key}".lstrip("/") for path, node in nodes for key in node.data_vars]
+    word = "tree" if isinstance(of, xr.DataTree) else "ds"
+    return f"{text}; a variable has it: {word}[{next(iter(names), 'raw')!r}].n5.{name}"
 
 
 def show_each(datasets: Mapping[str, xr.Dataset], *, html: bool = False) -> str:
