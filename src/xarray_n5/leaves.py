@@ -138,8 +138,10 @@ def scene_in(node: object) -> Scene | None:
 def register_scene(mark: bytes, reader: SceneReader) -> None:
     """Register a reader of files that describe images in containers, and their positions.
 
-    It opens such files for the engine "n5" and :func:`copy`, and describes them for the command
-    line.
+    Programs that import the reader open such files with the engine "n5" and :func:`copy`, and
+    describe them with a command line of their own, which calls ``xarray_n5_cli.main``. The command
+    ``xarray-n5`` imports no other readers. Local files are recognised by their beginning; on
+    servers, :func:`copy` and commands read only files that are called ``*.xml``.
 
     Parameters
     ----------

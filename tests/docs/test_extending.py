@@ -13,6 +13,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 
 import xarray_n5
 from tests.docs.test_pages import ROOT, blocks, unchanged_tables
@@ -21,6 +22,7 @@ from tests.support.stores import MinimalStore
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.leaves import SCENES, Scene, SceneReader
 from xarray_n5.stores.base import Store
+from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,6 +141,17 @@ def test_a_scene_is_registered_once_and_by_bytes(tmp_path: Path) -> None:
             xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
     with pytest.raises(xarray_n5.NodeNotFoundError):
         xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
+
+
+def test_commands_of_a_program_that_imports_a_reader_describe_its_scenes(tmp_path: Path) -> None:
+    xarray_n5.to_n5(np.ones((2, 3), "u1"), tmp_path / "a.n5", "left", axes=["y", "x"])
+    path = tmp_path / "tiles.json"
+    path.write_bytes(b'{"tiles": {"left": 4}, "container": "a.n5"}')
+    with mock.patch.dict(SCENES):
+        xarray_n5.register_scene(b'"tiles"', DEFINED["TilesReader"]())
+        assert "left   begins at 4" in CliRunner().invoke(main, ["info", str(path)]).output
+        xarray_n5.copy(path, tmp_path / "b.n5")
+    assert CliRunner().invoke(main, ["info", str(path)]).exit_code == 1
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError])
