@@ -55,7 +55,8 @@ def pyramid(
     ----------
     source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
         The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes;
-        names of channels may be in ``channel_name``, as in views of a project.
+        names of channels may be in ``channel_name``, as in views of a project. Others, such as
+        numbers without a dimension, are omitted, with a warning.
         Arrays other than Dask's are read whole. Without `url`, an array that is stored as ``s0``
         already, or its container: its data stay as they are, and the levels are written next to it.
     url : str, os.PathLike or store, optional

@@ -176,13 +176,13 @@ def new_base(
 def with_channel_names(source: xr.DataArray) -> xr.DataArray:
     """Return an array whose axis of channels has their names, as views of a project have them.
 
-    A warning names all other coordinates along dimensions, which levels do not have.
+    A warning names all other coordinates, which levels do not have.
     """
     names, ids = (source.coords.get(name) for name in ("channel_name", "channel"))
     is_named = ids is not None and ids.dtype.kind not in "biuf"
     if names is not None and names.dims == ("channel",) and not is_named:
         source = source.drop_vars("channel_name").assign_coords(channel=names.astype(str).values)
-    lost = [str(name) for name, each in source.coords.items() if each.dims and each.dims != (name,)]
+    lost = [str(name) for name, each in source.coords.items() if each.dims != (name,)]
     if lost:
         warn(f"omitted, as levels have coordinates of their axes only: {', '.join(lost)}")
     return source
