@@ -409,7 +409,21 @@ def test_a_repaired_copy_is_resumed(tmp_path: Path) -> None:
     assert repair(other, "em/raw").attrs["repaired"] == 1
     assert list(copy(url, other, resume=True)["em"]) == ["raw"]
     assert (open_array(other, "em/raw", missing="error")[...] == X).all()
-    assert not copy(url, other, resume=True).children
+    again = copy(url, other, resume=True)
+    assert {node.path for node in again.leaves} == {"/em/raw", "/em/deep/plane"}
+    assert set(again["em/raw"].worker.values.ravel()) == {"an earlier run"}
+    assert again["em/raw"].seconds.isnull().all()
+
+
+def test_the_report_of_an_array_whose_copy_had_finished_is_that_of_its_chunks(
+    tmp_path: Path,
+) -> None:
+    url, other = tree(tmp_path, "n5"), tmp_path / "b.zarr"
+    for _ in range(2):
+        report = copy(url, other, source_path="em/raw", path="raw", resume=True)
+        assert report.attrs["array"] == f"{other}/raw"
+        assert report["bytes"].size == open_array(other, "raw").nchunks
+    assert set(report.worker.values.ravel()) == {"an earlier run"}
 
 
 def test_a_copy_onto_its_source_is_not_taken_for_finished(tmp_path: Path) -> None:

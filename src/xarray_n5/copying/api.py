@@ -125,8 +125,9 @@ def copy(
     Returns
     -------
     xarray.Dataset or xarray.DataTree
-        The report of :func:`to_n5` for each array; empty if a copy to resume had finished. With
-        `verify`, its attribute ``verified`` is the number of chunks that were compared.
+        The report of :func:`to_n5` for each array; if a copy to resume had finished, all chunks are
+        of "an earlier run". It is empty for a finished project or archive. With `verify`, its
+        attribute ``verified`` is the number of chunks that were compared.
 
     Raises
     ------

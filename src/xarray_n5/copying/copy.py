@@ -136,8 +136,7 @@ def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
         inside = place.startswith(f"{node.path}/" if node.path else "")
     if (how.resume and same) or (inside and not same):
         what = "the source itself" if same else f"in the source of the copy, {node.url!r}"
-        hint = "choose a path outside of the source for the copy"
-        raise NodeExistsError(how.container.url, place, what, hint)
+        raise NodeExistsError(how.container.url, place, what, "choose a path outside of the source")
 
 
 def _begin_array(
@@ -151,7 +150,7 @@ def _begin_array(
     copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     warn_lost_systems(geometries, array.path, {}, "")
     if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
-        return Copy(), copies
+        return Copy(kept=target.reports(copies)), copies
     return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
 
 
@@ -195,7 +194,8 @@ def _begin_group(
     if began is not None and began.get("done"):
         return Copy(resume_end(marker, began)), copies
     if how.resume and how.mode != "w" and copies and began is None:
-        left = target.incomplete(copies)
+        if not (left := target.incomplete(copies)):
+            return Copy(kept=target.reports(copies)), copies
         if all(target.is_repaired(inner, copies[inner]) for inner in left):
             plans = {inner: plan_write(target.request(inner, copies[inner])) for inner in left}
             return Copy(repairs={inner: plan.begin() for inner, plan in plans.items()}), copies

@@ -41,6 +41,8 @@ class Copy:
     alone: WritePlan | None = None
     repairs: Mapping[str, WritePlan] = field(default_factory=dict)
     """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
+    kept: Mapping[str, xr.Dataset] = field(default_factory=dict)
+    """The reports of the arrays of a finished copy; "" for an array alone."""
     comparison: Comparison | None = None
     """The comparison of the finished copy with its source, if requested."""
     packing: Packing | None = None
@@ -92,7 +94,7 @@ class Copy:
         if self.alone is not None:
             return compute_alone(self.alone)
         reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
-        return xr.DataTree.from_dict(reports)
+        return self.kept.get("") or xr.DataTree.from_dict({**reports, **self.kept})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,16 @@ from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import WRITING, join
+from xarray_n5.writing.finish import report_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.resume import all_done
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    import xarray as xr
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.array_copy import ArrayCopy
@@ -87,6 +91,12 @@ class CopyTarget:
         if unfinished_writes(self.how.store, self.path) and "" not in copies:
             return list(copies)
         return [inner for inner, each in copies.items() if not self._is_complete(inner, each)]
+
+    def reports(self, copies: Mapping[str, ArrayCopy]) -> dict[str, xr.Dataset]:
+        """Return the reports of the arrays of a complete copy; nothing is written."""
+        again = replace(self, how=replace(self.how, mode="w", resume=False))
+        writes = {i: plan_write(again.request(i, each)).write for i, each in copies.items()}
+        return {inner: report_of(all_done(write), write) for inner, write in writes.items()}
 
     def is_repaired(self, inner: str, copy: ArrayCopy) -> bool:
         """Return whether an array lacks only chunks that :func:`repair` removed."""

@@ -750,9 +750,9 @@ def _advice(accessor: Accessor[Any], name: str) -> str:
     of, text = vars(accessor).get("_object"), f"{type(accessor).__name__} has no {name!r}"
     if not (isinstance(of, xr.Dataset | xr.DataTree) and hasattr(DataArrayAccessor, name)):
         return text
-    nodes = [(e.path, e) for e in of.subtree] if isinstance(of, xr.DataTree) else [("", of)]
-    names = [f"{path}/{key}".lstrip("/") for path, node in nodes for key in node.data_vars]
-    word = "tree" if isinstance(of, xr.DataTree) else "ds"
+    nodes = {each.path: each for each in of.subtree} if isinstance(of, xr.DataTree) else {"": of}
+    names = [f"{path}/{key}".lstrip("/") for path, node in nodes.items() for key in node.data_vars]
+    word = "ds" if "" in nodes else "tree"
     return f"{text}; a variable has it: {word}[{next(iter(names), 'raw')!r}].n5.{name}"
 
 

@@ -53,19 +53,12 @@ def parse_json(document: bytes | str, where: str, most: int = MOST_BYTES) -> Any
     except RecursionError:
         deep = True
     except ValueError as error:
-        raise MetadataError(
-            f"{where}: not valid JSON ({error}{_near(error)}); {RESTORE}"
-        ) from error
+        text, at = getattr(error, "doc", ""), getattr(error, "pos", 0)
+        near = f", near {text[max(at - 30, 0) : at + 10]!r}" if text else ""
+        raise MetadataError(f"{where}: not valid JSON ({error}{near}); {RESTORE}") from error
     if deep:
         raise MetadataError(f"{where}: JSON nested more than {MOST_NESTED} levels deep; {RESTORE}")
     return value
-
-
-def _near(error: ValueError) -> str:
-    """Return the text around the position of an error, if it is known."""
-    if not isinstance(error, json.JSONDecodeError):
-        return ""
-    return f", near {error.doc[max(error.pos - 30, 0) : error.pos + 10]!r}"
 
 
 def parse_object(document: bytes | str, where: str, most: int = MOST_BYTES) -> dict[str, Any]:

@@ -161,8 +161,7 @@ class Requests:
         return is_missing(error) and not self._lacks_bucket(error, "read")
 
     def _lacks_bucket(self, error: BaseException, verb: str) -> bool:
-        real = filesystems.protocols(self.fs) & filesystems.FILES
-        return not real and lacks_bucket(error, verb)
+        return not filesystems.protocols(self.fs) & filesystems.FILES and lacks_bucket(error, verb)
 
     def map(
         self,
