@@ -245,8 +245,8 @@ def missing_parts(document: bytes, survey: Survey, *, named: bool) -> Iterator[F
         yield Finding(
             "missing-view",
             "",
-            f"the XML of the project has {len(views)} views, of which {len(lost)} are not stored: "
-            f"{shown}",
+            f"the XML of the project has {len(views)} views, of which {len(lost)} "
+            f"{'is' if len(lost) == 1 else 'are'} not stored: {shown}",
             "write them, or list them in the XML's MissingViews",
         )
 

@@ -12,16 +12,13 @@ from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.walk import Found
+    from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.leaves import Scene
 
 _SHOWN = 10
 """The maximum number of damaged chunks and stray files that are named for an array."""
 
 _HARMLESS = ("ok", "missing")
-
-_UNFINISHED = (
-    "unfinished writes: repeat the write with resume=True, or the same command with --resume"
-)
 
 
 @click.command()
@@ -30,7 +27,7 @@ _UNFINISHED = (
     default=True,
     help="Decode all chunks and compare digests (the default), or check headers and sizes only.",
 )
-@click.option("--strict", is_flag=True, help="Fail if chunks are missing, too.")
+@click.option("--strict", is_flag=True, help="Fail if chunks, or views, are missing, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
 @on_node()
 def verify(
@@ -44,7 +41,7 @@ def verify(
     writes, digests (whether there are any), shards (their shape, or null; they are counted instead
     of chunks), and the error if it cannot be read. The exit code is 1 if a chunk is damaged, a
     write is unfinished, an array cannot be read, or no arrays are found; with --strict, also if a
-    chunk is missing.
+    chunk, or a view of a project, is missing.
 
     \b
     Examples:
@@ -62,6 +59,7 @@ def verify(
     scene = find_scene(url, options)
     opened = (url, path, options) if scene is None else (scene.container(options), path, None)
     walk = Walk.at(*opened, whole=True)
+    lost = _lost_images(scene, walk) if strict and scene is not None and not path else []
     with task_progress():
         reports = [_report(found, deep=deep) for found in walk.arrays()]
     if as_json:
@@ -71,10 +69,20 @@ def verify(
     if not reports:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    for problem in _problems(reports, strict=strict):
+    for problem in (*_problems(reports, strict=strict), *lost):
         echo(problem, err=True)
-    if any(_is_bad(report, strict=strict) for report in reports):
+    if lost or any(_is_bad(report, strict=strict) for report in reports):
         raise click.exceptions.Exit(1)
+
+
+def _lost_images(scene: Scene, walk: Walk) -> list[str]:
+    """Return messages about images of a scene that its container lacks."""
+    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.leaves import scene_reader
+
+    if (reader := scene_reader(document := scene.document or b"")) is None:
+        return []
+    return [each.message for each in reader.missing_parts(document, Survey.of(walk), named=True)]
 
 
 def _report(found: Found, *, deep: bool) -> dict[str, Any]:
@@ -156,7 +164,7 @@ def _problems(reports: list[dict[str, Any]], *, strict: bool) -> list[str]:
     found, of = [], plural(len(reports), "array")
     for key, problem in (
         ("damaged", "damaged chunks: remove them with xarray-n5 repair, then write them again"),
-        ("unfinished", _UNFINISHED),
+        ("unfinished", "unfinished writes: repeat them with resume=True or --resume"),
         ("error", "not been verified"),
     ):
         if count := sum(bool(report[key]) for report in reports):

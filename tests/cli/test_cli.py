@@ -694,7 +694,7 @@ def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
     assert found.exit_code == 1
     assert "raw     2 missing, 22 ok; 1 stray file; 1 unfinished write" in found.stdout
     assert "    stray: raw/notes.txt" in found.stdout
-    assert "the same command with --resume" in found.stderr
+    assert "repeat them with resume=True or --resume" in found.stderr
     printed("copy", f"{CELLS}/raw", f"{cells}/raw", "--resume")
     assert run("verify", cells).exit_code == 0
 
@@ -816,6 +816,25 @@ def test_a_project_is_verified_in_its_container(tmp_path: Path) -> None:
     path = tmp_path / "stack.n5" / reports[0]["path"] / "0/0/0"
     path.write_bytes(path.read_bytes()[:9])
     assert run("verify", tmp_path / "stack.xml").exit_code == 1
+
+
+def test_views_that_are_gone_fail_a_strict_verification(tmp_path: Path) -> None:
+    shutil.copytree(tutorial.path("tiles").parent, tmp_path / "x")
+    xml = tmp_path / "x" / "tiles.xml"
+    assert run("verify", xml, "--strict").exit_code == 0
+    for time in (0, 1):
+        shutil.rmtree(tmp_path / "x" / "tiles.n5" / "setup3" / f"timepoint{time}")
+    found = run("verify", xml, "--strict")
+    assert found.exit_code == 1
+    assert "of which 2 are not stored: setup 3 timepoint 0, setup 3 timepoint 1" in found.stderr
+    assert run("verify", xml).exit_code == 0
+    assert run("verify", xml, "setup0", "--strict").exit_code == 0
+    listed = "".join(f'<MissingView timepoint="{t}" setup="3" />' for t in (0, 1))
+    text = xml.read_text("utf-8").replace(
+        "<MissingViews />", f"<MissingViews>{listed}</MissingViews>"
+    )
+    xml.write_text(text, "utf-8")
+    assert run("verify", xml, "--strict").exit_code == 0
 
 
 def test_python_runs_the_program_as_a_module() -> None:

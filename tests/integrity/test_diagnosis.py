@@ -344,7 +344,7 @@ def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
     write_project(tmp_path, setups, project_xml(setups), **options)
     (found,) = diagnose(tmp_path / "x.n5")
     assert (found.kind, found.path) == ("missing-view", "")
-    assert "4 views, of which 1 are not stored: setup 1 timepoint 1" in found.message
+    assert "4 views, of which 1 is not stored: setup 1 timepoint 1" in found.message
     assert diagnose(tmp_path / "x.n5", "setup1") == []
     other = project_xml(setups, missing=without).encode()
     assert diagnose(tmp_path / "x.n5", xml=other) == []
