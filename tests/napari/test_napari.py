@@ -220,7 +220,7 @@ def a_pyramid_in_groups(folder: Path) -> Path:
 
 
 def a_plane(folder: Path) -> Path:
-    pyramid(image()[3], folder / "cells.n5", levels=1, chunks=(8, 8))
+    pyramid(image().isel(z=3, drop=True), folder / "cells.n5", levels=1, chunks=(8, 8))
     return folder / "cells.n5"
 
 
