@@ -64,7 +64,7 @@ class ArrayPlan:
     """The checked location for a new array, and its metadata."""
 
     def create_marked(self, mark: Callable[[], T]) -> T:
-        """Make room, `mark` the write and create the array; return what `mark` returns.
+        """Make room, `mark` the write and create the array; return the result of `mark`.
 
         The groups around it are created before, or at the same time where requests take long.
         """

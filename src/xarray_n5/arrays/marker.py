@@ -226,7 +226,7 @@ class WriteMarker:
     def began_last(self) -> bool:
         """Return whether no other attempt at a write into the node has begun after this one.
 
-        What a server has just told is not asked again: another attempt may begin meanwhile anyway.
+        The hint is not read again at once: another attempt may begin meanwhile anyway.
         """
         key, hint = join(self.path, UNFINISHED), self._hint
         if self.store.concurrency > 1 and attempts.is_seen(key, hint, _JUST):
