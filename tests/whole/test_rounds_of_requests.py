@@ -78,9 +78,10 @@ def test_bytes_under_way_are_bounded_when_they_are_put() -> None:
 
 def test_doctor_asks_about_arrays_together() -> None:
     fs, store = far()
+    fs.be_near()
     for number in range(40):
         create_array(store, f"g/x{number}", shape=(4, 4), dtype="u1", chunks=2)
-    fs.reset()
+    fs.be_far(0.005)
     doctor(store)
     # Each array has four chunks, whose headers are requested by 32 threads.
     assert fs.counts["HEAD"] >= 160
@@ -304,6 +305,7 @@ def test_tasks_with_copies_of_an_array_look_once_in_a_process() -> None:
 
 def test_the_name_of_lazy_views_does_not_depend_on_what_was_read() -> None:
     fs = project()
+    fs.be_near()
     first, second = (open_views(fs).chunk(tile=1) for _ in range(2))
     before = first.data.name
     first.compute()
@@ -311,10 +313,12 @@ def test_the_name_of_lazy_views_does_not_depend_on_what_was_read() -> None:
 
 
 def test_setups_are_read_where_views_lack_their_factors() -> None:
-    fs = project(downsamplingFactors=None)
+    fs, others = project(downsamplingFactors=None), project()
     views = open_views(fs)
     assert (fs.rounds, len(fs.log)) == (3, 122)
-    assert views.identical(open_views(project()))
+    fs.be_near()
+    others.be_near()
+    assert views.identical(open_views(others))
 
 
 def test_the_page_on_performance_has_these_numbers() -> None:
