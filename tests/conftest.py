@@ -15,6 +15,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
+from tests.support.processes import START, prepare
 from tests.support.servers import SERVERS, Bucket
 from xarray_n5_bdv_engine import BdvBackendEntrypoint
 
@@ -26,6 +27,12 @@ settings.register_profile("dev", deadline=None, suppress_health_check=[HealthChe
 # The scripts in ci/ find tomorrow what they found today.
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.load_profile("dev")
+
+
+# Processes of Dask and of its clusters need not import the package, unless a test wants that.
+dask.config.set(
+    {"multiprocessing.context": START, "distributed.worker.multiprocessing-method": START}
+)
 
 
 # An editable installation from before this engine was added does not list its entry point.
@@ -104,6 +111,7 @@ CALM = {
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Client]:
     """Two workers, for all tests of a process."""
+    prepare()
     with ExitStack() as stack:
         with dask.config.set(CALM):
             here: Any = stack.enter_context(

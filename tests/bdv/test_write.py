@@ -6,8 +6,6 @@ import json
 import os
 import posixpath
 import re
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +28,7 @@ import xarray_n5_bdv
 from tests.bdv.test_open import NAMES, TURN, WORLDS, grid, run, steps_of
 from tests.support.exhaustive import seeds, some
 from tests.support.killing import BLOCKS, SHAPE, begin, kill, store_project, when
+from tests.support.processes import Python
 from tests.support.projects import (
     Setup,
     bigdataviewer_opens,
@@ -597,9 +596,7 @@ def test_a_killed_write_leaves_the_old_xml_or_the_new_one(
     old = xml.read_bytes().replace(b"</SpimData>", SECTIONS.encode() + b"</SpimData>")
     xml.write_bytes(old)
     moment = [5, 16, 16][seed % 3]
-    words = [str(place), str(log), "project", "threads"]
-    command = [sys.executable, "-m", "tests.support.killing", *words]
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as writer:  # noqa: S603
+    with Python("-m", "tests.support.killing", place, log, "project", "threads") as writer:
         when(lambda: len(list(log.iterdir())) >= moment, writer)
         if seed % 3 == 2:
             when(lambda: xml.read_bytes() != old, writer)

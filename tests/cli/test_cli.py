@@ -26,6 +26,7 @@ from matplotlib import image as images
 
 from tests.support.containers import NAMES
 from tests.support.killing import kill, when
+from tests.support.processes import Python
 from tests.writing.test_killed_writes import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
@@ -511,10 +512,10 @@ def test_what_becomes_no_pyramid_is_told(
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_a_copy_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    command = [*PROGRAM, "copy", CELLS, str(tmp_path / "b.n5")]
+    command = ("-m", "xarray_n5_cli", "copy", CELLS, tmp_path / "b.n5")
     with (
         os.fdopen(ours, "rb", buffering=0) as shown,
-        subprocess.Popen(command, cwd=ROOT, stderr=theirs) as program,  # noqa: S603
+        Python(*command, stderr=theirs) as program,
     ):
         os.close(theirs)
         text = b""
@@ -566,8 +567,11 @@ WAITING = """
 import os, sys, time
 from pathlib import Path
 
+import dask
 from dask.callbacks import Callback
 from xarray_n5_cli import main
+
+dask.config.set({"array.chunk-size": "4 KiB"})
 
 
 def wait(*_):
@@ -588,19 +592,16 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
     printed("copy", CELLS, whole, *options)
     chunks = len(list(whole.rglob("*")))
     small = {**os.environ, "DASK_ARRAY__CHUNK_SIZE": "4 KiB"}
-    command = [sys.executable, "-c", WAITING, "copy", CELLS, str(place), *map(str, options)]
-    environment = {**small, "ENOUGH": str(chunks // 8)}
-    with subprocess.Popen(  # noqa: S603
-        command, cwd=ROOT, env=environment, text=True, start_new_session=True
-    ) as program:
+    command = ("-c", WAITING, "copy", CELLS, place, *options)
+    with Python(*command, env={"ENOUGH": str(chunks // 8)}) as program:
         # Unlike rglob, os.walk tolerates folders that disappear meanwhile.
         when(lambda: sum(len(d + f) for _, d, f in os.walk(place)) >= chunks // 8, program)
         assert kill(program)
     assert list(place.rglob(".writing-*"))
     assert run("copy", CELLS, place, *options).exit_code == 1
-    with started("copy", CELLS, place, *options, "--resume", env=small) as program:
-        _, err = program.communicate()
-    assert program.returncode == 0, err
+    with started("copy", CELLS, place, *options, "--resume", env=small) as resumed:
+        _, err = resumed.communicate()
+    assert resumed.returncode == 0, err
     assert files(place) == files(whole)
 
 

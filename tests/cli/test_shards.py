@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import xarray_n5
-from tests.cli.test_cli import PROGRAM, ROOT, printed, run
+from tests.cli.test_cli import printed, run
+from tests.support.processes import Python
 from tests.writing.test_killed_writes import files
 from xarray_n5 import Axis, open_array, to_n5
 
@@ -70,12 +71,10 @@ def test_an_n5_becomes_sharded_ome_zarr(big: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_progress_of_shards_goes_to_stderr(big: Path, tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    command = [*PROGRAM, "copy", str(big), str(tmp_path / "big.zarr"), *SHARDS]
+    command = ("-m", "xarray_n5_cli", "copy", big, tmp_path / "big.zarr", *SHARDS)
     with (
         os.fdopen(ours, "rb", buffering=0) as shown,
-        subprocess.Popen(  # noqa: S603
-            command, cwd=ROOT, stderr=theirs, stdout=subprocess.PIPE
-        ) as program,
+        Python(*command, stderr=theirs, stdout=PIPE) as program,
     ):
         os.close(theirs)
         text = b""
@@ -85,7 +84,7 @@ def test_progress_of_shards_goes_to_stderr(big: Path, tmp_path: Path) -> None:
         except OSError:
             pass  # so Linux ends a terminal
         assert program.stdout is not None
-        assert program.stdout.read().startswith(b"copied 2 arrays: 5 shards written, ")
+        assert program.stdout.read().startswith("copied 2 arrays: 5 shards written, ")
         assert program.wait() == 0
     assert b"0/5 shards" in text  # four shards, and one; later states only if they take time
 
@@ -131,9 +130,7 @@ def test_a_copy_into_shards_that_was_killed_goes_on(tmp_path: Path) -> None:
     options = ("--format", "zarr3", "--shards", 8)
     printed("copy", source, whole, *options)
     copying = ("copy", source, place, *options, "--workers", 1)
-    command = [sys.executable, "-c", KILLED, *map(str, copying)]
-    killed = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
-    assert killed.returncode == -signal.SIGKILL
+    assert Python("-c", KILLED, *copying).wait() == -signal.SIGKILL
     kept = {file: file.stat().st_mtime_ns for file in stored(place)}
     assert 8 <= len(kept) < 128
     found = run(*copying)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.support.exhaustive import some
+from tests.support.processes import Python
 from xarray_n5 import DifferenceError, MetadataError, N5Error, NodeExistsError, copy, open_array
 from xarray_n5.copying import archives
 from xarray_n5.errors import PathError, ReadOnlyError
@@ -212,14 +212,9 @@ print("not killed")
 @pytest.mark.parametrize("name", some(["chunks", "replacing", "packing", "removing", "removed"], 2))
 def test_a_killed_copy_is_resumed(name: str, source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.ozx"
-    path = os.pathsep.join([str(Path(xarray_n5.__file__).parents[1]), *sys.path])
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", KILLED, name, str(source), str(out)],
-        check=False,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert done.returncode == -9, done.stderr[-500:]
+    killed = Python("-c", KILLED, name, source, out, stderr=PIPE)
+    _, problem = killed.communicate()
+    assert killed.returncode == -9, problem[-500:]
     assert out.exists() == (name in {"removing", "removed"})
     if out.exists():
         np.testing.assert_array_equal(open_array(out, "em/s0")[:], VALUES)

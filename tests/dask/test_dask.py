@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 import xarray_n5
 from tests.support.exhaustive import cases, some
 from tests.support.killing import begin, kill, when
+from tests.support.processes import Python
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     AlignmentError,
@@ -730,9 +731,7 @@ def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
         "blocks = x.rechunk(32).map_blocks(wait, dtype='u4', meta=x)\n"
         f"xarray_n5.to_n5(blocks, {str(place)!r}, 'a', chunks=(8, 8, 8))"
     )
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", script], start_new_session=True
-    ) as writer:
+    with Python("-c", script) as writer:
         # No clock says when the write is well under way; its last block never comes.
         when((place / "a/9").exists, writer)
         assert kill(writer)

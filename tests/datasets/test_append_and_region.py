@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +20,7 @@ import xarray_n5
 from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
+from tests.support.processes import Python
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
@@ -473,8 +472,7 @@ def check_frames(found: xr.Dataset, count: int) -> None:
 def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Path, form: Any) -> None:
     place = tmp_path / "lapse"
     frame(0).n5.to_n5(place, format=form, encoding=UNITS)
-    command = [sys.executable, "-c", APPEND, str(place)]
-    started = [subprocess.Popen([*command, str(n), form]) for n in range(1, 5)]  # noqa: S603
+    started = [Python("-c", APPEND, place, n, form) for n in range(1, 5)]
     while len([*tmp_path.glob("lapse.ready-*")]) < len(started):
         assert not any(each.poll() for each in started)
         time.sleep(0.01)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -13,6 +11,7 @@ import xarray as xr
 from dask.base import compute
 
 from tests.support.containers import NAMES
+from tests.support.processes import Python
 from xarray_n5 import ContainerNotVisibleError, open_array, to_n5, verify
 
 if TYPE_CHECKING:
@@ -67,10 +66,7 @@ def test_regions_of_a_template_are_written_by_several_processes(tmp_path: Path) 
         "where = {'t': slice(2 * number, 2 * number + 2)}\n"
         "part(number).n5.to_n5(sys.argv[1], region=where)\n"
     )
-    running = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "a.n5"), str(number)])  # noqa: S603
-        for number in range(3)
-    ]
+    running = [Python("-c", script, tmp_path / "a.n5", number) for number in range(3)]
     assert [each.wait(timeout=120) for each in running] == [0, 0, 0]
     assert hidden(tmp_path) == []
     opened = xr.open_dataset(tmp_path / "a.n5", engine="n5").load()

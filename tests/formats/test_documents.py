@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -18,6 +18,7 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.exhaustive import cases, some
+from tests.support.processes import Python
 from tests.whole.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
 from xarray_n5.formats.keyed import KeyedContainer
@@ -159,12 +160,7 @@ def test_processes_lose_nothing_and_consolidated_metadata_have_all_of_it(tmp_pat
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
-                subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-c", PROCESS, place, str(worker), str(count)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
+                Python("-c", PROCESS, place, worker, count, stdin=PIPE, stdout=PIPE)
             )
             for worker in range(workers)
         ]
@@ -215,14 +211,7 @@ def test_a_process_that_adds_variables_keeps_the_attributes_that_another_sets(
     dataset().n5.to_n5(place, "g", format=format)
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(
-                subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-c", TWO_PROCESSES, place, name],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
+            stack.enter_context(Python("-c", TWO_PROCESSES, place, name, stdin=PIPE, stdout=PIPE))
             for name in ("set_attributes", "add_variables")
         ]
         for each in processes:

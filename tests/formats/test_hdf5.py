@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -19,6 +20,7 @@ from dask.array.core import PerformanceWarning
 
 from tests.conftest import CORPUS
 from tests.support.containers import digest
+from tests.support.processes import Python
 from xarray_n5 import (
     ChunkError,
     MetadataError,
@@ -407,10 +409,8 @@ def test_a_writer_that_lets_others_read_is_read(path: str) -> None:
         v[...] = 1
         v.flush()
         code = "import sys, xarray_n5\nprint(xarray_n5.open_array(sys.argv[1], 'v')[...].sum())"
-        found = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", code, path], check=True, capture_output=True, text=True
-        )
-        assert found.stdout.strip() == "12"
+        found, _ = Python("-c", code, path, stdout=PIPE).communicate()
+        assert found.strip() == "12"
 
 
 def test_decompression_holds_no_lock(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections import Counter
 from contextlib import suppress
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -23,6 +24,7 @@ import xarray as xr
 from tests.support import compressions
 from tests.support.exhaustive import cases
 from tests.support.memory import OWN_PEAK
+from tests.support.processes import Python
 from xarray_n5 import (
     ChunkError,
     HangarWriter,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("hdf5plugin")
-resource = pytest.importorskip("resource")
+pytest.importorskip("resource")
 
 SEEDS = cases(6, 100)
 
@@ -134,19 +136,20 @@ with h5py.File(path) as file:
 )
 
 
-def _limited() -> None:
-    os.nice(10)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+LIMITED = f"""
+import os, resource
+os.nice(10)
+resource.setrlimit(resource.RLIMIT_AS, ({_MEMORY}, {_MEMORY}))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+"""
 
 
 def _run(code: str, *arguments: object) -> tuple[int, list[str]]:
     """Return the exit code, and the lines that were printed."""
-    command = [sys.executable, "-c", code.replace("SECONDS", str(_SECONDS)), *map(str, arguments)]
-    done = subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, preexec_fn=_limited
-    )
-    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()[-2:]]
+    limited = LIMITED + code.replace("SECONDS", str(_SECONDS))
+    done = Python("-c", limited, *arguments, stdout=PIPE, stderr=PIPE)
+    printed, problems = done.communicate()
+    return done.wait(), [*printed.splitlines(), *problems.splitlines()[-2:]]
 
 
 def _good(path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 import warnings
 from itertools import product
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.support import compressions
 from tests.support.exhaustive import EXHAUSTIVE, cases, some
+from tests.support.processes import Python
 from xarray_n5 import (
     Axis,
     MetadataError,
@@ -397,17 +398,15 @@ def test_a_killed_writer_leaves_whole_chunks(path: str) -> None:
         "xarray_n5.to_n5(x, sys.argv[1], 'v', resume=True)\n"
     )
     for kill_after in (3, 20, 41) if EXHAUSTIVE else (20,):
-        with subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", code, path], stdout=subprocess.PIPE
-        ) as writer:
+        with Python("-c", code, path, stdout=PIPE) as writer:
             assert writer.stdout is not None
             for _ in range(kill_after):
                 writer.stdout.readline()
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
         found = verify(path, "v").compute()
         states = set(found["state"].to_numpy().flat)
         assert states <= {"ok", "missing"}, states
-    subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)  # noqa: S603
+    assert Python("-c", code, path, stdout=DEVNULL).wait() == 0
     assert (open_array(path, "v")[...] == 1).all()
 
 
@@ -421,7 +420,7 @@ def test_others_read_while_threads_write(path: str) -> None:
         "    assert ((found == 0) | (found == 1 + found.size * 0 + EXPECTED)).all()\n"
         "    if found.all():\n        break\n"
     ).replace("EXPECTED", "__import__('numpy').arange(40000).reshape(200, 200)")
-    with subprocess.Popen([sys.executable, "-c", code, path]) as reader:  # noqa: S603
+    with Python("-c", code, path) as reader:
         array = open_array(path, "v", mode="r+")
         for index in np.ndindex(array.grid.counts):
             array.write_chunk(index, x[tuple(slice(10 * i, 10 * i + 10) for i in index)])
@@ -682,12 +681,12 @@ def test_a_new_file_is_never_seen_half_made(path: str) -> None:
         "xarray_n5.create_array(sys.argv[1], 'a', shape=(4,), dtype='u1', chunks=2)\n"
     )
     folder = Path(path).parent
-    subprocess.run([sys.executable, "-c", code, path, "no name"], check=False)  # noqa: S603
+    assert Python("-c", code, path, "no name").wait() == 1
     assert not Path(path).exists()
     create_array(path, "a", shape=(4,), dtype="u1", chunks=2)
     assert [each.name for each in folder.iterdir()] == ["a.h5"]
     Path(path).unlink()
-    subprocess.run([sys.executable, "-c", code, path, "named"], check=False)  # noqa: S603
+    assert Python("-c", code, path, "named").wait() == 1
     with h5py.File(path) as file:
         assert list(file.attrs) == ["n5"]
     assert create_array(path, "a", shape=(4,), dtype="u1", chunks=2)[...].tolist() == [0] * 4

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import xarray_n5
-from tests.support.hangar_samples import LZF, WRITING, only_file, run_python, samples
+from tests.support.hangar_samples import LZF, WRITING, fork_python, only_file, samples
 from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import ChunkError, MetadataError
 
@@ -64,7 +64,7 @@ def test_files_that_others_in_this_process_have_open_are_read(
 
 
 def test_another_open_dataset_is_not_spoilt_while_the_file_is_written(tmp_path: Path) -> None:
-    writing = run_python(WRITING, tmp_path, 100_000)
+    writing = fork_python(WRITING, tmp_path, 100_000)
     assert writing.stdout is not None
     records = [writing.stdout.readline().strip()]
     with h5py.File(only_file(tmp_path), "r", libver="latest", swmr=True) as file:
@@ -136,12 +136,12 @@ def test_a_forked_process_opens_files_of_its_own(tmp_path: Path) -> None:
         assert (lazy.compute(scheduler="sync") == before).all()
         print(status)
     """
-    out, _ = run_python(code, tmp_path).communicate(timeout=240)
+    out, _ = fork_python(code, tmp_path).communicate(timeout=240)
     assert out.strip() == "0"
 
 
 def test_readers_see_rows_while_they_are_written(tmp_path: Path) -> None:
-    writing = run_python(WRITING, tmp_path, 100_000)
+    writing = fork_python(WRITING, tmp_path, 100_000)
     assert writing.stdout is not None
     try:
         records: list[str] = []

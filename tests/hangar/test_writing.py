@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 from tests.support.exhaustive import some
-from tests.support.hangar_samples import WRITING, only_file, run_python, samples
+from tests.support.hangar_samples import WRITING, fork_python, only_file, run_python, samples
 from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import MetadataError
 from xarray_n5_hangar import writer as hangar_writer
@@ -133,7 +133,7 @@ def test_a_file_has_its_name_when_it_can_be_read(
     code = "import sys, xarray_n5; print(xarray_n5.from_hangar(sys.argv[1]).sum().compute())"
     with HangarWriter(tmp_path, (3, 5), "i2") as writer:
         records = [writer.write(samples()[0])]
-        out, _ = run_python(code, tmp_path).communicate()
+        out, _ = fork_python(code, tmp_path).communicate()
         assert int(out) == samples()[0].sum()
         records.append(writer.write(samples()[1]))
     assert seen == [[]] * 100
@@ -161,7 +161,7 @@ def test_a_writer_killed_while_it_makes_a_file_spoils_nothing(tmp_path: Path) ->
         h5py.File.create_dataset = create_dataset
         xarray_n5.to_hangar(numpy.ones((2, 3)), sys.argv[1])
     """
-    killed = run_python(code, tmp_path)
+    killed = fork_python(code, tmp_path)
     killed.communicate()
     assert killed.returncode != 0
     assert len(list(tmp_path.glob(".*.partial"))) == 1
@@ -211,7 +211,7 @@ def test_a_writer_that_lives_to_the_end_says_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", some([1, 40, 260], 1))
 def test_what_was_written_before_a_kill_is_read(tmp_path: Path, count: int) -> None:
-    writing = run_python(WRITING, tmp_path, 100_000)
+    writing = fork_python(WRITING, tmp_path, 100_000)
     assert writing.stdout is not None
     records = [writing.stdout.readline().strip() for _ in range(count)]
     writing.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)

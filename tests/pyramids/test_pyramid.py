@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tracemalloc
 import warnings
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.support.containers import NAMES
 from tests.support.exhaustive import some
+from tests.support.processes import Python
 from tests.support.stores import CountingStore
 from tests.writing.test_killed_writes import files
 from xarray_n5 import (
@@ -695,9 +694,7 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
     place, other, log = tmp_path / "a.n5", tmp_path / "b.n5", tmp_path / "log"
     log.mkdir()
     code = "import sys; from tests.pyramids.test_pyramid import main; main(*sys.argv[1:])"
-    arguments = [sys.executable, "-c", code, str(place), str(log), moment]
-    writer = subprocess.run(arguments, cwd=ROOT, check=False)  # noqa: S603
-    assert writer.returncode == -signal.SIGKILL
+    assert Python("-c", code, place, log, moment).wait() == -signal.SIGKILL
     done = {
         key: (place / key).stat().st_ino
         for key in files(place)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +14,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.support.killing import kill, when
+from tests.support.processes import Python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,14 +78,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def start(folder: Path, pause: float, held: str = "") -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", "import labelling"],
-        cwd=folder,
-        env={**os.environ, "PAUSE": str(pause), "HELD": held, "DASK_NUM_WORKERS": "2"},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def start(folder: Path, pause: float, held: str = "") -> Python:
+    code = "import dask; dask.config.set(num_workers=2); import labelling"
+    env = {"PAUSE": str(pause), "HELD": held}
+    return Python("-c", code, cwd=folder, env=env, stdout=DEVNULL)
 
 
 def noted(folder: Path) -> dict[str, int]:

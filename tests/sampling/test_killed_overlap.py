@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import dask.array as da
 import numpy as np
@@ -16,6 +15,7 @@ import xarray as xr
 
 from tests.support.killing import hold, kill, when
 from tests.support.overlapping import BLOCKS, COUNT, prepare, smooth, smoothed, values
+from tests.support.processes import Python
 from xarray_n5 import open_array, verify
 
 ROOT = Path(__file__).parents[2]
@@ -31,14 +31,8 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a.n5", log
 
 
-def start(url: Path, log: Path, scheduler: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "tests.support.overlapping", str(url), str(log), scheduler],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def start(url: Path, log: Path, scheduler: str) -> Python:
+    return Python("-m", "tests.support.overlapping", url, log, scheduler, stdout=PIPE)
 
 
 def computed(log: Path) -> dict[str, list[int]]:

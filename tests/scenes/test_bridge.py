@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tests.conftest import CORPUS
 from tests.support.exhaustive import seeds
 from tests.support.killing import kill, when
 from tests.support.ngff_points import SPEC
+from tests.support.processes import Python
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
 from xarray_n5 import MetadataError, N5Error, NodeExistsError
@@ -530,11 +530,7 @@ def test_a_killed_copy_is_resumed(tmp_path: Path) -> None:
         found = [Path(top, name) for top, _, names in os.walk(url) for name in names]
         return [path for path in found if path.match("c/*/*/[!.]*")]
 
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", SLOWLY, str(xml), str(url)],
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    ) as writer:
+    with Python("-c", SLOWLY, xml, url, stderr=DEVNULL) as writer:
         when(lambda: len(chunks()) > 3, writer)
         killed = kill(writer)
     if killed:

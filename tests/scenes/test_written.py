@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -19,6 +18,7 @@ import xarray_n5
 from tests.scenes.test_bridge import attributes_of, stitched, to_scene
 from tests.support.exhaustive import seeds
 from tests.support.killing import kill, when
+from tests.support.processes import Python
 from xarray_n5 import N5Error, NodeExistsError
 
 if TYPE_CHECKING:
@@ -283,11 +283,7 @@ def test_a_killed_write_is_resumed(tmp_path: Path) -> None:
         found = [Path(top, name) for top, _, names in os.walk(url) for name in names]
         return [path for path in found if path.match("c/*/*/[!.]*")]
 
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", SLOWLY, str(source), str(url)],
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    ) as writer:
+    with Python("-c", SLOWLY, source, url, stderr=DEVNULL) as writer:
         when(lambda: len(chunks()) > 3, writer)
         killed = kill(writer)
     tree = xr.open_datatree(str(source), engine="n5", chunks={})

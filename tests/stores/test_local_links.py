@@ -18,6 +18,7 @@ import pytest
 import xarray as xr
 
 from tests.support.containers import contents
+from tests.support.processes import Python
 from xarray_n5 import (
     N5Error,
     PathError,
@@ -573,7 +574,7 @@ def test_a_new_file_obeys_the_umask(tmp_path: Path) -> None:
         "from xarray_n5.stores import LocalStore\n"
         "LocalStore(sys.argv[1]).set('a/key', b'x')"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "c")], check=True)  # noqa: S603
+    assert Python("-c", script, tmp_path / "c").wait() == 0
     found = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "c/a", tmp_path / "c/a/key")]
     assert found == [0o750, 0o640]
 

@@ -6,7 +6,6 @@ As a script, it is a writer that can be killed: python -m tests.stores.test_obje
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import xarray as xr
 
 from tests.support.killing import SHAPE, hold, kill, source, when
+from tests.support.processes import Python
 from tests.support.servers import KEY, SECRET, SERVERS, Bucket
 from xarray_n5 import (
     Array,
@@ -85,9 +85,8 @@ def test_a_killed_write_goes_on_by_a_cluster(
     log = tmp_path / "log"
     log.mkdir()
     content = pickle.dumps((place, options)).hex()
-    command = [sys.executable, "-m", "tests.stores.test_object_stores", content, str(log)]
     held = hold(log)
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as writer:  # noqa: S603
+    with Python("-m", "tests.stores.test_object_stores", content, log) as writer:
         when(lambda: len(list(log.iterdir())) >= 6, writer)
         assert kill(writer)
     held.unlink()

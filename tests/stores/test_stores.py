@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.support.processes import Python
 from tests.support.servers import SERVED, Bucket, serving
 from tests.support.stores import STORES
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
@@ -232,7 +231,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path: Path) -> None:
         "os.replace = lambda *a, **k: os._exit(9)\n"
         f"LocalStore({str(tmp_path)!r}).set('key', b'new')"
     )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9  # noqa: S603
+    assert Python("-c", script).wait() == 9
     assert (tmp_path / "key").read_bytes() == b"old"
 
 

@@ -6,18 +6,18 @@ import contextlib
 import gzip
 import json
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tests.support.exhaustive import some
+from tests.support.processes import Python
 from tests.support.servers import WebServer
 from xarray_n5 import N5Error, RequestError, from_n5, open_array
 from xarray_n5.formats.containers import open_store
@@ -223,8 +223,9 @@ def test_a_chunk_is_fetched_no_further_than_the_metadata_allow(
     with serving(
         lambda handler: body(handler) if handler.is_chunk else handler.container()
     ) as site:
-        run = [sys.executable, "-c", READING, f"{site.url}/c.n5"]
-        lines = subprocess.check_output(run, text=True, timeout=120).splitlines()  # noqa: S603
+        reader = Python("-c", READING, f"{site.url}/c.n5", stdout=PIPE)
+        lines = reader.communicate(timeout=120)[0].splitlines()
+    assert reader.returncode == 0
     assert len(lines) == 2
     for line in lines:
         peak, _, message = line.partition(" ")

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import hdf5plugin  # noqa: F401 - plain h5py needs its filters
 import numpy as np
+
+from tests.support.processes import Python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,3 +51,8 @@ def run_python(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(  # noqa: S603
         command, env=environment, stdout=subprocess.PIPE, text=True
     )
+
+
+def fork_python(code: str, *arguments: object) -> Python:
+    """Run code in a process that has imported the package."""
+    return Python("-c", textwrap.dedent(code), *arguments, stdout=PIPE)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, cast
 
 import dask
@@ -23,6 +23,9 @@ from xarray_n5.formats.open import open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from subprocess import Popen
+
+    from tests.support.processes import Python
 
 SHAPE, BLOCKS = (40, 36, 20), (10, 9, 20)
 
@@ -91,14 +94,14 @@ def begin(url: object, path: str = "") -> None:
         each.begin_planned()
 
 
-def when(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+def when(condition: Callable[[], bool], process: Popen[Any] | Python) -> None:
     """Wait until a condition holds or a process has ended, and leave it the processor."""
     while process.poll() is None and not condition():
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutExpired):
             process.wait(0.005)
 
 
-def kill(process: subprocess.Popen[Any]) -> bool:
+def kill(process: Popen[Any] | Python) -> bool:
     """Kill a process of its own session, and wait for all in it; return whether it had not ended.
 
     Workers, too, must be gone: what they still stored would be new to who looks at once.

@@ -44,10 +44,11 @@ def by_folder() -> Counter[str]:
     counts = Counter[str]()
     for path in sorted(SOURCE.rglob("*.py")):
         package, *inner = path.relative_to(SOURCE).with_suffix("").parts
-        counts["all"] += lines_of_code(path)
-        counts[package] += lines_of_code(path)
+        lines = lines_of_code(path)
+        counts["all"] += lines
+        counts[package] += lines
         if package == "xarray_n5":
-            counts[f"{package}/{inner[0] if len(inner) > 1 else '*.py'}"] += lines_of_code(path)
+            counts[f"{package}/{inner[0] if len(inner) > 1 else '*.py'}"] += lines
     return counts
 
 

@@ -292,11 +292,10 @@ def _annotated(kind: type) -> set[str]:
 
 
 def test_an_image_is_one_class_and_a_level_is_another_one() -> None:
-    trees = {name: ast.walk(ast.parse(path.read_text("utf-8"))) for name, path in NAMES.items()}
     classes = [
         (name, node.name)
-        for name, tree in trees.items()
-        for node in tree
+        for name, path in NAMES.items()
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef) and node.name in {"Image", "Level"}
     ]
     of_the_core = [("xarray_n5.model.image", "Level"), ("xarray_n5.model.image", "Image")]

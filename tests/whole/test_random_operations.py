@@ -11,10 +11,9 @@ import itertools
 import json
 import os
 import random
-import subprocess
-import sys
 import warnings
 from dataclasses import dataclass, field
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any, cast
 
 import dask
@@ -26,6 +25,7 @@ import xarray as xr
 import xarray_n5
 from tests.support.containers import NAMES
 from tests.support.exhaustive import seeds
+from tests.support.processes import Python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -593,12 +593,9 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def other() -> Iterator[subprocess.Popen[str]]:
+def other() -> Iterator[Python]:
     """Another process that writes to the same containers."""
-    command = [sys.executable, "-c", _OTHER]
-    with subprocess.Popen(  # noqa: S603
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with Python("-c", _OTHER, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
@@ -625,7 +622,7 @@ class Series:
     folder: Path
     format: str
     chance: random.Random
-    other: subprocess.Popen[str]
+    other: Python
     frames: dict[int, np.ndarray] = field(default_factory=dict)
     """The frames that are there for sure, by their times."""
     stopped: list[Part] = field(default_factory=list)
@@ -811,7 +808,7 @@ class Series:
 @pytest.mark.parametrize("form", NAMES)
 @pytest.mark.parametrize("seed", seeds(1, 8))
 def test_appends_in_any_order_lose_nothing(
-    tmp_path: Path, form: str, seed: int, other: subprocess.Popen[str]
+    tmp_path: Path, form: str, seed: int, other: Python
 ) -> None:
     if form == "hdf5":
         pytest.importorskip("h5py")

@@ -6,10 +6,9 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tests.support.killing import (
     source,
     when,
 )
+from tests.support.processes import Python
 from xarray_n5 import ResumeError, open_array, to_n5, verify
 
 ROOT = Path(__file__).parents[2]
@@ -59,14 +59,8 @@ def wanted(how: str) -> np.ndarray:
     return whole
 
 
-def start(place: Path, log: Path, how: str, scheduler: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "tests.support.killing", str(place), str(log), how, scheduler],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def start(place: Path, log: Path, how: str, scheduler: str) -> Python:
+    return Python("-m", "tests.support.killing", place, log, how, scheduler, stdout=PIPE)
 
 
 @pytest.fixture
