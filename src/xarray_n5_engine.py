@@ -254,14 +254,15 @@ def settings_of(
     from xarray_n5.model.options import refuse_keywords
 
     _, *parameters = known
-    own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
     unknown = [name for name in options if name not in parameters]
     if engine == "n5" and (of_projects := _OF_PROJECTS & {*unknown}):
         raise TypeError(
             f"the engine 'n5' has no parameter {min(of_projects)!r}, which is for projects: open "
             "their XML with engine='bdv'; in a container, select with .sel or group="
         )
-    refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *own]))
+    if unknown:
+        own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
+        refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *own]))
     return {
         "path": group or "",
         "storage_options": storage_options,

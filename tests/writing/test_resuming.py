@@ -304,6 +304,13 @@ def begin_series(form: str) -> FailingStore:
     return store
 
 
+def copied(store: FailingStore) -> FailingStore:
+    """Return a store that holds the same."""
+    found = FailingStore()
+    found.inner.items.update(store.inner.items)
+    return found
+
+
 def append(store: Any, first: int, count: int, *, stop: int = 1 << 60, resume: bool = False) -> str:
     """Append frames, or stop at a change of the store; return how that ended."""
     store.left[0] = stop
@@ -336,8 +343,9 @@ STEPS = [*range(12), 16, 20, 24]
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 @pytest.mark.usefixtures("alone")
 def test_an_append_that_stopped_keeps_its_place(form: str) -> None:
+    base = begin_series(form)
     for step in STEPS:
-        store = begin_series(form)
+        store = copied(base)
         append(store, 4, 4, stop=step)
         assert append(store, 20, 3) == "done"
         append(store, 4, 4, resume=True)
@@ -367,8 +375,7 @@ def test_an_append_that_moves_the_coordinate_is_resumed_from_any_step(
     base = begin_series(form)
     times = [*range(4), 20, 21, *(n for first, _ in others for n in (first, first + 1))]
     for step in range(100):
-        store = FailingStore()
-        store.inner.items.update(base.inner.items)
+        store = copied(base)
         ended = append(store, 20, 2, stop=step, resume=True) == "done"
         for first, resumes in others:
             assert append(store, first, 2, resume=resumes) == "done", step
@@ -413,10 +420,15 @@ def test_three_appends_that_stop_are_resumed_in_any_order(form: str) -> None:
     parts = [(4, 4), (8, 2), (30, 3)]
     orders = [*permutations(range(3))]
     pairs = [*product(STEPS, STEPS)]
-    for number, stops in enumerate(pairs if EXHAUSTIVE else spread(pairs, 4)):
-        store, order = begin_series(form), orders[number % 6]
-        for part, stop in zip(parts, (*stops, 14), strict=True):
-            append(store, *part, stop=stop)
+    chosen = pairs if EXHAUSTIVE else spread(pairs, 4)
+    base = begin_series(form)
+    begun = {first: copied(base) for first, _ in chosen}
+    for stop, store in begun.items():
+        append(store, *parts[0], stop=stop)
+    for number, (first, second) in enumerate(chosen):
+        store, order = copied(begun[first]), orders[number % 6]
+        append(store, *parts[1], stop=second)
+        append(store, *parts[2], stop=14)
         for each in order:
             append(store, *parts[each], resume=True)
         check_frames(store, *range(10), 30, 31, 32)
