@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 import xarray_n5
+from tests.support.processes import START
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.formats.open import open_container
 
@@ -140,6 +141,7 @@ def main(place: str, log: str, how: str, scheduler: str) -> None:
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": START}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):

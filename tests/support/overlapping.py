@@ -16,6 +16,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.support.killing import wait_while_held
+from tests.support.processes import START
 
 SHAPE, BLOCKS = (24, 18, 16), (6, 6, 8)
 
@@ -68,6 +69,7 @@ def main(url: str, log: str, scheduler: str) -> None:
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": START}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
         Client(cluster) as client,  # type: ignore[no-untyped-call]
     ):
