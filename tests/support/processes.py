@@ -12,8 +12,7 @@ import runpy
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import forkserver, get_all_start_methods, get_context
-from multiprocessing.reduction import DupFd
+from multiprocessing import get_all_start_methods, get_context
 from subprocess import DEVNULL, PIPE, TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -31,6 +30,8 @@ _IMPORTED = ["xarray_n5", "dask.array", "distributed", "h5py", "pytest", "hypoth
 def prepare() -> None:
     """Start the process that others are forked off, unless it runs."""
     if START == "forkserver":
+        from multiprocessing import forkserver
+
         get_context("forkserver").set_forkserver_preload(_IMPORTED)
         forkserver.ensure_running()
 
@@ -127,6 +128,8 @@ class _Streams:
         self.streams = streams
 
     def __getstate__(self) -> Any:
+        from multiprocessing.reduction import DupFd  # Windows has none
+
         return {number: DupFd(stream) for number, stream in self.streams.items()}
 
     def __setstate__(self, state: Any) -> None:
