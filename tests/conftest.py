@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 from tests.support.processes import START, prepare
-from tests.support.servers import SERVERS, Bucket
+from tests.support.servers import CLIENTS, SERVERS, Bucket
 from xarray_n5_bdv_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:
@@ -82,15 +82,19 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Bucket]]:
-    """A function that starts a server by its name in SERVERS, once."""
+    """A function that starts a server by its name in SERVED, once."""
     found: dict[str, Bucket | str] = {}
     with ExitStack() as servers:
 
         def start(name: str) -> Bucket:
             if name not in found:
-                folder = tmp_path_factory.mktemp(name)
+                server, _, client = name.partition("-")
                 try:
-                    found[name] = servers.enter_context(SERVERS[name](folder))
+                    if client:
+                        found[name] = CLIENTS[client](start(server))
+                    else:
+                        folder = tmp_path_factory.mktemp(name)
+                        found[name] = servers.enter_context(SERVERS[name](folder))
                 except pytest.skip.Exception as reason:
                     found[name] = str(reason)
             bucket = found[name]

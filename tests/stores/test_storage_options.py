@@ -34,28 +34,28 @@ def _on(server: str, scheme: str) -> Callable[[Served, Path], Place]:
 
 def _upath(served: Served, folder: Path) -> Place:
     upath = pytest.importorskip("upath").UPath
-    url, options = served("rclone").place(folder.name)
+    url, options = served("seaweedfs").place(folder.name)
     return upath(url, **options), {}
 
 
 def _mapper(served: Served, folder: Path) -> Place:
-    url, options = served("rclone").place(folder.name)
+    url, options = served("seaweedfs").place(folder.name)
     return fsspec.get_mapper(url, **options), {}
 
 
 def _pair(served: Served, folder: Path) -> Place:
-    bucket = served("rclone")
+    bucket = served("seaweedfs")
     return (bucket.fs(), f"{bucket.name}/{folder.name}"), {}
 
 
 def _directory_of(served: Served, folder: Path) -> Place:
-    bucket = served("rclone")
+    bucket = served("seaweedfs")
     options = {"target_protocol": "s3", "target_options": bucket.options}
     return (fsspec.filesystem("dir", path=bucket.name, **options), folder.name), {}
 
 
 def _cached(served: Served, folder: Path) -> Place:
-    url, options = served("rclone").place(folder.name)
+    url, options = served("seaweedfs").place(folder.name)
     return f"simplecache::{url}", {"s3": options, "simplecache": {"cache_storage": str(folder)}}
 
 
@@ -63,12 +63,12 @@ PLACES: dict[str, Callable[[Served, Path], Place]] = {
     "path": lambda _, folder: (folder / "x.n5", {}),
     "file": lambda _, folder: (f"file://{folder}/x.n5", {"auto_mkdir": True}),
     "memory": lambda _, folder: (f"memory://{folder.name}/x.n5", {}),
-    "s3": _on("rclone", "s3"),
+    "s3": _on("seaweedfs", "s3"),
     "gs": _on("gcs", "gs"),
     "gcs": _on("gcs", "gcs"),
     "az": _on("azurite", "az"),
     "abfs": _on("azurite", "abfs"),
-    "obstore": lambda served, folder: served("rclone-obstore").place(folder.name),
+    "obstore": lambda served, folder: served("seaweedfs-obstore").place(folder.name),
     "upath": _upath,
     "mapper": _mapper,
     "pair": _pair,
@@ -133,7 +133,7 @@ def test_a_zip_is_read_wherever_it_lies(served: Served, tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_options_come_to_the_filesystem_as_they_are(served: Served) -> None:
-    url, options = served("rclone").place("options.n5")
+    url, options = served("seaweedfs").place("options.n5")
     wrong = {**options, "secret": "not-the-secret-at-all"}
     to_n5(NUMBERS, url, "a", options)
     with pytest.raises(PermissionError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import logging
 import os
 import re
@@ -59,8 +60,8 @@ class Bucket:
     """Where the server listens."""
     requests: Callable[[], str] | None = None
     """What the server has logged, a line for each request."""
-    files: Path | None = None
-    """The bucket as a folder, where the server has one."""
+    keeps_folders: bool = False
+    """Whether a folder is there for a while after its last object was removed."""
     client: Callable[[str], AbstractFileSystem] | None = None
     """Makes a bucket's filesystem where URLs lead to another client."""
 
@@ -155,37 +156,59 @@ def s3_options(endpoint: str) -> dict[str, Any]:
 
 
 @contextmanager
-def rclone(folder: Path) -> Iterator[Bucket]:
-    """S3 by rclone: an object is a file."""
-    command, port = program("rclone"), free_port()
+def seaweedfs(folder: Path) -> Iterator[Bucket]:
+    """S3 by SeaweedFS, whose processes many clients ask at the same time."""
+    command = program("weed")
     pytest.importorskip("s3fs")
+    who = {"credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [{"name": "tests", **who}]}))
+    parts = ("master", "volume", "filer", "s3")
+    ports = {f"{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
+    words = [
+        *("server", "-filer", "-s3", "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3.config=s3.json"),
+        *("-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=99"),
+        *(f"-{name}={port}" for name, port in ports.items()),
+    ]
+    port = ports["s3.port"]
     endpoint = f"http://127.0.0.1:{port}"
-    bucket = folder / "files" / "bucket"
-    bucket.mkdir(parents=True)
-    words = f"serve s3 --addr 127.0.0.1:{port} --auth-key {KEY},{SECRET} --config /dev/null"
-    with running([command, *words.split(), str(bucket.parent)], port, folder / "log"):
-        yield Bucket(
-            url="s3://bucket", options=s3_options(endpoint), endpoint=endpoint, files=bucket
+    with running([command, *words], port, folder / "log"):
+        bucket = Bucket(
+            url="s3://bucket", options=s3_options(endpoint), endpoint=endpoint, keeps_folders=True
+        )
+        deadline = time.monotonic() + 120
+        while not _stores(bucket):
+            assert time.monotonic() < deadline, (folder / "log").read_text()[-2000:]
+            time.sleep(0.2)
+        yield bucket
+
+
+def _stores(bucket: Bucket) -> bool:
+    """Return whether a server stores something: its parts start one after another."""
+    with contextlib.suppress(OSError):
+        bucket.fs().mkdir("bucket")
+    with contextlib.suppress(OSError):
+        bucket.fs().pipe_file("bucket/started", bytes(1 << 12))
+        return True
+    return False
+
+
+def by_obstore(bucket: Bucket) -> Bucket:
+    """Return another bucket of a server behind obstore, another client than s3fs."""
+    fsspec = pytest.importorskip("obstore.fsspec")
+    bucket.fs().mkdir("other")
+
+    def client(_: str) -> AbstractFileSystem:
+        return fsspec.FsspecStore(
+            "s3",
+            access_key_id=KEY,
+            secret_access_key=SECRET,
+            endpoint=bucket.endpoint,
+            region="us-east-1",
+            client_options={"allow_http": True},
         )
 
-
-@contextmanager
-def rclone_by_obstore(folder: Path) -> Iterator[Bucket]:
-    """The same behind obstore, another client than s3fs."""
-    fsspec = pytest.importorskip("obstore.fsspec")
-    with rclone(folder) as bucket:
-
-        def client(_: str) -> AbstractFileSystem:
-            return fsspec.FsspecStore(
-                "s3",
-                access_key_id=KEY,
-                secret_access_key=SECRET,
-                endpoint=bucket.endpoint,
-                region="us-east-1",
-                client_options={"allow_http": True},
-            )
-
-        yield replace(bucket, client=client)
+    return replace(bucket, url="s3://other", client=client)
 
 
 @contextmanager
@@ -264,15 +287,19 @@ def gcs(folder: Path) -> Iterator[Bucket]:
 
 
 SERVERS: dict[str, Callable[[Path], AbstractContextManager[Bucket]]] = {
-    "rclone": rclone,
-    "rclone-obstore": rclone_by_obstore,
+    "seaweedfs": seaweedfs,
     "moto": moto,
     "azurite": azurite,
     "gcs": gcs,
 }
 """Object stores, each with a client."""
 
-SERVED = [pytest.param(name, marks=pytest.mark.exhaustive) for name in SERVERS]
+CLIENTS = {"obstore": by_obstore}
+"""Other clients: the name of a server may end with a hyphen and one of these."""
+
+SERVED = [
+    pytest.param(name, marks=pytest.mark.exhaustive) for name in (*SERVERS, "seaweedfs-obstore")
+]
 """Their names, as parameters of a test: ``ci/servers`` sets them up."""
 
 
