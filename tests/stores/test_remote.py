@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.support.containers import objects_of
 from tests.support.faulty import FAULTS, PASSING, Fault, Plan, serving
 from tests.support.remote import Far
+from tests.support.servers import s3_options
 from xarray_n5 import (
     Group,
     MissingChunkError,
@@ -562,6 +564,71 @@ def test_what_s3fs_has_retried_is_not_asked_for_again() -> None:
 def test_obstore_retries_itself() -> None:
     obstore = pytest.importorskip("obstore.fsspec")
     assert Retries.of(obstore.FsspecStore("http")) == NEVER
+
+
+class Silent(Far):
+    """Servers that do not answer the first requests that write, or any."""
+
+    def __init__(self, silent: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.silent = silent
+
+    async def _pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+        self.silent -= 1
+        if self.silent >= 0:
+            await asyncio.sleep(3600)
+        await super()._pipe_file(path, value, **options)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [FsspecStore.set, lambda store, *item: [*store.set_many([item], 9)]],
+    ids=["set", "many"],
+)
+def test_a_write_without_an_answer_is_made_again_once(
+    write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.stores._requests._LONG", 0.02)
+    fs = Silent(1)
+    write(FsspecStore(fs, "b/x.n5"), "a/0", b"x")
+    assert fs.objects == {"b/x.n5/a/0": b"x"}
+    fs = Silent(9)
+    with pytest.raises(RequestError, match=r"write 'a/0' .*: TimeoutError: no answer in 0 s"):
+        write(FsspecStore(fs, "b/x.n5", retries=NEVER), "a/0", b"x")
+    assert fs.silent == 7
+
+
+def test_a_server_that_never_asks_for_the_data_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr("xarray_n5.stores._requests._LONG", 2)
+    came: list[bytes] = []
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_expect_100(self) -> bool:
+            came.append(b"")
+            return super().handle_expect_100() if len(came) > 1 else ended.wait(60)
+
+        def do_PUT(self) -> None:
+            came[-1] = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = s3_options(f"http://127.0.0.1:{server.server_port}")
+        open_store("s3://b/x.n5", options).set("a/0", b"x")
+        assert came == [b"", b"x"]
+        ended.set()
+        server.shutdown()
 
 
 def test_reads_and_puts_are_made_again() -> None:

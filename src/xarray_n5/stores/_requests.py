@@ -31,6 +31,9 @@ T = TypeVar("T")
 _CALLS = 32
 """The most calls at once; each may make many requests at once, too."""
 
+_LONG = 600.0
+"""The seconds for which a request that writes may have no answer: slow networks take their time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Retries:
@@ -133,8 +136,24 @@ class Requests:
         if data is None:
             await self.get_async("remove", key, partial(self.fs._rm_file, path))  # noqa: SLF001
         else:
-            put = partial(self.fs._pipe_file, path, bytes(data))  # noqa: SLF001
-            await self.get_async("write", key, put)
+            await self.get_async("write", key, partial(self._put, path, bytes(data)))
+
+    async def _put(self, path: str, data: bytes) -> None:
+        """Write bytes at a path; once more if there is no answer for long.
+
+        S3's clients let a server ask for the data, and aiohttp waits for that without a limit.
+        """
+        for last in (False, True):
+            try:
+                async with asyncio.timeout(_LONG) as limit:
+                    await self.fs._pipe_file(path, data)  # noqa: SLF001
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                if last:
+                    raise TimeoutError(f"no answer in {_LONG:.0f} s") from None
+            else:
+                return
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""

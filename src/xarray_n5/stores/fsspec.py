@@ -277,7 +277,7 @@ class FsspecStore(Store):
 
     def set(self, key: str, data: Buffer) -> None:
         """Write the bytes at `key` in one request, or by a rename on local files."""
-        self._change((key, data))
+        deque(self.set_many([(key, data)], 1), maxlen=0)
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or remove several keys, several requests in flight."""
