@@ -263,8 +263,8 @@ def pyramid(
 
     Parameters
     ----------
-    source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
-        The image.
+    source : xarray.Dataset, xarray.DataArray, dask.array.Array, numpy.ndarray or Array
+        The image; a Dataset of one image, as opened from a project, also has its matrices.
     xml : str or os.PathLike
         The path or URL of the XML file.
     data : str, os.PathLike or store, optional
@@ -322,7 +322,10 @@ def pyramid(
             "method='nearest' keeps the first sample of a window, but BigDataViewer assumes "
             "samples in the middle; use 'mode' for labels, or 'mean'"
         )
-    base = new_base(source, axes=axes, chunks=chunks)
+    image = source
+    if isinstance(source, xr.Dataset) and len(source.data_vars) == 1:
+        (image,) = source.data_vars.values()
+    base = new_base(image, axes=axes, chunks=chunks)
     check_type(base.dtype, method)
     how = write_options(
         xml,

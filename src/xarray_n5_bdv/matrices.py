@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.datasets.world import AXES, FRAME, within
+from xarray_n5.datasets.world import AXES, FRAME, check_origins, within
 from xarray_n5.dialects.values import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.tolerances import ROUNDING
@@ -89,15 +89,20 @@ class Placement:
             return None
         world = np.array(self.world)[:, None]
         total = _quotient(rows, world)
-        project: Any = None
+        known: Any = None
         if "registration" in self.dataset.variables:
             registered = self.dataset["registration"]
             stated = _at(registered, position)
             if np.array_equal(stated * world if (world != 1).any() else stated, rows):
                 total = stated
-            project = registered.encoding.get(PROJECT)
+            if (project := registered.encoding.get(PROJECT)) is not None:
+                known = project.registrations.get(view)
+            if known is not None and not np.array_equal(in_c_order(stated), known.total):
+                raise MetadataError(
+                    "the coordinate 'registration' was changed, but it tells what was opened, and "
+                    "is not written; change 'affine'"
+                )
         in_xyz = np.array(in_c_order(total))
-        known = project.registrations.get(view) if project is not None else None
         if known is not None and np.array_equal(known.total, in_xyz):
             found: Registration = known
             return found
@@ -175,6 +180,7 @@ def _matrices(
 ) -> tuple[xr.DataArray, str | None]:
     """Return the matrices from samples to positions, and the unit of positions."""
     if "affine" in dataset.variables:
+        check_origins(dataset)
         affine = dataset["affine"].reset_coords(drop=True)
         if "axis" in affine.dims and "axis" in dataset.coords:
             affine = affine.assign_coords(axis=dataset["axis"]).sel(axis=list(AXES))
@@ -191,7 +197,8 @@ def _matrices(
     ) and not all(f"origin_{name}" in dataset.variables for name in AXES):
         raise MetadataError(
             "the coordinates are distances in a view, whose position was in 'affine', a "
-            "coordinate of the Dataset that was opened; keep it, or set other coordinates"
+            "coordinate of the Dataset that was opened. Put computed images into that, "
+            "ds.assign(name=image), and use its methods; or set other coordinates"
         )
     scales = [1.0 if axis is None else axis.step * _converted(axis.unit, unit) for axis in axes]
     whole = xr.DataArray(np.eye(NDIM, NDIM + 1) * [*scales, 1.0], dims=("axis", "column"))

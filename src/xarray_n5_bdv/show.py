@@ -13,7 +13,7 @@ from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import shown_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.image import Image, Level
@@ -101,12 +101,19 @@ def project_rows(project: Project) -> list[tuple[str, str]]:
     for kind, entities in project.entities.items():
         named = [_named(number, project.name_of(kind, number)) for number in entities]
         rows.append((kind, _ids(named)))
+    sizes = [(each.voxel_size, each.unit) for each in project.setups.values()]
+    if voxels := {f"{_size(sides)} {shown_unit(unit)}" for sides, unit in sizes if sides}:
+        rows.append(("voxel", f"{', or '.join(sorted(voxels))} (z, y, x)"))
     if project.registrations:
         world = project.world
-        length = " x ".join(f"{number:g}" for number in dict.fromkeys(world.scale))
+        length = _size(dict.fromkeys(world.scale[::-1]))
         rows.append(("world", f"a unit is {length} {shown_unit(world.unit)} ({world.basis})"))
         rows += _place_rows(project)
     return rows
+
+
+def _size(sides: Iterable[float]) -> str:
+    return " x ".join(f"{side:g}" for side in sides)
 
 
 def _place_rows(project: Project) -> list[tuple[str, str]]:

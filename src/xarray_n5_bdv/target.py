@@ -113,6 +113,11 @@ class ProjectTarget:
         folder = store.parent()
         if folder is None or not store.name or store.is_folder(""):
             raise MetadataError(f"{store.url} is a directory; expected the path of an XML file")
+        if store.name.endswith((".n5", ".zarr", ".h5")):
+            raise MetadataError(
+                f"{store.url} is the name of a container; expected the path of an XML file, and "
+                "that of the container after it"
+            )
         if how.store.with_fsync() == how.store:  # it waits until data are on disk
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)

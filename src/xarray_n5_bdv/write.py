@@ -286,6 +286,11 @@ def write_project_pyramid(
 
 def _dataset(source: Any, base: BaseLevel) -> xr.Dataset:
     """Return an image as a Dataset, with its coordinates."""
+    if isinstance(source, xr.Dataset):
+        (name,) = source.data_vars
+        image = source[name].copy(data=base.blocks)
+        image.encoding = {}
+        return source.assign({name: image})
     if isinstance(source, xr.DataArray):
         image = source.copy(data=base.blocks)
         image.encoding = {}

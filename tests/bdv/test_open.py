@@ -848,7 +848,8 @@ def test_info_shows_where_the_views_of_a_project_are(tmp_path: Path) -> None:
     steps[1, 1] = [("calibration", diagonal((4, -1, 1)))]
     path = write_project(tmp_path, setups, project_xml(setups, steps))
     lines = [line.split(maxsplit=1) for line in run("info", path).splitlines()]
-    assert [line[1] for line in lines if line[0] in {"box", "view"}] == [
+    assert [line[1] for line in lines if line[0] in {"voxel", "box", "view"}] == [
+        "2 x 0.5 x 0.5 µm (z, y, x)",
         "z 0 .. 10, y -5.5 .. 5.5, x 0 .. 11.5 µm",
         "setup 0: 6 x 12 x 16 at z 0 .. 10, y 0 .. 5.5, x 0 .. 7.5 µm",
         "setup 1, t 0: 6 x 12 x 16 at z 0 .. 10, y 0 .. 5.5, x 4 .. 11.5 µm",

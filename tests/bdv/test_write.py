@@ -39,7 +39,7 @@ from tests.support.projects import (
     values,
     write_project,
 )
-from xarray_n5 import MetadataError, NodeExistsError
+from xarray_n5 import MetadataError, NodeExistsError, tutorial
 from xarray_n5_bdv.loaders import absolute_of, paths_of, reference_of
 from xarray_n5_cli import main
 
@@ -342,6 +342,74 @@ def test_an_affine_places_views(tmp_path: Path) -> None:
     found = xr.open_dataset(tmp_path / "a.xml", engine="n5", level=0)
     np.testing.assert_allclose(found.affine[0], matrices, rtol=1e-15, atol=1e-15)
     assert found.affine.attrs["units"] == "um"
+
+
+@pytest.fixture
+def two_tiles() -> xr.Dataset:
+    """Two tiles, of which the second is at x = 28 um."""
+    return xr.open_dataset(tutorial.path("tiles"), engine="bdv", level=0, chunks={}).isel(t=0)
+
+
+def moved(tiles: xr.Dataset, name: str) -> xr.DataArray:
+    """Their matrices or origins, of which that of the second tile is 2 um further."""
+    found = tiles[name].copy()
+    if name == "affine":
+        found.loc[{"tile": 1, "axis": "x", "column": "1"}] += 2
+    else:
+        found.loc[{"tile": 1}] += 2
+    return found
+
+
+def test_a_tile_is_moved_by_its_matrix_or_its_origin(two_tiles: xr.Dataset, tmp_path: Path) -> None:
+    origins = [f"origin_{axis}" for axis in "zyx"]
+    by_matrix = two_tiles.assign_coords(affine=moved(two_tiles, "affine")).drop_vars(origins)
+    by_origin = two_tiles.assign_coords(origin_x=moved(two_tiles, "origin_x")).drop_vars("affine")
+    alone = by_origin.drop_vars("registration")
+    for number, each in enumerate([by_matrix, by_origin, alone, alone["tiles"]]):
+        assert each.n5.to_world([0, 0, 0])[0, 1, 2] == 30
+        each.n5.to_bdv(tmp_path / f"{number}.xml")
+        found = xr.open_dataset(tmp_path / f"{number}.xml", engine="bdv")
+        np.testing.assert_array_equal(found.origin_x.sel(channel=0), [0, 30])
+    with pytest.raises(ValueError, match="use the methods of its accessor n5"):
+        by_matrix["tiles"].n5.to_world([0, 0, 0])
+    with pytest.raises(MetadataError, match=r"ds.assign\(name=image\)"):
+        by_matrix["tiles"].n5.to_bdv(tmp_path / "no.xml")
+
+
+@pytest.mark.parametrize("name", ["affine", "origin_x"])
+def test_two_positions_of_a_view_are_refused(
+    two_tiles: xr.Dataset, name: str, tmp_path: Path
+) -> None:
+    changed = two_tiles.assign_coords({name: moved(two_tiles, name)})
+    for each in (changed, changed.isel(x=slice(3, None, 2), z=slice(1, 2))):
+        for use in (
+            lambda ds: ds.n5.to_world([0, 0, 0]),
+            lambda ds: xarray_n5.world_grid(ds, spacing=1),
+            lambda ds: ds.n5.to_bdv(tmp_path / "no.xml"),
+        ):
+            with pytest.raises(ValueError, match="'affine' and 'origin_x' place a view 2 apart"):
+                use(each)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_was_registered_is_not_changed(two_tiles: xr.Dataset, tmp_path: Path) -> None:
+    registered = two_tiles.registration.copy()
+    registered.loc[{"tile": 1, "axis": "x", "column": "1"}] += 4
+    registered.encoding = two_tiles.registration.encoding
+    with pytest.raises(MetadataError, match="'registration' was changed"):
+        two_tiles.assign_coords(registration=registered).n5.to_bdv(tmp_path / "no.xml")
+
+
+def test_a_container_is_no_name_of_an_xml(two_tiles: xr.Dataset, tmp_path: Path) -> None:
+    with pytest.raises(MetadataError, match="the name of a container; expected the path of an XML"):
+        two_tiles.n5.to_bdv(tmp_path / "tiles.n5")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_attribute_of_setups_is_no_option(two_tiles: xr.Dataset) -> None:
+    del two_tiles
+    with pytest.raises(TypeError, match=r"no parameter 'tile'; open all and select, as in .isel"):
+        xr.open_dataset(tutorial.path("tiles"), engine="bdv", level=0, tile=1)
 
 
 def test_parts_of_a_project_lie_where_they_lay(tmp_path: Path) -> None:
@@ -720,6 +788,22 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
         mode="a",
     )
     assert opened(tmp_path / "out.xml")["s2"].t.values.tolist() == [0, 3]
+
+
+def test_a_pyramid_of_turned_views_has_their_matrices(
+    two_tiles: xr.Dataset, tmp_path: Path
+) -> None:
+    turned = two_tiles.affine.copy()
+    turned.loc[{"tile": 1, "axis": "y", "column": "x"}] = 0.1
+    ds = two_tiles.assign_coords(affine=turned).drop_vars([f"origin_{axis}" for axis in "zyx"])
+    xarray_n5_bdv.pyramid(ds, tmp_path / "levels.xml", factors=[(1, 2, 2)])
+    tree = xr.open_datatree(tmp_path / "levels.xml", engine="bdv")
+    np.testing.assert_allclose(tree["s0"].affine.isel(t=0, drop=True), turned)
+    means = two_tiles["tiles"].coarsen(y=2, x=2).mean().round()
+    np.testing.assert_allclose(tree["s1/levels"].isel(t=0), means, atol=1)
+    view = xarray_n5.open_array(tmp_path / "levels.n5", "setup0/timepoint0/s0")
+    with pytest.raises(ValueError, match="is a view of a project, whose setups and XML list"):
+        xarray_n5.pyramid(view)
 
 
 def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:

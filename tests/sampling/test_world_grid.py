@@ -73,6 +73,8 @@ def test_axes_that_are_not_of_space_are_not_in_the_grid() -> None:
         ([tile(0)], 0, "spacing is 0; expected a positive number"),
         ([tile(0)], "wide", "spacing is 'wide'"),
         ([tile(0)], {"x": 1}, "expected a distance for the axis 'z'"),
+        ([tile(0)], {"z": 1, "y": 1, "x": 1, "X": 1}, r"for \['X'\], but the axes are \['z', 'y'"),
+        ([tile(0)], "500 ms", "spacing is '500 ms', but the axis 'z' is in 'um'"),
         ([tile(0).drop_vars(AXES)], 1, "no axis with coordinates in common"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from fsspec.implementations.cached import WholeFileCacheFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.containers import objects_of
@@ -25,7 +27,6 @@ from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 VALUES = np.arange(1, 65, dtype="u2").reshape(16, 4)
 """No zero among them, in four chunks."""
@@ -176,3 +177,19 @@ def test_chunks_behind_a_cache_are_fetched_together(
 def test_a_place_is_the_same_with_and_without_copies(place: str, tmp_path: Path) -> None:
     store = open_store(f"simplecache::{place}", options("simplecache", tmp_path))
     assert store.fresh().identity("a") == store.identity("a")
+
+
+class Copied(Far):
+    """A far store that caches copy from."""
+
+    async def _get_file(self, rpath: str, lpath: str, **_: Any) -> None:
+        Path(lpath).write_bytes(await self._cat_file(rpath))  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_writing_through_a_cache_of_an_asynchronous_store(checks: bool, tmp_path: Path) -> None:
+    how = {"cache_storage": str(tmp_path), "check_files": checks}
+    store = FsspecStore(WholeFileCacheFileSystem(fs=Copied(), **how), "c.n5")
+    for values in (VALUES, VALUES + np.uint16(1)):
+        to_n5(values, store, "a", chunks=(4, 4), mode="w")
+        np.testing.assert_array_equal(open_array(store, "a")[...], values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import threading
 from itertools import count
@@ -15,6 +16,7 @@ import pytest
 
 from tests.support.remote import Bucket, Far
 from xarray_n5 import RequestError, StaleTaskError, open_array, to_n5
+from xarray_n5.arrays import attempts
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import FsspecStore, Retries
 from xarray_n5.writing import sending, tasks
@@ -35,7 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::xarray_n5.UnfinishedWriteWarnin
 def _nothing_is_left() -> Iterator[None]:
     yield
     assert sending._under_way == [0, 0]
-    assert sending._failures == {}
+    assert not [error for _, error in attempts._failures.values() if error]
+    assert not attempts._running
 
 
 def store_on(fs: Far) -> FsspecStore:
@@ -260,3 +263,97 @@ def test_a_record_is_stored_after_its_chunk() -> None:
     assert len(chunks) == 64
     for number in chunks:
         assert ".writing-" in order[number + 1]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_memory_may_be_used_again_after_a_task(form: Any) -> None:
+    fs = Bucket()
+    fs.be_far()
+    memory = np.empty((4, 4), "<u2" if form != "n5" else ">u2")
+
+    def computed(block: np.ndarray) -> np.ndarray:
+        np.copyto(memory, block)
+        return memory
+
+    values = np.arange(1, 257, dtype=memory.dtype).reshape(16, 16)
+    blocks = da.from_array(values, chunks=4, name=False)
+    source = blocks.map_blocks(computed, meta=np.empty((0, 0), memory.dtype))
+    with dask.config.set(scheduler="synchronous"):
+        to_n5(source, store_on(fs), "a", compression=None, format=form)
+    assert fs.most > 1
+    np.testing.assert_array_equal(open_array(store_on(fs), "a")[...], values)
+
+
+def test_what_replaces_an_array_waits_for_requests_of_a_failed_computation() -> None:
+    fs = Held()
+
+    def broken(block: np.ndarray, block_info: Any = None) -> np.ndarray:
+        if block_info[0]["chunk-location"] == (0, 0):
+            raise ValueError("a bug")
+        return block
+
+    source = BLOCKS.map_blocks(broken, dtype="u2", name="broken-later")
+    with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match="a bug"):
+        to_n5(source, store_on(fs), "a", compression=None, compute=False).compute()
+    assert sending._under_way[0] > 1
+    threading.Timer(0.2, fs.go.set).start()
+    new = VALUES + np.uint16(1000)
+    to_n5(new, store_on(fs), "a", chunks=1, compression=None, mode="w")
+    assert fs.held == 0
+    np.testing.assert_array_equal(open_array(store_on(fs), "a")[...], new)
+
+
+def test_an_error_is_not_raised_by_the_next_computation() -> None:
+    class Down(Held):
+        async def _pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+            fails = chunk_of(path) and not self.go.is_set()
+            self.held += fails
+            if fails and self.held < 3:
+                await asyncio.to_thread(self.go.wait, 60)
+            _fail(fails)
+            await Far._pipe_file(self, path, value, **options)
+
+    fs = Down()
+    write = to_n5(BLOCKS, store_on(fs), "a", compression=None, compute=False)
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(RequestError, match="the server is down"):
+            write.compute()
+        assert sending._under_way[0] == 2
+        fs.go.set()
+        with sending._lock:
+            assert sending._ends.wait_for(lambda: sending._under_way == [0, 0], 60)
+        write.compute()
+    np.testing.assert_array_equal(open_array(store_on(fs), "a")[...], VALUES)
+
+
+def _fail(fails: bool) -> None:
+    if fails:
+        raise OSError("the server is down")
+
+
+def test_a_repeated_request_counts_as_a_running_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = Bucket()
+    fs.fails = lambda verb, path: _fail(verb == "PUT" and chunk_of(path))
+    task = sent(fs, monkeypatch)
+    task._wait()
+    running: list[bool] = []
+    fs.fails = lambda _verb, _path: running.append(bool(attempts._running))
+    monkeypatch.undo()
+    attempts._stopped.clear()
+    task.received()
+    assert running[-1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_has_no_requests_under_way() -> None:
+    sending._under_way[:] = 1 << 20, 1 << 40
+    sending._lock.acquire()
+    try:
+        if not (child := os.fork()):
+            free = sending._lock.acquire(blocking=False) and sending._under_way == [0, 0]
+            os._exit(0 if free else 1)
+    finally:
+        sending._lock.release()
+        sending._under_way[:] = 0, 0
+    assert os.waitpid(child, 0)[1] == 0

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PATIENCE = 60.0
-"""The seconds for which a failed write waits for its tasks in this process to stop."""
+"""The seconds for which a failed write, or one that replaces it, waits for its tasks to stop."""
 
 _stopped: set[str] = set()
 """The attempts that failed in this process."""
 
-_running: Counter[str] = Counter()
-"""The number of tasks of each attempt that are writing in this process."""
+_running: Counter[tuple[str, str]] = Counter()
+"""The number of tasks that are writing in this process, by their attempt and their array's URL."""
+
+_failures: dict[str, tuple[float, BaseException | None]] = {}
+"""By attempt, when a task raised the error of a request last, and the error of a later one."""
 
 _seen: dict[str, tuple[object, float]] = {}
 """By the key of a marker, the attempt that it named when this process read or stored it."""
@@ -35,25 +38,60 @@ def is_stopped(attempt: str) -> bool:
 
 
 @contextmanager
-def running(attempt: str) -> Iterator[None]:
+def running(attempt: str, url: str) -> Iterator[None]:
     """Let :func:`stop` wait for a task."""
     with _changed:
-        _running[attempt] += 1
+        _running[attempt, url] += 1
     try:
         yield
     finally:
         with _changed:
-            _running[attempt] -= 1
-            if not _running[attempt]:
-                del _running[attempt]
+            _running[attempt, url] -= 1
+            if not _running[attempt, url]:
+                del _running[attempt, url]
             _changed.notify_all()
+
+
+def fail(attempt: str, began: float, error: BaseException) -> None:
+    """Let the next task of an attempt raise the error of a request of a task that began then.
+
+    The computation of that task may have failed already, and be repeated.
+    """
+    with _changed:
+        raised, _ = _failures.get(attempt, (0.0, None))
+        if began > raised:
+            _failures[attempt] = raised, error
+
+
+def failure(attempt: str) -> BaseException | None:
+    """Return the error of a request of an attempt, once."""
+    with _changed:
+        _, error = _failures.get(attempt, (0.0, None))
+        if error is not None:
+            _failures[attempt] = time.monotonic(), None
+    return error
 
 
 def stop(attempt: str) -> None:
     """Stop the tasks of an attempt that failed, and wait until they have stopped."""
     with _changed:
         _stopped.add(attempt)
-        _changed.wait_for(lambda: not _running[attempt], _PATIENCE)
+        _changed.wait_for(lambda: not any(attempt == each for each, _ in _running), _PATIENCE)
+        _failures.pop(attempt, None)
+
+
+def stop_below(url: str) -> None:
+    """Stop all tasks that write what is about to be removed, and wait until they have stopped.
+
+    A write that was computed later may have failed while its requests were under way.
+    """
+
+    def there() -> set[str]:
+        return {attempt for attempt, place in _running if f"{place}/".startswith(f"{url}/")}
+
+    with _changed:
+        _stopped.update(there())
+        _changed.wait_for(lambda: not there(), _PATIENCE)
 
 
 def see(key: str, attempt: object, when: float) -> None:

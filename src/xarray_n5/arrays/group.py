@@ -13,7 +13,7 @@ from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
-from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
+from xarray_n5.arrays.overwrite import check_overwrite, complete_group, remove, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
@@ -496,7 +496,7 @@ class Group(Mapping[str, "Array | Group"]):
         attributes = (self[inner] if inner else self).attrs
         if (left := without_image(attributes, path)) != attributes:
             attributes.put(left)
-        self.container.delete(path)
+        remove(self.container, path)
 
     def _check_writable(self) -> None:
         if not self._options.writable:

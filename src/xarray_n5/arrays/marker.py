@@ -240,9 +240,9 @@ class WriteMarker:
         """Return whether this attempt failed in this process."""
         return attempts.is_stopped(self.attempt)
 
-    def running(self) -> AbstractContextManager[None]:
-        """Register a running task, for which :meth:`stop` waits."""
-        return attempts.running(self.attempt)
+    def running(self, url: str) -> AbstractContextManager[None]:
+        """Register a running task, which writes an array, and for which :meth:`stop` waits."""
+        return attempts.running(self.attempt, url)
 
     def stop(self) -> None:
         """Stop the tasks of an attempt that failed; the write can be resumed.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.arrays.attempts import stop_below
 from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import WRITING
+from xarray_n5.model.paths import WRITING, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -108,7 +109,7 @@ class Overwrite:
         """
         path = self.node.path
         if self.removes:
-            self.container.delete(path)
+            remove(self.container, path)
         empty = Node(path=path, metadata=GroupMetadata(), described=False)
         rest = replace(self, node=empty if path else self.node, groups=(), removes=False)
         return self._complete_groups, rest
@@ -128,6 +129,12 @@ class Overwrite:
         complete, rest = self.make_room()
         complete()
         self.container.create(rest.node, metadata, fresh=self.fresh and not rest.node.path)
+
+
+def remove(container: Container, path: str) -> None:
+    """Remove a node, after the tasks of this process that write it have stopped."""
+    stop_below(join(container.url, path))
+    container.delete(path)
 
 
 def check_overwrite(

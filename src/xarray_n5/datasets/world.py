@@ -184,6 +184,7 @@ def _matrices(dataset: xr.Dataset, name: str = AFFINE) -> np.ndarray:
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
+        check_origins(dataset)
         rows: np.ndarray = stored @ within(dataset)
         return rows
     if (matrix := _stored_matrix(dataset)) is not None:
@@ -254,6 +255,30 @@ def within(dataset: xr.Dataset) -> np.ndarray:
             found[row, -1] = _exact((first - start) / step)
             found[row, row] = _exact(distance / step) if dataset[dim].size > 1 else 1.0
     return found
+
+
+def check_origins(dataset: xr.Dataset) -> None:
+    """Raise ValueError if the two positions of a view differ, since one of them was changed.
+
+    They are the matrix and, where coordinates are distances in a view, its origin.
+    """
+    affine, origins = dataset[AFFINE], [f"origin_{axis}" for axis in AXES]
+    units, starts = affine.attrs.get("units"), affine.attrs.get(START)
+    for row, (axis, name) in enumerate(zip(AXES, origins, strict=True)):
+        if name not in dataset.coords or not dataset[axis].encoding.get(FRAME):
+            continue
+        if units not in {None, dataset[name].attrs.get("units")}:
+            continue
+        start = starts[row] if isinstance(starts, list) else dataset[axis].values[0]
+        rows = affine.sel(axis=axis) if "axis" in affine.coords else affine.isel(axis=row)
+        apart = rows.isel(column=-1, drop=True) - start - dataset[name]
+        wrong = abs(apart) > _NEAR * (1 + abs(dataset[name]))
+        if wrong.any():
+            distance, matrices = float(abs(apart).max()), [AFFINE, "registration"]
+            raise ValueError(
+                f"'affine' and {name!r} place a view {distance:g} apart; drop what is out of date, "
+                f"by drop_vars({matrices}) or drop_vars({origins})"
+            )
 
 
 def _line(values: np.ndarray) -> tuple[float, float]:

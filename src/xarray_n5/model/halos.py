@@ -129,7 +129,7 @@ def _halo(depth: Any, boundary: Any, dim: Hashable) -> Halo:
     sides = tuple(0 if each is None else each for each in sides)
     if len(sides) != 2 or not all(isinstance(n, Integral) and int(n) >= 0 for n in sides):  # noqa: PLR2004
         raise ValueError(
-            f"depth is {depth!r} along {dim!r}; expected a number of samples, or a pair of such"
+            f"depth is {depth!r} along {dim!r}; expected a whole number of samples, or two"
         )
     before, after = map(int, sides)
     kind = "none" if boundary is None else boundary

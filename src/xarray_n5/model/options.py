@@ -55,6 +55,10 @@ _HINTS = {
     "fill_value": ("layout", "layout={'fill_value': ...} is for Zarr; N5 has none but 0"),
     "safe_chunks": ("partial_chunks", "partial_chunks='merge' allows regions that cut chunks"),
     "zarr_format": ("format", "format='zarr2' writes Zarr v2, as a name that ends in .zarr does"),
+    **dict.fromkeys(
+        ("channel", "tile", "angle", "illumination"),
+        ("setups", "open all and select, as in .isel(tile=1), or choose a view by setup="),
+    ),
     "consolidated": ("mode", "existing consolidated metadata is updated, never created"),
 }
 """Names in other libraries, the parameter with which a function does the same, and how."""

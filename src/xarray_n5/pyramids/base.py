@@ -9,6 +9,7 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.open import open_array
@@ -105,6 +106,11 @@ def stored_base(
         raise ValueError(
             f"{array.url} is not called {BASE!r}, the name of a pyramid's base level; pass another "
             f"location for a copy with levels, such as 'pyramid.n5/{name}'"
+        )
+    if context_of(array.node).view is not None:
+        raise ValueError(
+            f"{array.url} is a view of a project, whose setups and XML list the levels; store the "
+            "project with levels by xarray_n5_bdv.pyramid, or pass another location for a copy"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(

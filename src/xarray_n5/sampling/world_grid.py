@@ -11,7 +11,7 @@ import xarray as xr
 from xarray_n5.datasets.world import AXES
 from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.tolerances import ROUNDING
-from xarray_n5.model.units import quantity_of, same_unit
+from xarray_n5.model.units import quantity_of, ratio, same_unit
 from xarray_n5.sampling.placement import Placement, factor_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def world_grid(
             "the arrays have no axis with coordinates in common; they have them along "
             f"{[[*each] for each in extents]}"
         )
+    if isinstance(spacing, dict) and (unknown := [each for each in spacing if each not in dims]):
+        raise ValueError(f"spacing is for {unknown}, but the axes are {dims}")
     return xr.Dataset(coords={dim: _along(dim, [e[dim] for e in extents], spacing) for dim in dims})
 
 
@@ -125,4 +127,7 @@ def _distance(spacing: float | str, dim: str, unit: str | None) -> float:
             f"spacing is {spacing!r}; expected a positive number, perhaps with a unit as in '4 nm'"
         )
     number, own = found
-    return number if own is None or same_unit(own, unit) else number * factor_of(dim, own, unit)
+    factor = 1.0 if own is None or same_unit(own, unit) else ratio(own, unit)
+    if factor is None:
+        raise ValueError(f"spacing is {spacing!r}, but the axis {dim!r} is in {unit!r}")
+    return number * factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import json
@@ -125,13 +126,19 @@ def whole(fs: AbstractFileSystem, path: str) -> bytes:
 def drop_copies(fs: AbstractFileSystem, path: str) -> None:
     """Remove the copies that caches keep of a file that was written or removed."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:
-        found = fs._check_file(path)  # noqa: SLF001 - fsspec has no other name for it
         with contextlib.suppress(FileNotFoundError):
+            found = fs._check_file(path)  # noqa: SLF001 - fsspec has no other name for it
             if isinstance(found, str):
                 os.remove(found)  # noqa: PTH107
             elif found:
                 fs.pop_from_cache(path)
         fs = inner
+
+
+async def drop_copies_async(fs: AbstractFileSystem, path: str) -> None:
+    """Do the same in the loop of the filesystem, which caches may ask in turn."""
+    if is_cache(fs):
+        await asyncio.to_thread(drop_copies, fs, path)
 
 
 def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:

@@ -139,21 +139,18 @@ class Requests:
             await self.get_async("write", key, partial(self._put, path, bytes(data)))
 
     async def _put(self, path: str, data: bytes) -> None:
-        """Write bytes at a path; once more if there is no answer for long.
+        """Write bytes at a path, unless there is no answer for long.
 
-        S3's clients let a server ask for the data, and aiohttp waits for that without a limit.
+        S3's clients let a server ask for the data, and aiohttp waits for that without a limit. It
+        is not repeated: another write may have begun meanwhile.
         """
-        for last in (False, True):
-            try:
-                async with asyncio.timeout(_LONG) as limit:
-                    await self.fs._pipe_file(path, data)  # noqa: SLF001
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                if last:
-                    raise TimeoutError(f"no answer in {_LONG:.0f} s") from None
-            else:
-                return
+        try:
+            async with asyncio.timeout(_LONG) as limit:
+                await self.fs._pipe_file(path, data)  # noqa: SLF001
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(f"no answer in {_LONG:.0f} s") from None
+            raise
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""

@@ -298,7 +298,7 @@ class FsspecStore(Store):
     async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
         path = self._path(item[0])
         await requests.change_async(path, *item)
-        filesystems.drop_copies(self.fs, path)
+        await filesystems.drop_copies_async(self.fs, path)
         return item[0]
 
     def _change(self, item: tuple[str, Buffer | None]) -> str:

@@ -7,7 +7,9 @@ process dies, the receipts are lost with the requests, and the task is repeated.
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections import deque
 from concurrent.futures import CancelledError, wait
 from contextlib import ExitStack
@@ -15,9 +17,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from xarray_n5.arrays import attempts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.codec import Buffer
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.write import Write
 
-    _Item: TypeAlias = tuple[str, Buffer | None]
+    _Item: TypeAlias = tuple[str, bytes | None]
     """A key, and the bytes to store; None to remove it."""
 
 _MOST_BYTES = 1 << 27
@@ -33,15 +38,24 @@ _MOST_BYTES = 1 << 27
 
 _lock = threading.Lock()
 _room = threading.Condition(_lock)
-"""Notified when a request has ended, for one task that waits to send a chunk."""
+"""Notified when a request has ended, for tasks that wait to send a chunk."""
 _ends = threading.Condition(_lock)
 """Notified when all requests of a task have ended."""
 
 _under_way = [0, 0]
 """The numbers of requests and of bytes under way from all tasks of this process."""
 
-_failures: dict[str, BaseException] = {}
-"""The error of a request, by the attempt whose next task raises it."""
+
+def _after_fork() -> None:
+    """Forget the requests of the parent: the child has none of its threads."""
+    global _lock, _room, _ends  # noqa: PLW0603 - another thread may hold the lock
+    _lock = threading.Lock()
+    _room, _ends = threading.Condition(_lock), threading.Condition(_lock)
+    _under_way[:] = 0, 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,15 +71,21 @@ class Sending:
     _left: int = 0
     """The number of requests under way, and one for the task while it runs."""
     _begun: int = 0
+    _since: float = 0.0
+    """When the task began."""
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         self._left += 1
-        self._stack.enter_context(self.write.marker.running())
+        self._since = time.monotonic()
+        self._stack.enter_context(self._running())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+    def _running(self) -> AbstractContextManager[None]:
+        return self.write.marker.running(self.target.url)
 
     def is_possible(self) -> bool:
         """Return whether the task need not wait: its chunks are on a server, and nowhere else.
@@ -84,10 +104,11 @@ class Sending:
         """Begin to store a chunk, or to remove it, when there is room for another request.
 
         Wait for it if too many bytes are under way. The error of an earlier request of the attempt
-        is raised here, once.
+        is raised here, once. The bytes are copied, as the task's memory may be used again after it.
         """
-        if (error := _failures.pop(self.write.marker.attempt, None)) is not None:
+        if (error := attempts.failure(self.write.marker.attempt)) is not None:
             raise error
+        data = None if data is None else bytes(data)
         store, nbytes = self.target.store, 0 if data is None else len(data)
         begin: Any = store.sender()
         with _lock:
@@ -114,13 +135,13 @@ class Sending:
         if error is not None:
             self.failed.append(item)
             # Its frames hold the bytes.
-            _failures[self.write.marker.attempt] = error.with_traceback(None)
+            attempts.fail(self.write.marker.attempt, self._since, error.with_traceback(None))
         self._leave(nbytes)
 
     def _leave(self, nbytes: int) -> None:
         with _lock:
             _under_way[:] = _under_way[0] - 1, _under_way[1] - nbytes
-            _room.notify()
+            _room.notify_all()  # their stores may have other limits
         self._end()
 
     def _end(self) -> None:
@@ -145,9 +166,10 @@ class Sending:
         """Return the receipts, after all requests have succeeded; repeat those that failed."""
         self._wait()
         if self.failed:
-            forget(self.write.marker.attempt)
-            self.check()
-            deque(self.target.store.set_many(self.failed, len(self.failed)), maxlen=0)
+            with self._running():
+                attempts.failure(self.write.marker.attempt)
+                self.check()
+                deque(self.target.store.set_many(self.failed, len(self.failed)), maxlen=0)
             self.failed = []
         found: Receipts = self.receipts
         return found
@@ -157,11 +179,6 @@ class Sending:
         if not self.failed:
             return _same, (self.receipts,)
         return Sending, (self.target, self.write, self.failed, self.receipts)
-
-
-def forget(attempt: str) -> None:
-    """Forget the error of a request of an attempt that has failed."""
-    _failures.pop(attempt, None)
 
 
 def _same(receipts: Receipts) -> Receipts:

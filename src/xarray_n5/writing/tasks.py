@@ -34,7 +34,7 @@ from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.stores import together
 from xarray_n5.writing.finish import finish
 from xarray_n5.writing.progress import report_written
-from xarray_n5.writing.sending import Sending, forget, received
+from xarray_n5.writing.sending import Sending, received
 from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def write_block(
 ) -> Receipts | Sending:
     """Write a block, or its chunks that are `left`; return their receipts."""
     marker, box = write.marker, _shifted(where, write.start)
-    with marker.running():
+    with marker.running(write.target.url):
         begins = write.planned or marker.store.concurrency > 1 or _is_cut(write.target, box)
         if begins and not marker.is_trusted():
             begin_planned(write)  # otherwise, the marker is read before each chunk
@@ -181,9 +181,8 @@ def stopping(writes: Iterable[Write]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for write in writes:
-            write.marker.stop()
-            forget(write.marker.attempt)
+        if markers := [write.marker for write in writes]:
+            together(markers[0].store, [marker.stop for marker in markers])  # each may wait
         raise
 
 
