@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xarray_n5_bdv.api import copy, pyramid, to_bdv
+    from xarray_n5_bdv.api import copy, pyramid, register, to_bdv
 
-__all__ = ["copy", "pyramid", "to_bdv"]
+__all__ = ["copy", "pyramid", "register", "to_bdv"]
 
 
 def __getattr__(name: str) -> Any:

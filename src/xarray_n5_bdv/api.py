@@ -350,3 +350,46 @@ def pyramid(
         compression=compression,
         storage_options=storage_options,
     )
+
+
+@suggest_keywords
+def register(
+    source: xr.Dataset, xml: object, *, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Store the positions of views in the XML of their project, and leave the images as they are.
+
+    The new matrices replace the transforms of these views. All else in the XML is kept byte for
+    byte, and the file is replaced in one step.
+
+    Parameters
+    ----------
+    source : xarray.Dataset
+        The whole base level of the views, opened from the project, with changed positions: the
+        coordinate ``affine``, or ``origin_z``, ``origin_y`` and ``origin_x`` without it.
+    xml : str or os.PathLike
+        The path or URL of the XML file.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem of the XML, if it is a URL.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such project.
+    MetadataError
+        If views are not in the project, differ from its setups, or are parts of images.
+
+    Examples
+    --------
+    >>> tiles = xr.DataArray(np.ones((2, 4, 8, 8)), dims=("tile", "z", "y", "x"), name="raw")
+    >>> report = tiles.n5.to_bdv("tiles.xml")
+    >>> ds = xr.open_dataset("tiles.xml", engine="bdv", chunks={})
+    >>> affine = ds.affine.copy()
+    >>> affine.loc[{"tile": 1, "axis": "x", "column": "1"}] += 6
+    >>> xarray_n5_bdv.register(ds.assign_coords(affine=affine), "tiles.xml")
+    >>> xr.open_dataset("tiles.xml", engine="bdv").origin_x.values
+    array([0., 6.])
+    """
+    from xarray_n5_bdv.target import options_of_xml
+    from xarray_n5_bdv.write import register_views
+
+    register_views(source, xml, options_of_xml(xml, storage_options))

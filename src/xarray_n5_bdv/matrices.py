@@ -99,7 +99,7 @@ class Placement:
                 known = project.registrations.get(view)
             if known is not None and not np.array_equal(in_c_order(stated), known.total):
                 raise MetadataError(
-                    "the coordinate 'registration' was changed, but it tells what was opened, and "
+                    "the coordinate 'registration' was changed, but it shows what was opened, and "
                     "is not written; change 'affine'"
                 )
         in_xyz = np.array(in_c_order(total))

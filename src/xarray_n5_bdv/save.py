@@ -215,7 +215,7 @@ def check_setups(existing: Existing, images: Sequence[ViewImage]) -> None:
             left = ", ".join(map(str, sorted(stored - written)[:4]))
             if (replaces and not left) or not (stored or number in before):
                 continue
-            found = _difference(before.get(number), setup)
+            found = difference_of(before.get(number), setup)
             found = found or _stored_difference(existing.setups.get(number, {}), image)
             if found is None:
                 continue
@@ -226,7 +226,7 @@ def check_setups(existing: Existing, images: Sequence[ViewImage]) -> None:
             raise NodeExistsError(target.url, setup_name(number), found, hint)
 
 
-def _difference(before: ViewSetup | None, setup: ViewSetup) -> str | None:
+def difference_of(before: ViewSetup | None, setup: ViewSetup) -> str | None:
     """Return how a setup of a project differs from another one with its id."""
     if before is None:
         return None

@@ -7,14 +7,16 @@ from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.arrays.spec import ArraySpec, as_sizes, chunk_shape, supported
 from xarray_n5.codecs import resolve
-from xarray_n5.datasets.world import AXES
+from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.pyramids.factors import steps_of
@@ -28,8 +30,9 @@ from xarray_n5_bdv.describe import (
     factors_of_levels,
     images_of_tree,
 )
-from xarray_n5_bdv.save import write_views
-from xarray_n5_bdv.target import ProjectTarget
+from xarray_n5_bdv.project import Project
+from xarray_n5_bdv.save import difference_of, write_views
+from xarray_n5_bdv.target import ProjectTarget, ProjectUpdate
 from xarray_n5_bdv.written import shards_over
 
 if TYPE_CHECKING:
@@ -298,3 +301,30 @@ def _dataset(source: Any, base: BaseLevel) -> xr.Dataset:
     dims = [str(axis.name) for axis in base.geometry.axes]
     coords = coords_of(base.geometry, base.shape)
     return xr.Dataset({"image": xr.DataArray(base.blocks, coords, dims)})
+
+
+def register_views(
+    source: xr.Dataset, xml: object, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Replace the registrations of views in the XML of their project."""
+    file: Any = getattr(find_scene(xml, storage_options), "file", None)
+    if file is None:
+        raise FileNotFoundError(f"there is no project at {open_store(xml, storage_options).url}")
+    found, before = describe(_NAME, [source], file.project, {}).project, file.project
+    if AFFINE in source.variables:
+        is_part = not np.array_equal(within(source), np.eye(len(AXES) + 1))
+    else:
+        lines = [source[axis].values for axis in AXES if axis in source.coords]
+        is_part = any(line[0] > line[-1] for line in lines)
+    if is_part:
+        raise MetadataError(
+            f"{file.url}: these are parts of views, or samples in another order; change the "
+            "positions of whole images, at the base level"
+        )
+    for number, setup in found.setups.items():
+        if number not in before.setups or not set(found.timepoints) <= {*before.timepoints}:
+            raise MetadataError(f"{file.url}: setup {number} is not in the project at these times")
+        if (why := difference_of(before.setups[number], setup)) is not None:
+            raise MetadataError(f"{file.url}: setup {number} is {why}; pass the whole base level")
+    added = Project(registrations=found.registrations)
+    ProjectUpdate(file.store.parent(), file.store.name, added)()

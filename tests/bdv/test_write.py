@@ -6,6 +6,7 @@ import json
 import os
 import posixpath
 import re
+import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -398,6 +399,62 @@ def test_what_was_registered_is_not_changed(two_tiles: xr.Dataset, tmp_path: Pat
     registered.encoding = two_tiles.registration.encoding
     with pytest.raises(MetadataError, match="'registration' was changed"):
         two_tiles.assign_coords(registration=registered).n5.to_bdv(tmp_path / "no.xml")
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The XML of two tiles, in a copy of their project."""
+    shutil.copytree(tutorial.path("tiles").parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "tiles.xml"
+
+
+def test_positions_are_registered_and_all_else_stays(copied: Path) -> None:
+    before, images = copied.read_bytes(), sorted(copied.parent.rglob("*"))
+    ds = xr.open_dataset(copied, engine="bdv", level=0, chunks={})
+    xarray_n5_bdv.register(ds, copied)
+    assert copied.read_bytes() == before
+    origins = [f"origin_{axis}" for axis in "zyx"]
+    affine = moved(ds, "affine")
+    xarray_n5_bdv.register(ds.assign_coords(affine=affine).drop_vars(origins), copied)
+    found = xr.open_datatree(copied, engine="bdv")
+    np.testing.assert_array_equal(found["s0"].affine, affine)
+    assert (found["s1"].affine.sel(axis="x", column="1") == [0.25, 30.25]).all()
+    after = copied.read_bytes()
+    parts = [document.partition(b"<ViewRegistrations>") for document in (before, after)]
+    assert parts[0][0] == parts[1][0]
+    ends = [each[2].partition(b"</ViewRegistrations>")[2] for each in parts]
+    assert ends[0] == ends[1]
+    assert sorted(copied.parent.rglob("*")) == images
+    for transforms in ET.fromstring(after).findall(".//ViewRegistration[@setup='0']"):  # noqa: S314
+        assert ET.tostring(transforms).decode().strip() in before.decode()
+
+
+def test_one_time_point_is_registered_by_its_origin(copied: Path) -> None:
+    ds = xr.open_dataset(copied, engine="bdv", level=0, chunks={}).isel(t=1)
+    origin = moved(ds, "origin_x")
+    xarray_n5_bdv.register(ds.assign_coords(origin_x=origin).drop_vars("affine"), copied)
+    found = xr.open_dataset(copied, engine="bdv", level=0)
+    np.testing.assert_array_equal(found.origin_x.isel(channel=0), [[0, 28], [0, 30]])
+
+
+def test_positions_of_something_else_are_not_registered(copied: Path, tmp_path: Path) -> None:
+    before = copied.read_bytes()
+    ds = xr.open_dataset(copied, engine="bdv", level=0, chunks={})
+    cut = ds.drop_vars("affine")
+    for wrong, message in (
+        (xr.open_dataset(copied, engine="bdv", level=1), "pass the whole base level"),
+        (ds.isel(x=slice(4, None)), "these are parts of views"),
+        (ds.isel(x=slice(None, None, -1)), "samples in another order"),
+        (cut.isel(x=slice(None, None, -1)), "samples in another order"),
+        (cut.isel(x=slice(4, None)), "pass the whole base level"),
+        (ds.assign_coords(t=[4, 5]), "not in the project at these times"),
+        (ds.assign_coords(setup=ds.setup + 9), "setup 9 is not in the project"),
+    ):
+        with pytest.raises(MetadataError, match=message):
+            xarray_n5_bdv.register(wrong, copied)
+    with pytest.raises(FileNotFoundError, match="no project at"):
+        xarray_n5_bdv.register(ds, tmp_path / "other.xml")
+    assert copied.read_bytes() == before
 
 
 def test_a_container_is_no_name_of_an_xml(two_tiles: xr.Dataset, tmp_path: Path) -> None:

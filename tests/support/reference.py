@@ -27,6 +27,7 @@ BESIDE = (
     "xarray_n5_bdv.to_bdv",
     "xarray_n5_bdv.copy",
     "xarray_n5_bdv.pyramid",
+    "xarray_n5_bdv.register",
 )
 """What docs/api.md describes besides: the options of the engine, and a dialect with options."""
 

@@ -31,8 +31,9 @@ T = TypeVar("T")
 _CALLS = 32
 """The most calls at once; each may make many requests at once, too."""
 
-_LONG = 600.0
-"""The seconds for which a request that writes may have no answer: slow networks take their time."""
+_LONG = 240.0
+"""The seconds for which a request that writes may have no answer: slow networks take their time,
+but a scheduler gives up a worker that waits for it for 300 s."""
 
 
 @dataclass(frozen=True, slots=True)

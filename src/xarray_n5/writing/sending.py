@@ -111,18 +111,18 @@ class Sending:
         data = None if data is None else bytes(data)
         store, nbytes = self.target.store, 0 if data is None else len(data)
         begin: Any = store.sender()
-        with _lock:
-            _room.wait_for(lambda: _under_way[0] < store.most_at_once)
-            _under_way[:] = _under_way[0] + 1, _under_way[1] + nbytes
-            waits = _under_way[1] > _MOST_BYTES
-            self._left += 1
-            self._begun += 1
-        item = self.target.key(index), data
+        item, counted = (self.target.key(index), data), False
         try:
+            with _lock:
+                _room.wait_for(lambda: _under_way[0] < store.most_at_once)
+                _under_way[:] = _under_way[0] + 1, _under_way[1] + nbytes
+                self._left, self._begun, counted = self._left + 1, self._begun + 1, True
+                waits = _under_way[1] > _MOST_BYTES
             self.check()
             request: Future[str] = begin(item)
-        except BaseException:
-            self._leave(nbytes)
+        except BaseException:  # also that of a user who interrupts
+            if counted:
+                self._leave(nbytes)
             raise
         request.add_done_callback(partial(self._done, index, item, nbytes))
         if waits:
