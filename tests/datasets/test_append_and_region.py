@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,13 @@ from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from tests.support.processes import Python
+from tests.support.remote import Far
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
-from xarray_n5.stores import MemoryStore
+from xarray_n5.datasets import grow
+from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores import base as stores_base
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -558,3 +562,109 @@ def test_an_append_that_ends_waits_while_another_one_changes_its_marker(
     assert onward.is_set()
     assert not [*place.glob(".writing-*")]
     check_frames(again(place).compute(), 3)
+
+
+# At the same time, without locks
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> FsspecStore:
+    """A store on a server, for writers that share no lock, as in processes of their own."""
+
+    class Locks:
+        def setdefault(self, _key: object, lock: object) -> object:
+            return lock
+
+    monkeypatch.setattr(stores_base, "_LOCKS", Locks())
+    return FsspecStore(Far(), "c.n5")
+
+
+def joined(*parts: xr.Dataset) -> xr.Dataset:
+    return xr.concat(parts, "time", data_vars="minimal")
+
+
+def stored(place: Any) -> xr.Dataset:
+    return xr.open_dataset(place, engine="n5", group="g").load()
+
+
+def before_marker(monkeypatch: pytest.MonkeyPatch, meanwhile: Any, *, after: bool) -> None:
+    """Let something happen before the next marker of an append is stored, or after it."""
+    begin, left = WriteMarker.begin, [meanwhile]
+
+    def meeting(self: WriteMarker, facts: Any, **how: Any) -> None:
+        act = left.pop() if left and "grows" in facts else None
+        if act and not after:
+            act()
+        begin(self, facts, **how)
+        if act and after:
+            act()
+
+    monkeypatch.setattr(WriteMarker, "begin", meeting)
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_an_append_meanwhile_is_noticed(
+    elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    how: Any = {"count": {"chunks": (chunk, 4)}, "time": {"chunks": (chunk,)}}
+    first, second, third = days(0, 3), days(3, 5), days(5, 6)
+    first.n5.to_n5(elsewhere, "g", encoding=how)
+    before_marker(
+        monkeypatch, lambda: second.n5.to_n5(elsewhere, "g", append_dim="time"), after=False
+    )
+    with pytest.raises(NodeExistsError, match="another append that began at the same time"):
+        third.n5.to_n5(elsewhere, "g", append_dim="time")
+    xr.testing.assert_identical(stored(elsewhere), joined(first, second))
+    assert not [key for key in elsewhere.fs.objects if ".writing" in key or ".unfinished" in key]
+    third.n5.to_n5(elsewhere, "g", append_dim="time")
+    xr.testing.assert_identical(stored(elsewhere), joined(first, second, third))
+
+
+def test_of_two_appends_that_see_each_other_none_writes(
+    elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = days(0, 3), days(3, 5), days(5, 6)
+    first.n5.to_n5(elsewhere, "g")
+    both = threading.Barrier(2, timeout=60)
+    begin, look = WriteMarker.begin, grow._check_alone
+
+    def meeting(self: WriteMarker, facts: Any, **how: Any) -> None:
+        begin(self, facts, **how)
+        if "grows" in facts and not both.broken:
+            both.wait()
+
+    def looking(*args: Any) -> None:
+        try:
+            look(*args)
+        finally:
+            both.wait()
+
+    monkeypatch.setattr(WriteMarker, "begin", meeting)
+    monkeypatch.setattr(grow, "_check_alone", looking)
+
+    def append(frames: xr.Dataset) -> None:
+        with pytest.raises(NodeExistsError, match=r"another append .* samples 3 to"):
+            frames.n5.to_n5(elsewhere, "g", append_dim="time")
+
+    with ThreadPoolExecutor(2) as threads:
+        deque(threads.map(append, [second, third]), maxlen=0)
+    monkeypatch.undo()
+    assert not [key for key in elsewhere.fs.objects if ".writing" in key or ".unfinished" in key]
+    xr.testing.assert_identical(stored(elsewhere), first)
+
+
+def test_an_append_goes_behind_one_that_stopped(
+    elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = days(0, 3), days(3, 5), days(5, 6)
+    first.n5.to_n5(elsewhere, "g")
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    before_marker(monkeypatch, stop, after=True)
+    with pytest.raises(KeyboardInterrupt):
+        second.n5.to_n5(elsewhere, "g", append_dim="time")
+    third.n5.to_n5(elsewhere, "g", append_dim="time")
+    second.n5.to_n5(elsewhere, "g", append_dim="time", resume=True)
+    xr.testing.assert_identical(stored(elsewhere), joined(first, second, third))

@@ -13,6 +13,7 @@ import sys
 import warnings
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,9 +36,11 @@ from tests.support.containers import write_document
 from tests.support.imaris import INFO, remove, write_ims
 from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
+from tests.support.remote import Bucket
 from xarray_n5 import copy, errors
+from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.stores import LocalStore
+from xarray_n5.stores import FsspecStore, LocalStore
 from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
@@ -79,6 +82,19 @@ def something_is_there() -> None:
 def a_write_has_ended() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a")
     xarray_n5.to_n5(ONES, "new.n5", "a", resume=True)
+
+
+def two_appends_begin() -> None:
+    frames, begin = xr.Dataset({"raw": ("t", np.ones(4))}), WriteMarker.begin
+
+    def both(mine: WriteMarker, facts: Any, **how: Any) -> None:
+        for each in (mine, replace(mine, token="0" * 32)) if "grows" in facts else [mine]:
+            begin(each, facts, **how)
+
+    store: Any = FsspecStore(Bucket(), "bucket/new.n5")
+    frames.n5.to_n5(store, "g")
+    with mock.patch.object(WriteMarker, "begin", both):
+        frames.n5.to_n5(store, "g", append_dim="t")
 
 
 def a_worker_sees_nothing() -> None:
@@ -274,6 +290,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "NodeExistsError": [
         something_is_there,
         a_write_has_ended,
+        two_appends_begin,
         a_project_exists,
         a_setup_is_another,
     ],

@@ -483,7 +483,7 @@ def test_what_another_program_appended_meanwhile_is_not_overwritten(form: str, c
             continue
         extend_elsewhere(store, count)
         with pytest.raises(
-            ResumeError, match="without resume=True to append after the present end"
+            ResumeError, match="unless they are these samples, repeat the call without resume"
         ):
             append(store, 4, 4, resume=True)
         assert append(store, 4, 4) == "done"

@@ -5,18 +5,20 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from operator import lt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata
+
+    Check: TypeAlias = Callable[[tuple[int, ...] | None], None]
 
 
 def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, ...]:
@@ -37,26 +39,32 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
 
 
 def resize(
-    io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index] | None = None
+    io: ArrayNode,
+    shape: tuple[int, ...],
+    stored: Sequence[Index] | None = None,
+    check: Check | None = None,
 ) -> ArrayNode:
     """Change the shape of an array, in the stored order of axes; return the resized array.
 
     The shape is changed between two steps, so that readers never see wrong elements. The chunks
-    are listed, unless the `stored` ones are passed.
+    are listed, unless the `stored` ones are passed. `check` is called with the present shape before
+    anything is changed; with None, before that is read.
     """
     before = io.metadata
     if not before.content.is_writable:
         url = join(io.container.url, io.path)
         raise ValueError(f"{url} has {before.content.value}, which cannot be written")
     stored = list(io.stored_indices()) if stored is None else stored
-    _fill_up(io, shape, stored)
-    io.container.resize(io.path, shape)
+    _fill_up(io, shape, stored, check)
+    io.container.resize(io.path, shape, check)
     after = replace(io, metadata=replace(before, shape=shape))
     _trim(after, before, stored)
     return after
 
 
-def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
+def _fill_up(
+    io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index], check: Check | None
+) -> None:
     """Prepare the `stored` chunks for the new `shape`.
 
     Readers see no change yet. Chunks beyond the array's present ends are removed: an interrupted
@@ -64,7 +72,9 @@ def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> 
     will cover more of the array are filled up with the fill value.
     """
     grid, after = io.metadata.grid, replace(io.metadata, shape=shape).grid
-    io.delete(index for index in stored if index not in grid)
+    if stale := [index for index in stored if index not in grid]:
+        _check_now(io, check)
+        io.delete(stale)
     growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
     for index in stored:
         if index not in grid:
@@ -79,7 +89,14 @@ def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> 
                 full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
                 overlap = tuple(map(slice, map(min, block.shape, extent)))
                 full[overlap] = block[overlap]
+                _check_now(io, check)
                 io.save(index, full)
+
+
+def _check_now(io: ArrayNode, check: Check | None) -> None:
+    if check is not None:
+        check(None)
+        check(replace(io, container=io.container.fresh()).refreshed().metadata.shape)
 
 
 def _is_unfit(

@@ -21,6 +21,7 @@ from xarray_n5.datasets.grow import (
     check_place,
     complete_others,
     grow,
+    grow_alone,
     growth,
     outdated,
     remove_coordinate,
@@ -109,8 +110,7 @@ def update(
         began = (marker.facts() or marker.planned() if how.resume else None) or {}
         if began.get("done"):
             return resume_end(marker, began, _closing(marker, began, how))
-        if append_dim is not None:
-            complete_others(group, marker, how)
+        others = [] if append_dim is None else complete_others(group, marker, how)
         check_place(group, began)
         before = grow(group, began, how)
         if append_dim is not None and began:
@@ -136,7 +136,7 @@ def update(
         if began:
             begin()
         else:
-            grow(group, facts, how, begin)
+            grow_alone(group, facts, how, begin, marker, others)
         widen(each.arrays, each.encoded)
         _remove_outdated(each)
         named = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
@@ -17,7 +18,7 @@ from xarray_n5.arrays.resize import resize
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
-from xarray_n5.errors import ResumeError
+from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
@@ -25,6 +26,7 @@ from xarray_n5.stores import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     import xarray as xr
 
@@ -84,12 +86,14 @@ def grow(
     facts: Mapping[str, Any],
     how: WriteOptions,
     begin: Callable[[], object] = lambda: None,
+    alone: Callable[[], object] | None = None,
 ) -> list[str]:
     """Resize the arrays that have not been resized yet, by the facts in a marker.
 
-    `begin` stores the marker: before anything is changed, and while the chunks are listed. A
-    coordinate that the axes no longer describe becomes an array. Return the names of the arrays
-    that have been resized before, by the same append or by another program.
+    `begin` stores the marker: before anything is changed, and while the chunks are listed. `alone`
+    raises if another append has begun, while the shapes are read again. A coordinate that the axes
+    no longer describe becomes an array. Return the names of the arrays that have been resized
+    before, by the same append or by another program.
     """
     nodes, before = [], []
     for name, array, axis, size in _growing(group, facts):
@@ -99,10 +103,39 @@ def grow(
             before.append(name)
     listings: list[Any] = [partial(_stored_chunks, node) for node, _, _ in nodes]
     _, *stored = together(how.store, [begin, *listings])
-    together(how.store, [partial(_resize, *n, s) for n, s in zip(nodes, stored, strict=True)])
+    resizes = [partial(_resize, *n, s) for n, s in zip(nodes, stored, strict=True)]
+    if alone is None:
+        together(how.store, resizes)
+    else:
+        with ThreadPoolExecutor(1, "xarray-n5-request") as thread:
+            looked = thread.submit(alone)
+            together(how.store, [partial(each, looked) for each in resizes])
+            looked.result()
     if "places" in facts:
         _move_coordinate(group, facts, how)
     return before
+
+
+def grow_alone(
+    group: Group,
+    facts: Mapping[str, Any],
+    how: WriteOptions,
+    begin: Callable[[], object],
+    mine: WriteMarker,
+    before: Collection[WriteMarker],
+) -> None:
+    """Begin an append and resize its arrays; withdraw if another one has begun since `before`.
+
+    Local appends wait for each other, and have locks.
+    """
+    if "start" not in facts or how.store.concurrency == 1:
+        grow(group, facts, how, begin)
+        return
+    try:
+        grow(group, facts, how, begin, partial(_check_alone, mine, facts, before))
+    except NodeExistsError:
+        mine.end()
+        raise
 
 
 def _stored_chunks(node: ArrayNode) -> list[Index] | None:
@@ -110,16 +143,63 @@ def _stored_chunks(node: ArrayNode) -> list[Index] | None:
     return list(node.stored_indices()) if node.store.concurrency > 1 else None
 
 
-def _resize(node: ArrayNode, axis: int, size: int, stored: Sequence[Index] | None) -> None:
-    """Resize an array along an axis in the user's order."""
+def _resize(
+    node: ArrayNode,
+    axis: int,
+    size: int,
+    stored: Sequence[Index] | None,
+    looked: Future[object] | None = None,
+) -> None:
+    """Resize an array along an axis in the user's order, unless another append does so."""
+
+    def check(found: tuple[int, ...] | None) -> None:
+        future.result()
+        if found not in {None, node.metadata.shape}:
+            raise _other_append(node.container.url, node.path, f"it has the shape {found}")
+
+    future: Any = looked
     shape = node.ordered(node.metadata.shape)
-    resize(node, node.ordered((*shape[:axis], size, *shape[axis + 1 :])), stored)
+    wanted = node.ordered((*shape[:axis], size, *shape[axis + 1 :]))
+    resize(node, wanted, stored, None if looked is None else check)
 
 
-def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:
-    """Resize arrays for appends that stopped before they did so: a new one starts behind them."""
+def _check_alone(
+    mine: WriteMarker, facts: Mapping[str, Any], before: Collection[WriteMarker]
+) -> None:
+    """Raise if another append to the same place has begun since the markers `before` were found.
+
+    Each append stores its marker before it looks, so that one of two sees the other at least. It
+    withdraws, and has changed nothing.
+
+    Raises
+    ------
+    NodeExistsError
+        If there is another.
+    """
+    for other in find_markers(mine.store, mine.path, but=mine)[0]:
+        found = {} if other in before else other.facts() or {}
+        if isinstance(found.get("start"), int) and _ends(found) > facts["start"]:
+            where = f"samples {found['start']} to {_ends(found)}"
+            raise _other_append(mine.store.url, mine.path, where)
+
+
+def _ends(facts: Mapping[str, Any]) -> int:
+    """Return where the samples of an append end."""
+    return max((size for _, size in (facts.get("grows") or {}).values()), default=0)
+
+
+def _other_append(url: str, path: str, found: str) -> NodeExistsError:
+    hint = "nothing was written: call again when it has ended, which appends behind it"
+    return NodeExistsError(url, path, f"another append that began at the same time: {found}", hint)
+
+
+def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> list[WriteMarker]:
+    """Resize arrays for appends that stopped before they did so: a new one starts behind them.
+
+    Return the markers of other writes.
+    """
     if UNFINISHED not in how.container.store.list(group.path)[1]:  # listed by this append anyway
-        return
+        return []
     others = [(other, other.facts() or {}) for other in find_markers(how.store, group.path)[0]]
     claims = [
         (facts["start"], other, facts)
@@ -134,6 +214,7 @@ def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> None:
             # It may have gone on meanwhile: if it has ended, its marker must not come back.
             if now := other.facts():
                 other.as_found(now).update({**now, "grown": True})
+    return [other for other, _ in others]
 
 
 def check_place(group: Group, facts: Mapping[str, Any]) -> None:
@@ -190,7 +271,7 @@ def _is_blank(array: Array, axis: int, start: int, stop: int) -> bool:
 
 def _not_resumed(group: Group, facts: Mapping[str, Any], why: str) -> ResumeError:
     began = f"{facts.get('began')} at {facts.get('by')}"
-    hint = "repeat the call without resume=True to append after the present end"
+    hint = "unless they are these samples, repeat the call without resume=True, to append behind"
     return ResumeError(group.url, "", began, f"{why}; {hint}")
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import tee
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import consolidated, structure
@@ -227,9 +227,20 @@ class KeyedContainer:
         change_documents(self.store, path, self.format, changed)
         return items
 
-    def resize(self, path: str, shape: tuple[int, ...]) -> None:
-        """Change an array's shape in its document."""
-        resized = partial(self.format.with_shape, shape=shape, where=self.where(path))
+    def resize(
+        self,
+        path: str,
+        shape: tuple[int, ...],
+        check: Callable[[tuple[int, ...]], None] | None = None,
+    ) -> None:
+        """Change an array's shape in its document, after a `check` of the present one."""
+        where, checks = self.where(path), [check] if check else []
+
+        def resized(documents: Documents) -> Documents:
+            while checks:  # once: later, it may be the new shape
+                checks.pop()(cast("ArrayMetadata", self.format.read(documents, where)).shape)
+            return self.format.with_shape(documents, shape=shape, where=where)
+
         change_documents(self.store, path, self.format, resized)
 
     def delete(self, path: str) -> None:

@@ -184,9 +184,16 @@ class Hdf5Container:
         with self._changing(path, kind) as (file, node):
             return nodes.change_attributes(file, path, node, change, self.where(path))
 
-    def resize(self, path: str, shape: tuple[int, ...]) -> None:
-        """Change a dataset's shape; its chunks stay."""
+    def resize(
+        self,
+        path: str,
+        shape: tuple[int, ...],
+        check: Callable[[tuple[int, ...]], None] | None = None,
+    ) -> None:
+        """Change a dataset's shape, after a `check` of the present one; its chunks stay."""
         with self._changing(path, "array") as (_, dataset):
+            if check is not None:
+                check(dataset.shape)
             nodes.resize(dataset, shape, self.where(path))
 
     def delete(self, path: str) -> None:
