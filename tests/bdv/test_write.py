@@ -390,6 +390,8 @@ def test_two_positions_of_a_view_are_refused(
         ):
             with pytest.raises(ValueError, match="'affine' and 'origin_x' place a view 2 apart"):
                 use(each)
+    for plane in (two_tiles.isel(z=1), two_tiles.isel(z=1, drop=True)):
+        assert plane.n5.to_world([0, 0, 0])[0, 1, 2] == 28
     assert not [*tmp_path.iterdir()]
 
 

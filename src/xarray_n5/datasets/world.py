@@ -265,11 +265,11 @@ def check_origins(dataset: xr.Dataset) -> None:
     affine, origins = dataset[AFFINE], [f"origin_{axis}" for axis in AXES]
     units, starts = affine.attrs.get("units"), affine.attrs.get(START)
     for row, (axis, name) in enumerate(zip(AXES, origins, strict=True)):
-        if name not in dataset.coords or not dataset[axis].encoding.get(FRAME):
+        if not {axis, name} <= {*dataset.coords} or not dataset[axis].encoding.get(FRAME):
             continue
         if units not in {None, dataset[name].attrs.get("units")}:
             continue
-        start = starts[row] if isinstance(starts, list) else dataset[axis].values[0]
+        start = starts[row] if isinstance(starts, list) else dataset[axis].values.flat[0]
         rows = affine.sel(axis=axis) if "axis" in affine.coords else affine.isel(axis=row)
         apart = rows.isel(column=-1, drop=True) - start - dataset[name]
         wrong = abs(apart) > _NEAR * (1 + abs(dataset[name]))
