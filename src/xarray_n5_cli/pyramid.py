@@ -48,9 +48,8 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 @click.option(
     "--method",
     type=click.Choice(["mean", "mode", "nearest", "max", "min"]),
-    default="mean",
-    show_default=True,
-    help="The reduction of samples; use mode for labels.",
+    help="The reduction of samples. Default: mode for labels (uint64, bool, in 'labels' of an "
+    "image of OME-Zarr), else mean.",
 )
 @click.option("--partial", is_flag=True, help="Keep incomplete windows at the ends of axes.")
 @storing
@@ -147,7 +146,7 @@ def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--project requires DST, the container of its views")
     if refused:
         raise click.UsageError(f"{' and '.join(refused)} cannot be used with --project")
-    return {**kept, "data": asked["url"]}
+    return {**kept, "data": asked["url"], "method": asked["method"] or "mean"}
 
 
 _NOT_OF_PROJECTS = ("url", "path", "partial", "shards")

@@ -32,6 +32,7 @@ from xarray_n5 import (
     NodeExistsError,
     NodeNotFoundError,
     ResumeError,
+    copy,
     create_array,
     create_group,
     from_n5,
@@ -473,7 +474,7 @@ def test_what_is_there_stays_or_is_replaced_as_asked(tmp_path: Path) -> None:
     with pytest.raises(NodeExistsError, match="mode='w'"):
         pyramid(image(), tmp_path, "p", factors=[2], chunks=16)
     with pytest.raises(ValueError, match="mean of bool"):
-        pyramid(volume() > 3, tmp_path, "p", mode="w")
+        pyramid(volume() > 3, tmp_path, "p", mode="w", method="mean")
     with pytest.raises(NodeExistsError, match="computed from"):
         pyramid(from_n5(tmp_path, "p/s3"), tmp_path, "p", mode="w", factors=[2])
     with pytest.raises(MetadataError, match="complex"):
@@ -774,3 +775,83 @@ def test_other_coordinates_are_named_in_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"omitted, .* their axes only: wavelength, t$"):
         pyramid(image, tmp_path / "a.n5", levels=1)
     assert open_array(tmp_path / "a.n5", "s1").shape == (2, 4, 4)
+
+
+# Labels
+
+
+def ngff(place: Path, path: str) -> Any:
+    """The attributes of a group that OME-NGFF describes, with its version."""
+    attributes = open_group(place, path).attrs
+    return attributes.get("ome", {"version": "0.4", **attributes})
+
+
+@pytest.mark.parametrize("how", ["array", "levels", "stored", "copied"])
+@pytest.mark.parametrize(
+    ("form", "dialect"), [("zarr2", None), ("zarr3", None), ("zarr3", "ngff-0.6")]
+)
+def test_labels_are_listed_by_their_image(
+    tmp_path: Path, form: Any, dialect: str | None, how: str
+) -> None:
+    place, options = tmp_path / "a.zarr", {"format": form, "chunks": 16, "dialect": dialect}
+    pyramid(image(), place, **options)
+    labels = image(volume(dtype="i4"))
+    for name in ("nuclei", "cells", "nuclei"):
+        path = f"labels/{name}"
+        mode: Any = "w" if path in open_group(place) else "w-"
+        if how in {"levels", "copied"}:
+            pyramid(labels, tmp_path / "b.n5", mode="w", chunks=16, method="mode")
+        if how == "copied":
+            copy(tmp_path / "b.n5", place, path=path, mode=mode, dialect=dialect)
+        elif how == "levels":
+            tree = xr.open_datatree(tmp_path / "b.n5", engine="n5")
+            tree.n5.to_n5(place, path, mode=mode, format=form, dialect=dialect)
+        elif how == "stored" and mode == "w-":
+            to_n5(labels, place, f"{path}/s0", chunks=16, format=form)
+            pyramid(place, path=f"{path}/s0", dialect=dialect)
+        else:
+            pyramid(labels, place, path, mode=mode, **options)
+    assert ngff(place, "labels")["labels"] == ["nuclei", "cells"]
+    assert ngff(place, "labels")["version"] == ngff(place, "")["version"]
+    found = ngff(place, "labels/nuclei")["image-label"]
+    version = {"version": "0.4"} if form == "zarr2" else {}
+    assert found == {**version, "source": {"image": "../../"}}
+    assert "image-label" not in ngff(place, "")
+    first, second = (open_array(place, f"labels/nuclei/s{n}") for n in (0, 1))
+    step = tuple(a // b for a, b in zip(first.shape, second.shape, strict=True))
+    np.testing.assert_array_equal(second[...], levels_of(first[...], [step], "mode")[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "dtype", "around"),
+    [("labels/a", "f4", True), ("labels/a", "i4", False), ("cells/a", "i4", True)],
+    ids=["real numbers", "no image around them", "another group"],
+)
+def test_others_are_no_labels(tmp_path: Path, path: str, dtype: str, around: bool) -> None:
+    if around:
+        pyramid(image(), tmp_path / "a.zarr", levels=1)
+    pyramid(image(volume(dtype=dtype)), tmp_path / "a.zarr", path, levels=1)
+    assert "image-label" not in open_group(tmp_path / "a.zarr", path).attrs
+    assert "labels" not in open_group(tmp_path / "a.zarr", path.partition("/")[0]).attrs
+
+
+@pytest.mark.parametrize(
+    ("dtype", "method"), [("u8", "mode"), ("i8", "mean"), ("?", "mode"), ("u2", "mean")]
+)
+def test_the_default_method_averages_no_labels(tmp_path: Path, dtype: str, method: Any) -> None:
+    values = image(volume().astype(dtype))
+    by_default, asked = tmp_path / "a.n5", tmp_path / "b.n5"
+    if dtype == "?":
+        by_default, asked = tmp_path / "a.zarr", tmp_path / "b.zarr"
+    pyramid(values, by_default, levels=1, factors=2)
+    pyramid(values, asked, levels=1, factors=2, method=method)
+    np.testing.assert_array_equal(open_array(by_default, "s1")[...], open_array(asked, "s1")[...])
+
+
+def test_labels_of_paintera_are_not_averaged(tmp_path: Path) -> None:
+    place = tmp_path / "a.n5"
+    create_group(place, "ids", attributes={"painteraData": {"type": "label"}})
+    to_n5(image(volume(dtype="u4")), place, "ids/data/s0")
+    pyramid(place, path="ids/data/s0", levels=1, factors=2)
+    expected = levels_of(volume(dtype="u4"), [(2, 2, 2)], "mode")[1]
+    np.testing.assert_array_equal(open_array(place, "ids/data/s1")[...], expected)

@@ -11,6 +11,7 @@ from dask.base import tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.labels import list_labels, with_source
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around, other_writers
@@ -181,6 +182,8 @@ def _begin_group(
         )
         for inner, each in groups.items()
     }
+    for dtype in [array.dtype for inner, array in arrays.items() if "/" not in inner][:1]:
+        attributes[""] = with_source(attributes[""], target.path, dtype, how.container)
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
     arrays = {inner: arrays[inner] for inner in regions}
     copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
@@ -229,6 +232,7 @@ def _begin(
         group = create_group(how.container, join(target.path, inner), mode="a")
         if each:
             group.attrs.update(each)
+    list_labels(how.container, {target.path: attributes[""]})
     how.consolidate(target.path, default=True)
     return transaction
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.labels import with_source
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoded import to_json
@@ -81,10 +82,12 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         levels.attributes, f"group {path or '/'!r}", empty=False
     )
     note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
+    described = _beside(attributes, _named(levels), note, key)
+    dtype = next(iter(variables.values())).encoded.data.dtype
     return GroupPlan(
         path=path,
         variables=variables,
-        attributes=_beside(attributes, _named(levels), note, key),
+        attributes=with_source(described, path, dtype, how.container),
         data_vars=frozenset(variables),
         irregular=frozenset(),
         is_pyramid=True,

@@ -11,6 +11,7 @@ from dask.base import is_dask_collection
 from xarray_n5 import leaves
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.invalidate import revoke
+from xarray_n5.arrays.labels import list_labels
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
@@ -118,6 +119,7 @@ def write(
         group = create_group(how.container, each.plan.path, mode="a")
         _make_room(each, group, how)
         begun.append(begin_all(plans, marker, partial(_write_attributes, each.plan, group, how)))
+    list_labels(how.container, {each.plan.path: each.plan.attributes for each in groups})
     how.consolidate(root, default=True)
     return Transaction(_named(begun, root), marker, remembered=how.remembered)
 
@@ -307,13 +309,11 @@ def _attributes(
         version = version_for(how.dialect, how.format.ngff_version)
         images = images_of(plan, before, how.dialect, version)
     stale = {key for key, value in images.items() if value is None}
-    attributes |= images
-    return {k: v for k, v in attributes.items() if k not in stale}, stale
+    return {k: v for k, v in (attributes | images).items() if k not in stale}, stale
 
 
 def _stale(plan: GroupPlan, existing: Mapping[str, Any], how: WriteOptions) -> set[str]:
-    lists_x_first = how.container.lists_x_first
-    return stale_keys(existing, plan.attributes, lists_x_first=lists_x_first)
+    return stale_keys(existing, plan.attributes, lists_x_first=how.container.lists_x_first)
 
 
 def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from xarray_n5.model.options import check_option, suggest_keywords
-from xarray_n5.pyramids.reduce import Method, check_type
+from xarray_n5.pyramids.reduce import Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def pyramid(
     *,
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
-    method: Method = "mean",
+    method: Method | None = None,
     partial: bool = False,
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
@@ -72,11 +72,13 @@ def pyramid(
         those less than 1.41 times as long, are halved, which brings voxels towards cubes.
     levels : int, optional
         The number of coarser levels; by default, until a level fits into one chunk.
-    method : {"mean", "max", "min", "mode", "nearest"}, default: "mean"
+    method : {"mean", "max", "min", "mode", "nearest"}, optional
         "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
         is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
         smallest. "nearest": the first sample of each window, which keeps its position; with the
-        other methods, a sample is in the middle of its window.
+        other methods, a sample is in the middle of its window. By default "mode" for labels, which
+        are bool, uint64, and integers that are in ``labels`` of an image of OME-Zarr or that
+        Paintera calls labels, and "mean" for all others.
     partial : bool, default: False
         Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
         factor)``, as in TensorStore's "downsample".
@@ -154,7 +156,8 @@ def pyramid(
     from xarray_n5.pyramids.plan import plan_pyramid
     from xarray_n5.writing.request import WriteOptions
 
-    check_option("method", method, *get_args(Method))
+    if method is not None:
+        check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
     if url is None:
         base = stored_base(
@@ -173,7 +176,6 @@ def pyramid(
         if axes is None and isinstance(source, xr.DataArray):
             source = with_channel_names(source)
         base = new_base(source, axes=axes, chunks=chunks, shards=shards)
-    check_type(base.dtype, method)
     how = WriteOptions.into(
         url,
         format=format,

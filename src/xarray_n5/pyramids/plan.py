@@ -11,6 +11,7 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.labels import is_label, list_labels, with_source
 from xarray_n5.arrays.spec import ArraySpec, completed, with_fallback
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys
@@ -24,6 +25,7 @@ from xarray_n5.datasets.overwrite import (
     older_levels,
     unfinished_pyramids,
 )
+from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError, NodeExistsError, ResumeError
@@ -31,7 +33,7 @@ from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, is_newer, level_layout
-from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
+from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
@@ -125,6 +127,7 @@ class PyramidPlan:
             plans = self._plans(own, layout)  # their markers have the stamp of the base level
         transaction = Transaction(plans, marker, remembered=how.remembered).begin()
         group.attrs.change(attributes, stale)
+        list_labels(how.container, {self.path: attributes})
         return transaction.compute_in_turn()
 
     def _plans(self, own: Sequence[Any], layout: Any) -> dict[str, WritePlan]:
@@ -161,7 +164,8 @@ class PyramidPlan:
         levels = list(zip(self.levels, self.geometries, strict=True))
         around, own = write_pyramid(levels, self.how.dialect, where=self._where)
         warn_lost(self._where, self.geometries[0].systems, around)
-        return named_images(around, name_at(self.path, self.how.container)), own
+        around = named_images(around, name_at(self.path, self.how.container))
+        return with_source(around, self.path, self.base.dtype, self.how.container), own
 
     def _check_group(
         self,
@@ -235,13 +239,13 @@ def plan_pyramid(
     base: BaseLevel,
     path: str,
     steps: Sequence[tuple[int, ...]],
-    method: Method,
+    method: Method | None,
     compression: Any,
     how: WriteOptions,
     *,
     partial: bool,
 ) -> PyramidPlan:
-    """Return the plan of a pyramid.
+    """Return the plan of a pyramid; by default the method is "mode" for labels.
 
     Raises
     ------
@@ -261,6 +265,11 @@ def plan_pyramid(
         replace(context, path=join(path, f"s{number}"), shape=shape)
         for number, shape in enumerate(shapes)
     ]
+    if method is None:
+        labels = any(is_labels(base.dtype, each) for each in context.parents[:2])
+        labels = labels or is_label(path, base.dtype, how.container)
+        method = "mode" if labels or base.dtype.kind == "b" else "mean"
+    check_type(base.dtype, method)
     return PyramidPlan(
         base=base,
         path=path,
