@@ -215,6 +215,21 @@ def test_matrices_map_the_target_to_samples(seed: int, method: Any) -> None:
     assert set(found.coords) == set(AXES)
 
 
+def test_samples_on_the_target_keep_their_values() -> None:
+    values = np.random.default_rng(0).integers(0, 4096, (2, 5, 30, 40)).astype("u2")
+    matrices = np.array([np.diag([2.0, 0.4, 0.4, 1])[:3]] * 2)
+    matrices[0, :, 3] = [-7.999999999999998, -47.99999999999999, 44.400000000000006]
+    source = xr.Dataset({"raw": (("setup", *AXES), values)})
+    source["affine"] = (("setup", "axis", "column"), matrices, {"units": "um"})
+    steps = {"z": (-8, 2.0, 5), "y": (-60, 0.4, 60), "x": (40, 0.4, 51)}
+    target = {d: (d, start + step * np.arange(n)) for d, (start, step, n) in steps.items()}
+    target = {dim: xr.Variable(*each, {"units": "um"}) for dim, each in target.items()}
+    found = source.set_coords("affine").n5.interp(target)["raw"][0]
+    np.testing.assert_array_equal(found[:, 30:, 11:], values[0])
+    assert np.isnan(found[:, :30]).all()
+    assert np.isnan(found[..., :11]).all()
+
+
 @pytest.mark.parametrize("same", [False, True])
 def test_each_view_has_a_matrix(*, same: bool) -> None:
     rng = np.random.default_rng(3)

@@ -20,7 +20,7 @@ _SLAB = 1 << 18
 """The number of samples that are computed at a time, which the processor's caches hold."""
 
 _EDGE = 1e-7
-"""The distance, in samples, up to which a position is that of the first or the last sample."""
+"""The distance, in samples, up to which a position is that of a sample."""
 
 
 class Interpolation(Protocol):
@@ -204,7 +204,9 @@ class ByMatrix:
                 terms = (r * t for r, t in zip(row, along, strict=False))
                 position = positions[number]
                 position[...] = row[-1] + sum(np.ix_(*terms))
-                inside &= (position >= -_EDGE) & (position <= size - 1 + _EDGE)
+                sample = np.rint(position)
+                np.copyto(position, sample, where=np.abs(position - sample) < _EDGE)
+                inside &= (position >= 0) & (position <= size - 1)
                 np.clip(position, each.start, each.stop - 1, out=position)
                 position -= each.start
             if inside.any():
