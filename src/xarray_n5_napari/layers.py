@@ -87,7 +87,7 @@ def read_layers(url: object) -> list[LayerData]:
     -------
     list of tuple
         Data, arguments and "image" or "labels"; the data of a pyramid are a list of Dask arrays,
-        the finest level first.
+        the finest level first. Labels come last, so that napari shows them on top.
 
     Raises
     ------
@@ -111,7 +111,8 @@ def read_layers(url: object) -> list[LayerData]:
         named = ", ".join(_name(each, {}) for each in left[:_SHOWN])
         more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         warn(f"{url}: only {MOST_LAYERS} of {len(layers)} layers are shown, not {named}{more}")
-    return [_built(each) for each in layers[:MOST_LAYERS]]
+    built = [_built(each) for each in layers[:MOST_LAYERS]]
+    return sorted(built, key=lambda layer: layer[-1] == "labels")  # on top of the images
 
 
 def _layers(image: Image[Variable]) -> Iterator[_Layer]:

@@ -582,6 +582,17 @@ def test_label_images_of_ome_ngff_are_labels(tmp_path: Path, open_layers: Read) 
         assert (facts["name"], kind) == ("labels/nuclei", "labels")
 
 
+def test_labels_are_on_top_of_the_images(tmp_path: Path, open_layers: Read) -> None:
+    place = tmp_path / "a.n5"
+    pyramid(image(dtype="u8"), place, "nuclei", levels=1, chunks=8)
+    pyramid(image(), place, "raw", levels=1, chunks=8)
+    layers = open_layers(place)
+    assert [(facts["name"], kind) for _, facts, kind in layers] == [
+        ("raw", "image"),
+        ("nuclei", "labels"),
+    ]
+
+
 def test_labels_of_paintera_are_labels_without_the_tables_beside_them(
     tmp_path: Path, open_layers: Read
 ) -> None:

@@ -614,6 +614,26 @@ def test_a_project_is_put_on_a_grid_of_the_world(tmp_path: Path) -> None:
     assert not {"affine", "registration"} & set(found.coords)
 
 
+def test_views_are_put_on_the_grid_of_one_of_them(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 200, (2, 4, 5, 6)).astype("u2")
+    matrices = np.array([np.eye(3, 4), np.eye(3, 4)])
+    matrices[1, :, 3] = 1, 2, 3
+    dataset = xr.Dataset(
+        {"raw": (("setup", *AXES), values)},
+        {
+            "affine": (("setup", "axis", "column"), matrices, {"units": "um"}),
+            **{d: (d, np.arange(4.0 + i), {"units": "um"}) for i, d in enumerate(AXES)},
+        },
+    )
+    dataset.n5.to_bdv(tmp_path / "dataset.xml")
+    both = xr.open_dataset(tmp_path / "dataset.xml", engine="bdv").isel(t=0)
+    first = xr.open_dataset(tmp_path / "dataset.xml", engine="bdv", setup=0, timepoint=0)
+    assert "axis" in first.dims
+    found = both.n5.interp_like(first)["dataset"]
+    np.testing.assert_array_equal(found[0], values[0])
+    np.testing.assert_array_equal(found[1, 1:, 2:, 3:], values[1, :-1, :-2, :-3])
+
+
 def test_a_view_along_its_axes_gets_coordinates_of_the_world() -> None:
     straight = np.array([[2.0, 0, 0, 10], [0, 1, 0, 20], [0, 0, 4, 30]])
     values = np.random.default_rng(0).random((4, 5, 6))

@@ -64,7 +64,8 @@ def _targets_in(
     targets = {dim: other.coords[dim] for dim in shared if dim in other.coords}
     # Strings are labels, as of channels: nothing is between them.
     for dim in [dim for dim, each in targets.items() if each.dtype.kind not in "iuf"]:
-        if not (dim in source.coords and targets.pop(dim).equals(source.coords[dim])):
+        labels = targets.pop(dim).variable
+        if not (dim in source.coords and labels.equals(source.coords[dim].variable)):
             raise ValueError(
                 f"the coordinates {dim!r} are not numbers, and differ; select equal ones with sel"
             )
