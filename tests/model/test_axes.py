@@ -65,10 +65,26 @@ def test_texts_say_where_samples_lie() -> None:
 
 
 def test_coordinates_are_exact_float64_with_the_unit_as_written() -> None:
-    coords = coords_of(Geometry((Axis(name="x", unit="µm", scale=0.1, offset=7.0),)), (1000,))
+    coords = coords_of(Geometry((Axis(name="x", unit="µm", scale=0.1, offset=7.03),)), (1000,))
     assert coords["x"].dtype == np.float64
-    np.testing.assert_array_equal(coords["x"], 7.0 + 0.1 * np.arange(1000))
+    np.testing.assert_array_equal(coords["x"], 7.03 + 0.1 * np.arange(1000))
     assert coords["x"].attrs == {"units": "µm"}
+
+
+@pytest.mark.parametrize("step", [0.4, 4.03, -0.1, 1 / 3])
+def test_a_part_of_an_image_has_its_coordinates_to_the_last_bit(step: float) -> None:
+    whole = coords_of(Geometry((Axis(name="x", scale=step),)), (500,))["x"].to_numpy()
+    np.testing.assert_array_equal(whole, np.arange(500) * step)
+    for start in range(500):
+        part = Geometry((Axis(name="x", scale=step, offset=float(whole[start])),))
+        found = coords_of(part, (500 - start,))["x"].to_numpy()
+        np.testing.assert_array_equal(found, whole[start:])
+
+
+def test_coordinates_beyond_the_whole_numbers_of_floats_are_as_exact_as_before() -> None:
+    axis = Axis(name="x", scale=0.1, offset=1e15)
+    found = coords_of(Geometry((axis,)), (9,))["x"].to_numpy()
+    np.testing.assert_array_equal(found, np.arange(9) * 0.1 + 1e15)
 
 
 def test_nothing_is_invented_where_nothing_is_known() -> None:

@@ -236,6 +236,10 @@ def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
     offset = axis.offset + (axis.base[0] / 2 if origin == "corner" else 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.arange(size, dtype=np.float64)
+        before = np.rint(offset / axis.step)
+        if before * axis.step == offset and abs(before) + size < _EXACT:
+            # A part of an image has the coordinates of the whole one, to the last bit.
+            return (values + before) * axis.step
         values *= axis.step
         values += offset
         return values
