@@ -222,8 +222,10 @@ def test_samples_on_the_target_keep_their_values() -> None:
     source = xr.Dataset({"raw": (("setup", *AXES), values)})
     source["affine"] = (("setup", "axis", "column"), matrices, {"units": "um"})
     steps = {"z": (-8, 2.0, 5), "y": (-60, 0.4, 60), "x": (40, 0.4, 51)}
-    target = {d: (d, start + step * np.arange(n)) for d, (start, step, n) in steps.items()}
-    target = {dim: xr.Variable(*each, {"units": "um"}) for dim, each in target.items()}
+    target = {
+        dim: xr.Variable(dim, start + step * np.arange(count), {"units": "um"})
+        for dim, (start, step, count) in steps.items()
+    }
     found = source.set_coords("affine").n5.interp(target)["raw"][0]
     np.testing.assert_array_equal(found[:, 30:, 11:], values[0])
     assert np.isnan(found[:, :30]).all()

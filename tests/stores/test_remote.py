@@ -53,6 +53,7 @@ from xarray_n5.stores import (
 )
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
 from xarray_n5.stores._filesystems import is_async
+from xarray_n5.stores.base import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,6 +178,39 @@ def test_obstore_reads_one_file_without_the_event_loop_unless_credentials_need_i
         monkeypatch.setattr(store.fs, "_credential_provider", object())
     assert (store.get("a/0/1"), store.get("a/0/2")) == (b"x", None)
     assert len(asked) == (2 if credentials else 0)
+
+
+@pytest.mark.parametrize("suffixes", [True, False])
+def test_obstore_reads_parts_of_shards(
+    suffixes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fsspec = pytest.importorskip("obstore.fsspec")
+    store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.zarr")
+    if not suffixes:  # as in Azure
+
+        class NotSupportedError(Exception):
+            pass
+
+        class Limited:
+            def __init__(self, inner: Any) -> None:
+                self.inner = inner
+
+            async def get_async(self, key: str, **options: Any) -> Any:
+                if options:
+                    raise NotSupportedError
+                return await self.inner.get_async(key)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.inner, name)
+
+        usual = store.fs._construct_store
+        monkeypatch.setattr(store.fs, "_construct_store", lambda bucket: Limited(usual(bucket)))
+    values = np.random.default_rng(0).integers(0, 9, (32, 32)).astype("u2")
+    to_n5(values, store, "a", chunks=4, shards=16, format="zarr3")
+    assert store.get_ranges([Range("a/c/0/0", 0, 4), Range("none", -9, None)])[1] is None
+    np.testing.assert_array_equal(open_array(store, "a")[3:19, 7], values[3:19, 7])
+    lazy: Any = from_n5(store, "a")
+    np.testing.assert_array_equal(lazy[5:7, 20:].compute(), values[5:7, 20:])
 
 
 def test_obstore_lists_times_so_that_a_finished_write_is_known(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
         before = np.rint(offset / axis.step)
         if before * axis.step == offset and abs(before) + size < _EXACT:
             # A part of an image has the coordinates of the whole one, to the last bit.
-            return (values + before) * axis.step
+            values += before
+            offset = 0.0
         values *= axis.step
         values += offset
         return values

@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from urllib.parse import quote
 
 from xarray_n5.model.paths import final_key, join
@@ -188,12 +188,11 @@ class FsspecStore(Store):
         self, fs: AbstractFileSystem, items: Iterable[_Item], ahead: int
     ) -> Iterator[tuple[_Item, bytes | None]]:
         """Iterate over files, or parts of them, and their bytes."""
-        requests, read = self._requests(fs), cast("Any", getattr(fs, "_cat_file", None))
-        options = filesystems.in_one_request(fs)
+        requests, options = self._requests(fs), filesystems.in_one_request(fs)
 
         async def get_async(item: _Item) -> bytes | None:
             key, part = item
-            request: Any = partial(read, self._path(key), **part, **options)
+            request = partial(filesystems.part_of, fs, self._path(key), **part, **options)
             with at_most(self.limit):
                 return await requests.get_async("read", key, request)
 
