@@ -23,7 +23,7 @@ from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from tests.support.processes import Python
 from tests.support.remote import Far
-from xarray_n5 import ContainerNotVisibleError, NodeExistsError
+from xarray_n5 import ContainerNotVisibleError, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.datasets import grow
@@ -668,3 +668,32 @@ def test_an_append_goes_behind_one_that_stopped(
     third.n5.to_n5(elsewhere, "g", append_dim="time")
     second.n5.to_n5(elsewhere, "g", append_dim="time", resume=True)
     xr.testing.assert_identical(stored(elsewhere), joined(first, second, third))
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("form", ["n5", "zarr3"])
+def test_arrays_that_have_only_grown_are_known_to_be_unfinished(
+    tmp_path: Path,
+    elsewhere: FsspecStore,
+    monkeypatch: pytest.MonkeyPatch,
+    form: Any,
+    far: bool,
+) -> None:
+    place: Any = elsewhere if far else tmp_path / "a"
+    first, second = days(0, 3), days(3, 5)
+    first.n5.to_n5(place, "g", format=form)
+
+    def stop(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("xarray_n5.datasets.append.Transaction.begin", stop)
+        with pytest.raises(KeyboardInterrupt):
+            second.n5.to_n5(place, "g", append_dim="time")
+    with pytest.warns(UnfinishedWriteWarning, match="'g' in .* has an unfinished write"):
+        found = xr.open_dataset(place, engine="n5", group="g")
+    assert found.sizes["time"] == joined(first, second).sizes["time"]
+    with pytest.warns(UnfinishedWriteWarning, match="'g' in "):
+        xr.open_datatree(place, engine="n5")
+    second.n5.to_n5(place, "g", append_dim="time", resume=True)
+    xr.testing.assert_identical(stored(place), joined(first, second))
