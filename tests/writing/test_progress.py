@@ -119,6 +119,18 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_copy_after_a_repair_counts_what_it_writes(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 9, (32, 32)).astype("u2")
+    xarray_n5.to_n5(values, tmp_path / "a.n5", "x", chunks=8)
+    copied: Any = {"source_path": "x", "path": "x", "shards": 16, "resume": True}
+    xarray_n5.copy(tmp_path / "a.n5", tmp_path / "b.zarr", format="zarr3", **copied)
+    (tmp_path / "b.zarr/x/c/0/0").write_bytes(b"damaged")
+    xarray_n5.repair(tmp_path / "b.zarr", "x")
+    with xarray_n5.ProgressBar(out=io.StringIO()) as bar:
+        xarray_n5.copy(tmp_path / "a.n5", tmp_path / "b.zarr", format="zarr3", **copied)
+    assert (bar.written, bar.total, bar.kept) == (1, 1, 3)
+
+
 def test_a_terminal_shows_one_line_and_a_file_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_i
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import WRITING, join
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -247,8 +247,8 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
 
 
 def _has_marker(container: Container, path: str) -> bool:
-    """Return whether a node has the marker of a write, from one listing."""
-    return any(name.startswith(WRITING) for name in container.store.list(path)[0])
+    """Return whether a node has the marker of a write, which an emptied folder has not."""
+    return bool(unfinished_writes(container.store, path))
 
 
 def without_image(attributes: Attributes, path: str) -> Attributes:

@@ -163,7 +163,8 @@ class ProgressBar:
 
     def _advance(self, chunks: int, nbytes: int) -> None:
         """Count chunks; the caller has the lock."""
-        self.written += chunks
+        # Tasks of a lost worker run twice, and those of a repair look at chunks that are kept.
+        self.written = min(self.total, self.written + chunks)
         self.nbytes += nbytes
         interval = _INTERVAL if self._in_terminal() else _LOG_INTERVAL
         if time.monotonic() - self._drawn >= interval:
