@@ -592,7 +592,9 @@ class RequestError(N5Error, OSError):
     ...     print(error.url, error.why)
     """
 
-    _advice = "check the address, try again, or set a longer timeout with storage_options="
+    _advice = (
+        "check the address and the server, try again, or set a longer timeout with storage_options="
+    )
 
     def __init__(self, verb: str, url: str, key: str, why: str, advice: str | None = None) -> None:
         self.verb, self.url, self.key, self.why = verb, url, key, why
