@@ -400,3 +400,41 @@ def test_colours_of_channels_and_other_members_of_an_image_are_kept(
         assert "multiscales" not in after["ome"]
     assert {**after, **after.get("ome", {})}.items() >= members.items()
     assert open_array(tmp_path / "b", "raw/s1").axes[0].position(1) == 5
+
+
+def labels_in(place: Path) -> tuple[Any, Any, Any]:
+    """The list of an image's labels, the source of one, and the names of the image's channels."""
+    listed, label, around = (dict(open_group(place, p).attrs) for p in ("labels", "labels/a", ""))
+    for each in (listed, label, around):
+        each.pop("_nc_copied", None)
+    nested, around = label.pop("ome", label), around.get("ome", around)
+    assert nested is label or "image-label" not in label
+    channels = [each["label"] for each in around["omero"]["channels"]]
+    return listed, nested["image-label"]["source"], channels
+
+
+VERSIONS: dict[str, Any] = {
+    "0.4": ("zarr2", None),
+    "0.5": ("zarr3", "ngff"),
+    "0.6": ("zarr3", "ngff-0.6"),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("other", VERSIONS)
+def test_labels_are_listed_in_the_version_of_the_copy(
+    tmp_path: Path, version: str, other: str
+) -> None:
+    place, (form, dialect), (to, chosen) = tmp_path / "a.zarr", VERSIONS[version], VERSIONS[other]
+    pyramid(labelled(image()), place, levels=1, format=form, dialect=dialect)
+    pyramid(image().astype("i4"), place, "labels/a", levels=1, dialect=dialect)
+    copy(place, tmp_path / "a.n5")
+    chosen = None if (version, other) == ("0.4", "0.5") else chosen  # the default
+    for number, source in enumerate(("a.zarr", "a.n5")):
+        new, back = tmp_path / f"b{number}.zarr", tmp_path / f"c{number}.zarr"
+        copy(tmp_path / source, new, format=to, dialect=chosen)
+        copy(new, back, format=form, dialect=dialect)
+        for written, shown in ((new, other), (back, version), (place, version)):
+            ome = {"ome": {"version": shown, "labels": ["a"]}}
+            listed = {"labels": ["a"]} if shown == "0.4" else ome
+            assert labels_in(written) == (listed, {"image": "../../"}, ["DNA", "actin"])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.formats.containers import Container
+    from xarray_n5.model.metadata import Attributes
 
 _LABELS, _SOURCE = "labels", {"source": {"image": "../../"}}
 
@@ -69,6 +70,26 @@ def list_labels(container: Container, pyramids: Mapping[str, Mapping[str, Any]])
             new = {_LABELS: [*names, name]}
             nested = {"ome": {"version": version, **holder, **new}}
             labels.attrs.update(new if version is None else nested)
+
+
+def relisted(attributes: Attributes, labels: Mapping[str, Attributes]) -> dict[str, Any]:
+    """Return the list of a group ``labels`` in the version of its images; empty if it has none.
+
+    Parameters
+    ----------
+    attributes
+        The group's attributes.
+    labels
+        The new attributes of images in the group, by their names.
+    """
+    old = attributes.get("ome")
+    if not isinstance(old, dict) or _LABELS not in old:
+        old = {_LABELS: attributes.get(_LABELS)}
+    names = old[_LABELS] if isinstance(old[_LABELS], list) else []
+    images = [image for name, image in labels.items() if name in names and are_described(image)]
+    new = {key: value for key, value in old.items() if key != "version"} if images else {}
+    versions = [image["ome"]["version"] for image in images if "ome" in image]
+    return {"ome": {"version": versions[0], **new}} if versions else new
 
 
 def _is_labels(path: str) -> bool:

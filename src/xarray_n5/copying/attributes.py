@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 NAMES = "_ARRAY_DIMENSIONS"
 """The attribute that makes a Zarr array a variable for xarray."""
 
+_IN_OME = frozenset({"omero", "image-label", "labels"})
+"""The members of ``ome`` that OME-NGFF 0.4 has at the top level."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
@@ -141,6 +144,7 @@ def of_group(
         added = {k: v for k, v in described.items() if k not in own and items.get(k) != v}
         ours = lists_x_first or (for_good and found.lists_x_first)
         stale = stale_keys(items, described, lists_x_first=ours) - described.keys()
+        stale |= _IN_OME & described.get("ome", {}).keys()
     replaced = {key: items[key] for key in (stale | added.keys()) & items.keys() - own}
     note = {
         "turned": [key for key in keys if not (for_good and key in replaced)],

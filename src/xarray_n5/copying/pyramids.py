@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.labels import relisted
 from xarray_n5.arrays.open import open_group
 from xarray_n5.copying.attributes import has_x_first, lists_of, original
 from xarray_n5.dialects import ArrayContext
@@ -103,13 +104,26 @@ def copied_pyramids(
         pyramid = _described(kept, dtypes, container, path, written) if kept else None
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
-            around = with_others(around, group.attrs, next(iter(dtypes.values())))
+            before = original(group.attrs, lists_of(group.container)).attributes
+            around = with_others(around, {**before, **group.attrs}, next(iter(dtypes.values())))
             if (cropped or dialect is not None) and images_of(group.attrs):
                 around = _without_images(around, group)
             found[inner] = replace(pyramid, around=around)
         elif cropped:
             found[inner] = CopiedPyramid(around={}, own={})
-    return found
+    return found | _lists_of_labels(groups, found)
+
+
+def _lists_of_labels(
+    groups: Mapping[str, Group], found: Mapping[str, CopiedPyramid]
+) -> dict[str, CopiedPyramid]:
+    """Return the attributes of groups whose images are labels, in the version of these."""
+    within: dict[str, dict[str, Attributes]] = {}
+    for inner, pyramid in found.items():
+        above, _, name = inner.rpartition("/")
+        within.setdefault(above, {})[name] = pyramid.around
+    listed = {a: relisted(groups[a].attrs, within[a]) for a in within.keys() - found.keys()}
+    return {above: CopiedPyramid(around=each, own={}) for above, each in listed.items() if each}
 
 
 def _without_images(around: Attributes, group: Group) -> dict[str, Any]:
