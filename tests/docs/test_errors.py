@@ -898,6 +898,13 @@ def channels_are_copied_to_another_dialect() -> None:
     copy("a.zarr", "b.zarr", format="zarr3", dialect="cosem")
 
 
+def datasets_are_copied_to_zarr() -> None:
+    for place, group in (("a.n5", ""), ("b.n5", "first"), ("b.n5", "second")):
+        xr.Dataset({"v": ("x", [1.0, 2.0])}, {"x": [5.0, 7.0]}).n5.to_n5(place, group)
+    for name in "ab":
+        copy(f"{name}.n5", f"{name}.zarr")
+
+
 def an_array_of_a_fusion_has_an_invalid_offset() -> None:
     setups = [Setup(id=0, voxel=(1.0, 1.0, 1.0), unit="px")]
     steps: Any = {(t, 0): [("", np.eye(3, 4))] for t in (0, 1)}
@@ -1042,6 +1049,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_system_of_an_image_is_hidden,
     systems_of_images_differ,
     channels_are_copied_to_another_dialect,
+    datasets_are_copied_to_zarr,
     an_array_of_a_fusion_has_an_invalid_offset,
     the_path_of_a_container_is_a_uri,
     napari_shows_a_part,

@@ -25,7 +25,7 @@ from xarray_n5.copying.attributes import (
     warn_lost_systems,
 )
 from xarray_n5.copying.bounds import parts_of, regions_within
-from xarray_n5.copying.pyramids import copied_pyramids
+from xarray_n5.copying.pyramids import copied_pyramids, warn_of_datasets
 from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
@@ -161,6 +161,7 @@ def _begin_group(
     """Begin the copy of a group; return it, and the arrays by their paths in the copy."""
     how, (arrays, groups) = target.how, _sorted(group, without)
     lists = lists_of(group.container)
+    warn_of_datasets(groups.values(), into=how.format)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
     geometries, pyramids = geometries_of(arrays), {}
     regions: dict[str, Region | None] = dict.fromkeys(arrays, options.region)

@@ -32,7 +32,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.bounds import Part
     from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.model.metadata import Attributes
 
 CopyDialect: TypeAlias = "str | Sequence[str] | None"
@@ -196,6 +197,24 @@ def _described(
     if dialect is None and not around:
         return None
     return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))
+
+
+def warn_of_datasets(groups: Iterable[Group], into: Format) -> None:
+    """Warn about Datasets that keep the coordinates of another format in Zarr."""
+    urls = [
+        group.url
+        for group in groups
+        if into.native_to_xarray
+        and not group.container.format.native_to_xarray
+        and is_dataset(group.attrs)
+    ]
+    for first in urls[:1]:
+        more = f" and {len(urls) - 1} more" if urls[1:] else ""
+        warn(
+            f"{first}{more}: xr.open_zarr does not read the coordinates of this Dataset in the "
+            "copy; to store it as xarray does, use xr.open_dataset(source, engine='n5', "
+            "chunks={}).n5.to_n5(destination)"
+        )
 
 
 def level_path(
