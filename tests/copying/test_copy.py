@@ -147,6 +147,28 @@ def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: Any) 
     xr.testing.assert_identical(again.load(), kept)
 
 
+@pytest.mark.parametrize("target", ["n5", "zarr2", "zarr3", "hdf5"])
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+def test_masks_and_scales_of_netcdf_survive(tmp_path: Path, target: Any, engine: Any) -> None:
+    pytest.importorskip("netCDF4" if engine == "netcdf4" else engine)
+    values = {"a": ("x", [1.0, 0.0, np.nan]), "packed": ("x", [1.0, 1.5, np.nan])}
+    kept = xr.Dataset(values, {"x": ("x", [0.0, 2.0, 4.0], {"units": "nm"})})
+    kept["packed"].encoding = {"dtype": "u1", "_FillValue": 255, "scale_factor": 0.5}
+    kept["a"].encoding = {"missing_value": np.nan}
+    kept.to_netcdf(tmp_path / "k.h5", engine=engine)
+    place = tmp_path / f"copy_{NAMES[target]}"
+    copy(tmp_path / "k.h5", place, format=target)
+    again = xr.open_dataset(place, engine="n5", mask_and_scale=True).load()
+    xr.testing.assert_identical(again, kept)
+    assert again["packed"].dtype == kept["packed"].dtype
+    if target.startswith("zarr"):
+        xr.testing.assert_equal(xr.open_zarr(place, consolidated=False).load(), kept)
+    cropped = tmp_path / f"part_{NAMES[target]}"
+    copy(tmp_path / "k.h5", cropped, format=target, bounds={"x": (2, 4)})
+    part = xr.open_dataset(cropped, engine="n5", mask_and_scale=True)
+    xr.testing.assert_identical(part.load(), kept.isel(x=slice(1, None)))
+
+
 @pytest.mark.parametrize("name", ["a.n5", "a.h5"])
 def test_the_way_that_the_warning_names_stores_a_dataset_as_xarray_does(
     tmp_path: Path, name: str

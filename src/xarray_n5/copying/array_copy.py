@@ -12,7 +12,15 @@ from dask.array import PerformanceWarning
 
 from xarray_n5.arrays.spec import as_dtype, chunk_shape, completed, with_fallback, with_shards
 from xarray_n5.codecs import resolve
-from xarray_n5.copying.attributes import NAMES, lists_of, of_array, of_described, of_part, original
+from xarray_n5.copying.attributes import (
+    NAMES,
+    lists_of,
+    of_array,
+    of_described,
+    of_part,
+    original,
+    without_nan,
+)
 from xarray_n5.copying.bounds import moved
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes
@@ -164,7 +172,7 @@ def copy_array(
 def _original(array: Array) -> Original:
     """Return an array's attributes and layout before it was first copied to another format."""
     io = array.node
-    found = original(array.attrs, lists_of(io.container))
+    found = original(without_nan(array.attrs), lists_of(io.container))
     if not io.format.native_to_xarray:
         return found
     layout = io.format.layout_of(io.metadata) if found.lists == io.format.name else {}
@@ -203,7 +211,7 @@ def _attributes(
     part = moved(geometry, box)
     if described is not None:
         return {**of_described(before, part, context, form, described), **mask}
-    return {**of_part(dict(array.attrs), part, context, form, named=before.named), **mask}
+    return {**of_part(without_nan(array.attrs), part, context, form, named=before.named), **mask}
 
 
 def _data(

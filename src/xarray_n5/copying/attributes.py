@@ -38,6 +38,9 @@ NAMES = "_ARRAY_DIMENSIONS"
 _IN_OME = frozenset({"omero", "image-label", "labels"})
 """The members of ``ome`` that OME-NGFF 0.4 has at the top level."""
 
+_NUMBERS = frozenset({"_FillValue", "missing_value", "scale_factor", "add_offset"})
+"""The attributes that are numbers by netCDF's conventions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
@@ -110,6 +113,21 @@ def original(attributes: Attributes, lists: str) -> Original:
         layout=layout if isinstance(layout, dict) else {},
         named=not layout or NAMES in kept,
     )
+
+
+def without_nan(attributes: Attributes) -> dict[str, Any]:
+    """Return attributes with masks and scales as numbers; netCDF lists each alone.
+
+    NaN, which JSON has not, is left out: it masks only what is NaN.
+    """
+    found = dict(attributes)
+    for key in _NUMBERS & found.keys():
+        value = found[key]
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        found[key] = value
+        if value != value:  # noqa: PLR0124
+            del found[key]
+    return found
 
 
 def of_group(
