@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -439,3 +440,17 @@ def test_labels_are_listed_in_the_version_of_the_copy(
             ome = {"ome": {"version": shown, "labels": ["a"]}}
             listed = {"labels": ["a"]} if shown == "0.4" else ome
             assert labels_in(written) == (listed, {"image": "../../"}, ["DNA", "actin"])
+
+
+@pytest.mark.parametrize(("form", "to"), [("zarr2", "zarr3"), ("zarr3", "n5"), ("n5", "zarr2")])
+def test_names_of_channels_that_a_level_loses_are_named(tmp_path: Path, form: Any, to: Any) -> None:
+    pyramid(labelled(image()), tmp_path / "a", levels=1, format=form)
+    lost = "names along 'c' are not copied: 'DNA', 'actin'; to keep"
+    with nullcontext() if form == "n5" else pytest.warns(UserWarning, match=lost):
+        copy(tmp_path / "a", tmp_path / "b", level=0, format=to)
+    shown = ("DNA", "actin") if form == "n5" else None
+    assert open_array(tmp_path / "b").axes[0].labels == shown
+    copy(tmp_path / "a", tmp_path / "c", format=to)
+    assert open_array(tmp_path / "c", "s0").axes[0].labels == ("DNA", "actin")
+    if form == "zarr2":  # the group around the copy has them
+        copy(tmp_path / "a", tmp_path / "c", level=0, path="s0", mode="w")

@@ -898,6 +898,13 @@ def channels_are_copied_to_another_dialect() -> None:
     copy("a.zarr", "b.zarr", format="zarr3", dialect="cosem")
 
 
+def a_level_with_channels_is_copied() -> None:
+    channels = {"c": [f"ch{n}" for n in range(4)]}
+    values = xr.DataArray(np.ones((4, 6, 6), "u1"), channels, ("c", "y", "x"))
+    xarray_n5.pyramid(values, "a.zarr", levels=1)
+    copy("a.zarr", "b.zarr", level=0)
+
+
 def datasets_are_copied_to_zarr() -> None:
     for place, group in (("a.n5", ""), ("b.n5", "first"), ("b.n5", "second")):
         xr.Dataset({"v": ("x", [1.0, 2.0])}, {"x": [5.0, 7.0]}).n5.to_n5(place, group)
@@ -1049,6 +1056,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_system_of_an_image_is_hidden,
     systems_of_images_differ,
     channels_are_copied_to_another_dialect,
+    a_level_with_channels_is_copied,
     datasets_are_copied_to_zarr,
     an_array_of_a_fusion_has_an_invalid_offset,
     the_path_of_a_container_is_a_uri,

@@ -17,8 +17,9 @@ from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.neuroglancer import TensorStore
 from xarray_n5.dialects.ngff_attributes import warn_lost, warn_uncopied
 from xarray_n5.dialects.protocol import units_of_values
-from xarray_n5.dialects.write import misread, override, write_geometry
+from xarray_n5.dialects.write import misread, override, read_back, write_geometry
 from xarray_n5.formats import FORMATS
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import COPIED, user_attributes
 
@@ -40,6 +41,9 @@ _IN_OME = frozenset({"omero", "image-label", "labels"})
 
 _NUMBERS = frozenset({"_FillValue", "missing_value", "scale_factor", "add_offset"})
 """The attributes that are numbers by netCDF's conventions."""
+
+_SHOWN = 3
+"""The number of names that a warning shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +301,19 @@ def geometries_of(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
     names = {inner: inner.count("/") + 1 if inner else 0 for inner in arrays}
     warn_uncopied((node, node.path.count("/") + 1 - names[at]) for at, node in contexts.items())
     return found
+
+
+def warn_lost_names(geometry: Geometry, array: ArrayContext, where: str) -> None:
+    """Warn about names of samples, such as channels, that are next to an array, not in its copy."""
+    after, _ = read_back(array)
+    for axis, new in zip(geometry.with_names().axes, after.axes, strict=True):
+        if axis.labels and not new.labels:
+            more = [f"and {len(axis.labels) - _SHOWN} more"] if axis.labels[_SHOWN:] else []
+            shown = ", ".join([*map(repr, axis.labels[:_SHOWN]), *more])
+            warn(
+                f"{where}: the names along {axis.name!r} are not copied: {shown}; to keep them, "
+                "copy the whole image"
+            )
 
 
 def warn_lost_systems(

@@ -22,6 +22,7 @@ from xarray_n5.copying.attributes import (
     lists_of,
     of_group,
     parents_of,
+    warn_lost_names,
     warn_lost_systems,
 )
 from xarray_n5.copying.bounds import parts_of, regions_within
@@ -290,4 +291,8 @@ def _copy_arrays(
         own = (described or {}).get(inner)
         part = replace(options, region=regions[inner], bounds=None)
         found[inner] = copy_array(array, geometries[inner], context, container.format, part, own)
+        if not groups:
+            metadata = found[inner].metadata
+            context = replace(context, shape=metadata.shape, attributes=metadata.attributes)
+            warn_lost_names(geometries[inner], context, array.url)
     return found
