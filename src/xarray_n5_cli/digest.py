@@ -46,10 +46,10 @@ def digest(
 
     Arrays of the same type, shape and values have the same digest, in any format, with any chunks
     and compression. It finds damage, not forgery. With several URLs, which must have the suffix of
-    a container, print whether all digests are equal; if not, the exit code is 1. Of a project of
-    BigDataViewer, given by its XML, the digest is that of the container. With --json, the
-    digest of the whole is digest, and arrays has those of the arrays by path; several URLs make a
-    list of such objects, with url and path.
+    a container, print whether all digests are equal; if not, the exit code is 1, and --each
+    names the arrays that differ. Of a project of BigDataViewer, given by its XML, the digest is
+    that of the container. With --json, the digest of the whole is digest, and arrays has those of
+    the arrays by path; several URLs make a list of such objects, with url and path.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def digest(
             opened = (scene.container(own), path, None)
         walk = Walk.at(*opened, whole=True)
         with task_progress():
-            digests = digests_by_path(walk)
+            digests = dict(sorted(digests_by_path(walk).items()))
         whole = digest_of(digests)
         objects.append({"url": redact(url), "path": path, "digest": whole, "arrays": digests})
         if as_json:
@@ -86,6 +86,9 @@ def digest(
         click.echo(json.dumps(objects if len(nodes) > 1 else alone, indent=2))
     equal = len({found["digest"] for found in objects}) == 1
     if len(nodes) > 1 and not as_json:
-        echo("equal" if equal else "different")
+        first, *others = (found["arrays"].items() for found in objects)
+        names = sorted({name for other in others for name, _ in first ^ other if name})
+        listed = f": {', '.join(names)}" if each and names else ""
+        echo("equal" if equal else f"different{listed}")
     if not equal:
         click.get_current_context().exit(1)

@@ -265,6 +265,18 @@ def test_the_command_prints_what_python_returns(tmp_path: Path) -> None:
     assert failed.exit_code == 1
 
 
+def test_the_command_lists_levels_in_order_and_names_those_that_differ(tmp_path: Path) -> None:
+    for name in ("a.n5", "b.n5"):
+        for level in range(4):
+            to_n5(IMAGES["u1"] + level, tmp_path / name, f"s{level}", chunks=7)
+    for level in (1, 3):
+        to_n5(IMAGES["u1"], tmp_path / "b.n5", f"s{level}", mode="w")
+    found = CliRunner().invoke(main, ["digest", *map(str, tmp_path.iterdir()), "--each"])
+    shown = [line.partition("  ")[2] for line in found.stdout.splitlines()]
+    assert shown[:4] == shown[5:9] == ["s0", "s1", "s2", "s3"]
+    assert found.stdout.splitlines()[-1] == "different: s1, s3"
+
+
 def test_the_command_compares_several_containers(tmp_path: Path) -> None:
     to_n5(IMAGES["u1"], tmp_path / "a.n5", "em/raw", chunks=5)
     to_n5(IMAGES["u1"], tmp_path / "b.zarr", "em/raw", chunks=7)
@@ -286,6 +298,7 @@ def test_the_command_compares_several_containers(tmp_path: Path) -> None:
         assert run(*words) == (0, f"{lines}equal\n")
     code, text = run(one, same)
     assert (code, text.splitlines()[-1]) == (1, "different")
+    assert run(one, same, "--each")[1].splitlines()[-1] == "different: other"
     assert run(one, same / "em" / "raw", other, "--each")[0] == 1
     code, text = run(one / "em/raw", other / "raw", "--json")
     assert code == 1
