@@ -418,7 +418,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    CORE: 30_580,
+    CORE: 30_700,
     ENGINE: 180,
     PROJECTS: 110,
     COMMANDS: 1_460,
