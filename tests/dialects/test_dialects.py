@@ -364,6 +364,34 @@ def test_what_disagrees_is_told_and_the_first_believed(more: dict[str, Any], wha
         assert facts(read({"transform": COSEM, **more})) == facts(read({"transform": COSEM}))
 
 
+@pytest.mark.parametrize("more", [{"axes": ["x", "y", "z"]}, {"units": ["nm"] * 3}])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_offset_that_is_ignored_is_told_and_can_be_used(
+    more: dict[str, Any], *, grouped: bool
+) -> None:
+    start = {"offset": [100, 200, 300]}
+    own = {"resolution": [4, 4, 40], **more, **({} if grouped else start)}
+    around = (start,) if grouped else ()
+    with pytest.warns(UserWarning, match="paintera and tensorstore metadata disagree: 'offset"):
+        found = read(own, parents=around)
+    assert [axis.offset for axis in found.axes] == [0, 0, 0]
+    assert "offset" not in found.keys
+    used = read(own, parents=around, dialect=["paintera", "tensorstore"])
+    assert [axis.offset for axis in used.axes] == [300, 200, 100]
+    names_and_units = [(axis.name, axis.unit) for axis in used.axes]
+    assert names_and_units == [(axis.name, axis.unit) for axis in found.axes]
+
+
+@pytest.mark.parametrize(
+    "more", [{"transform": COSEM}, {"offset": [0, 0, 0]}, {"offset": ["a"]}, {"offset": [1] * 4}]
+)
+def test_an_offset_that_moves_nothing_is_not_told(more: dict[str, Any]) -> None:
+    tensorstore = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read({**tensorstore, "offset": [2, 2, 2], **more})
+
+
 @pytest.mark.parametrize("group", [{}, {"resolution": [8, 8, 40]}])
 def test_factors_beside_units_are_no_resolution(group: dict[str, Any]) -> None:
     units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3}

@@ -326,6 +326,11 @@ def dialects_disagree() -> None:
     xarray_n5.open_array(array("new.n5/a", **cosem, **lists)).axes  # noqa: B018
 
 
+def an_offset_is_ignored() -> None:
+    lists = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]}
+    xarray_n5.open_array(array("new.n5/a", **lists, offset=[100, 200, 300])).axes  # noqa: B018
+
+
 def a_dialect_makes_no_sense() -> None:
     xarray_n5.open_array(array("new.n5/a", resolution=[1, 2], units=["nm"] * 3)).axes  # noqa: B018
 
@@ -1002,6 +1007,7 @@ WARNINGS: list[Callable[[], None]] = [
     another_write_fills_repaired_chunks,
     a_fill_value_is_no_json,
     dialects_disagree,
+    an_offset_is_ignored,
     a_dialect_makes_no_sense,
     a_dialect_is_silent,
     a_transform_begins_with_x,

@@ -8,6 +8,7 @@ dialect that has them, names from the first that has any.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,8 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-_VERSIONS: dict[str, Dialect] = {WRITTEN: Ngff(VERSION)}
-"""Dialects by the names that choose the version that they write."""
+_CHOSEN: dict[str, Dialect] = {WRITTEN: Ngff(VERSION), Paintera.name: Paintera(chosen=True)}
+"""Dialects by the names that choose the version that they write, or that they count."""
 
 
 @suggest_keywords
@@ -155,6 +156,8 @@ def resolve_geometry(
         [each for each in readings if each[0] not in completed], len(node.shape)
     )
     names = tuple(name for name, _ in readings)
+    if dialect is None and "offset" not in geometry.sources:
+        disagreements += _ignored_offset(node, names)
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 
@@ -170,11 +173,23 @@ def _known(item: str | Dialect) -> Dialect:
     if isinstance(item, Dialect) and not isinstance(item, type):
         return item
     try:
-        return _VERSIONS.get(str(item)) or DIALECTS[str(item)]
+        return _CHOSEN.get(str(item)) or DIALECTS[str(item)]
     except KeyError:
         raise ValueError(
-            f"unknown dialect {item!r}; expected one of {', '.join([*DIALECTS, *_VERSIONS])}"
+            f"unknown dialect {item!r}; expected one of {', '.join({**DIALECTS, **_CHOSEN})}"
         ) from None
+
+
+def _ignored_offset(node: ArrayContext, names: tuple[str, ...]) -> list[str]:
+    """Return a message if ``axes`` or ``units`` are why an offset is not one of Paintera's."""
+    known, found = _CHOSEN[Paintera.name], None
+    with suppress(*ODD):
+        found = known.read(context_for(known, node))
+    if found is None or known.name in names or not any(axis.base[1] for axis in found.axes):
+        return []
+    both = [known.name, *names]
+    ignored = f"{found.sources['offset']!r} is ignored next to 'axes' or 'units'"
+    return [f"{' and '.join(both)} metadata disagree: {ignored} (dialect={both!r} uses it)"]
 
 
 Said = tuple[str, Geometry]

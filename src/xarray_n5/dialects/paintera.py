@@ -28,18 +28,24 @@ _UNITS = ("unit", "resolution_unit", "offset_unit")
 
 @dataclass(frozen=True, slots=True)
 class Paintera:
-    """The base level's resolution and offset with one unit, and the level's factors."""
+    """The base level's resolution and offset with one unit, and the level's factors.
+
+    An offset next to ``axes`` or ``units`` only counts if the user has chosen this dialect.
+    """
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
     signs: ClassVar[frozenset[str]] = frozenset({"resolution", "offset"})
     list_order: ClassVar[Literal["format"]] = "format"
+    chosen: bool = False
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if ``axes`` or ``units`` belong to another dialect."""
         group = node.parents[0] if node.parents else {}
         own = node.attributes
-        if {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys():
+        if not (self.chosen and "offset" in {**own, **group}) and (
+            {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys()
+        ):
             return None
         if is_of_funlib(own) and "resolution" not in own:
             return None
