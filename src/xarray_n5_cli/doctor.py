@@ -53,9 +53,9 @@ def doctor(
 
     Each program has a line with the axes that it reads: their names, the distance between samples,
     and the position of the first one if it is not 0. Below are the programs that read something
-    else, the reason, and what makes them agree. Damage is looked for in the metadata of all nodes
-    and in a sample of chunks. The exit code is 1 if a program disagrees or something is damaged;
-    with --fix, if that is still so afterwards.
+    else or ignore an offset, the reason, and what makes them agree. Damage is looked for in the
+    metadata of all nodes and in a sample of chunks. The exit code is 1 if a program disagrees or
+    something is damaged; with --fix, if that is still so afterwards.
 
     \b
     Examples:
@@ -101,8 +101,9 @@ def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterato
         cells = zip(row, widths, strict=True)
         yield "    " + "  ".join(f"{cell:{width}}" for cell, width in cells).rstrip()
     for each in shown:
-        if not each.agrees or (whole and reason_of(each, image, found.expected)):
-            yield f"    {READERS[each.reader].title}: {reason_of(each, image, found.expected)}"
+        if reason := reason_of(each, image, found.expected):
+            but = "agrees, but " if each.verdict == "agrees" else ""
+            yield f"    {READERS[each.reader].title}: {but}{reason}"
     yield from (f"    {line}" for line in _advice(found, fix=fix))
 
 

@@ -851,6 +851,17 @@ def test_only_napari_loses_the_offset_of_a_pyramid_of_ours(
 # The command
 
 
+def test_the_command_says_that_an_offset_is_ignored(tmp_path: Path) -> None:
+    image = image_from(8)
+    pyramid(image, tmp_path / "a.n5", "raw", levels=2)
+    moved = run(tmp_path / "a.n5")
+    note = "    Neuroglancer: agrees, but its N5 has no offsets: the image begins at 0"
+    assert note in moved.output.splitlines()
+    assert moved.exit_code == 0
+    pyramid(image.drop_vars(image.coords), tmp_path / "b.n5", "raw", levels=2)
+    assert "agrees, but" not in run(tmp_path / "b.n5").output
+
+
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
     url = write(tmp_path, "a", Sample(group=GROUP | FACTORS, levels=TALL))
     lines = run(url).output.splitlines()
