@@ -862,6 +862,12 @@ def test_the_command_says_that_an_offset_is_ignored(tmp_path: Path) -> None:
     assert "agrees, but" not in run(tmp_path / "b.n5").output
 
 
+def test_the_command_finds_no_damage_in_a_project_of_ours(tmp_path: Path) -> None:
+    tiles = image_from(0).expand_dims(channel=2, tile=2)
+    tiles.n5.to_bdv(tmp_path / "stack.xml")
+    assert "damage" not in run(tmp_path / "stack.xml").output
+
+
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
     url = write(tmp_path, "a", Sample(group=GROUP | FACTORS, levels=TALL))
     lines = run(url).output.splitlines()

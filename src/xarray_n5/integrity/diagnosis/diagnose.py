@@ -118,20 +118,19 @@ def _unfinished_nodes(survey: Survey) -> Iterator[Finding]:
 
 
 def _ambiguous(survey: Survey) -> Iterator[Finding]:
-    """Find groups with the metadata of arrays, and arrays that contain nodes."""
+    """Find groups with the metadata of arrays, and arrays that contain nodes.
+
+    Setups have these metadata in BigStitcher's layout; that is not damage.
+    """
     container, groups = survey.container, list(survey.groups)
     for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
-        if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata):
-            who = (
-                ", as BigStitcher writes it,"
-                if number_in(path.rpartition("/")[2], "setup") is not None
-                else ""
-            )
+        setup = number_in(path.rpartition("/")[2], "setup") is not None
+        if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata) and not setup:
             yield Finding(
                 "group-like-array",
                 path,
-                f"the group{who} has the metadata of an array; readers that trust them see a "
-                "single array of zeros",
+                "the group has the metadata of an array; readers that trust them see a single "
+                "array of zeros",
                 "open the arrays in it, or all with xarray.open_datatree(..., engine='n5')",
             )
     for path, names in _nested(survey).items():
