@@ -118,7 +118,7 @@ def _group(group: Group) -> dict[str, Any]:
 def _array(array: Array) -> dict[str, Any]:
     from xarray_n5.codecs import to_json
 
-    geometry = array.geometry()
+    geometry, filters = array.geometry(), array.node.metadata.other_filters
     keys = ("name", "kind", "unit", "scale", "offset", "labels")
     axes = [{key: getattr(axis, key) for key in keys} for axis in geometry.with_names().axes]
     return {
@@ -133,7 +133,7 @@ def _array(array: Array) -> dict[str, Any]:
         "chunk_count": array.nchunks,
         "shards": array.shards,
         "shard_count": None if array.shards is None else array.grid.size,
-        "compression": to_json(array.compression),
+        "compression": {"type": filters} if filters else to_json(array.compression),
         "unfinished": array.node.is_unfinished(),
         "axes": axes,
         "affine": geometry.affine,

@@ -207,8 +207,8 @@ def chunk_shapes(array: Array | Level[Array]) -> str:
 
 
 def compression_name(array: Array) -> str:
-    """Return the name of an array's compression."""
-    return str(array.compression.name)
+    """Return the name of an array's compression, or of HDF5's filters such as lzf."""
+    return array.node.metadata.other_filters or str(array.compression.name)
 
 
 def _stored(*arrays: Array) -> str:

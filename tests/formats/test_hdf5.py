@@ -114,6 +114,27 @@ def test_attributes_that_java_wrote_are_its_own(corpus: Path, version: str) -> N
     }
 
 
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ({"compression": "lzf"}, "lzf"),
+        ({"compression": "lzf", "shuffle": True}, "shuffle+lzf"),
+        ({"fletcher32": True}, "fletcher32"),
+        ({"compression": "gzip", "fletcher32": True}, "gzip"),
+        ({"chunks": True}, "raw"),
+    ],
+)
+def test_filters_that_are_no_compression_of_ours_are_shown(
+    path: str, how: dict[str, Any], name: str
+) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=X, **how)
+    assert open_array(path, "v").info.compression.partition(" ")[0] == name
+    assert f", {name}\n" in CliRunner().invoke(main, ["tree", path]).output
+    as_json = CliRunner().invoke(main, ["info", "--json", path, "v"]).output
+    assert json.loads(as_json)["compression"]["type"] == name
+
+
 def test_dimension_scales_name_axes_and_lists_stand_in_numpys_order(corpus: Path) -> None:
     with xr.open_dataset(corpus / "peers/hdf5/h5py-3.16.0.h5", engine="n5", group="dims") as found:
         assert found["vol"].dims == ("z", "y", "x")

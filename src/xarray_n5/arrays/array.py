@@ -428,7 +428,7 @@ class Array:
             dtype=self.dtype,
             chunks=self.chunks,
             shards=self.shards,
-            compression=show_compression(self.compression),
+            compression=self._node.metadata.other_filters or show_compression(self.compression),
             attributes=self._node.metadata.attributes,
             geometry=geometry,
             unfinished=unfinished,

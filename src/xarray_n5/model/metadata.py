@@ -148,6 +148,11 @@ class ArrayMetadata:
         return getattr(self.layout, "filled", True)
 
     @property
+    def other_filters(self) -> str:
+        """The names of HDF5's filters if `compression` is raw next to them, to be shown."""
+        return getattr(self.layout, "other_filters", "")
+
+    @property
     def most_stored(self) -> int:
         """An upper bound on the bytes of a stored chunk; more are not fetched."""
         most = _ENCODED * math.prod(self.chunks) * self.dtype.itemsize + _SMALL

@@ -47,6 +47,9 @@ ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
 DECODABLE = ENCODABLE | {BZIP2, LZ4, BITSHUFFLE}
 """The filters that are decoded here."""
 
+_NAMES = {SHUFFLE: "shuffle", FLETCHER32: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset"}
+_NAMES |= {BZIP2: "bzip2", 32000: "lzf", LZ4: "lz4", BITSHUFFLE: "bitshuffle"}
+
 _DEFAULT_LEVEL = 6
 _SHUFFLE_BYTES, _SHUFFLE_BITS = 1, 2
 _BLOSC_VALUES = 7
@@ -65,6 +68,13 @@ class Layout:
     filters: Filters = ()
     direct: bool = True
     """Whether chunks are filtered here; otherwise HDF5 filters them, and returns elements."""
+
+    @property
+    def other_filters(self) -> str:
+        """The names of filters of which none is a compression of this package, such as lzf."""
+        if not isinstance(compression_of(self.filters), Raw):
+            return ""
+        return "+".join(_NAMES.get(number, f"filter-{number}") for number, _ in self.filters)
 
 
 def filters_of(dataset: Any) -> Filters:
