@@ -331,6 +331,16 @@ def an_offset_is_ignored() -> None:
     xarray_n5.open_array(array("new.n5/a", **lists, offset=[100, 200, 300])).axes  # noqa: B018
 
 
+def a_dimension_scale_is_elsewhere() -> None:
+    with h5py.File("new.h5", "w") as file:
+        file["x"] = [0.0, 4.0, 8.0]
+        file["x"].make_scale("x")
+        file["a"] = np.ones((3, 3, 3), "u1")
+        file["a"].attrs.update(resolution=[1.0, 1.0, 4.0], offset=[0.0, 0.0, 200.0])
+        file["a"].dims[2].attach_scale(file["x"])
+    xr.open_dataset("new.h5", engine="n5").close()
+
+
 def a_dialect_makes_no_sense() -> None:
     xarray_n5.open_array(array("new.n5/a", resolution=[1, 2], units=["nm"] * 3)).axes  # noqa: B018
 
@@ -1008,6 +1018,7 @@ WARNINGS: list[Callable[[], None]] = [
     a_fill_value_is_no_json,
     dialects_disagree,
     an_offset_is_ignored,
+    a_dimension_scale_is_elsewhere,
     a_dialect_makes_no_sense,
     a_dialect_is_silent,
     a_transform_begins_with_x,

@@ -26,7 +26,8 @@ from xarray_n5.model.level_names import level_number
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
-from xarray_n5.model.units import same_unit
+from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
@@ -127,6 +128,8 @@ def build(
     )
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
+    for name in (each for each in coords if each in own & sources.keys()):
+        _warn_if_moved(sources[name], dataset.variables[name], coords[name])
     return dataset.set_coords((own | set(coordinates)) & set(dataset.variables))
 
 
@@ -194,6 +197,22 @@ def _add_coordinates(
     for dim, values in found.items():
         if not _are_same(coords.setdefault(dim, values), values):
             raise ValueError(_clash(level.first, f"their coordinates {dim!r} differ"))
+
+
+def _warn_if_moved(source: _Source, found: xr.Variable, described: xr.Variable) -> None:
+    """Warn if an array of coordinates, which is loaded, contradicts attributes of other arrays."""
+    times = ratio(*(each.attrs.get("units") for each in (described, found)))
+    if not found.size or found.dtype.kind not in "iuf" or described.dtype.kind != "f":
+        return
+    own, theirs = (each.to_numpy()[[0, -1]].astype("f8") for each in (found, described))
+    theirs = (theirs - described.encoding.get("shift", 0)) * (times or 1)
+    if np.allclose(own, theirs, rtol=SAME, atol=SAME * abs(described.encoding.get("step", 0))):
+        return
+    (a, b), (c, d) = own, theirs
+    warn(
+        f"{source.level.first.path}: the coordinates {a:g} to {b:g} disagree with attributes of "
+        f"other arrays, {c:g} to {d:g} (drop_variables={source.name!r} uses these)"
+    )
 
 
 def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
