@@ -318,7 +318,7 @@ def test_an_error_is_not_raised_by_the_next_computation() -> None:
     with dask.config.set(scheduler="synchronous"):
         with pytest.raises(RequestError, match="the server is down"):
             write.compute()
-        assert sending._under_way[0] == 2
+        assert sending._under_way[0] >= 2  # the others fail soon
         fs.go.set()
         with sending._lock:
             assert sending._ends.wait_for(lambda: sending._under_way == [0, 0], 60)
