@@ -26,7 +26,7 @@ from tests.support.remote import Far
 from xarray_n5 import ContainerNotVisibleError, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
-from xarray_n5.datasets import grow
+from xarray_n5.datasets import other_appends
 from xarray_n5.stores import FsspecStore, MemoryStore
 from xarray_n5.stores import base as stores_base
 
@@ -576,6 +576,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> FsspecStore:
             return lock
 
     monkeypatch.setattr(stores_base, "_LOCKS", Locks())
+    monkeypatch.setattr(other_appends, "BEGINNING", 0.2)
     return FsspecStore(Far(), "c.n5")
 
 
@@ -626,11 +627,13 @@ def test_of_two_appends_that_see_each_other_none_writes(
     first, second, third = days(0, 3), days(3, 5), days(5, 6)
     first.n5.to_n5(elsewhere, "g")
     both = threading.Barrier(2, timeout=60)
-    begin, look = WriteMarker.begin, grow._check_alone
+    begin, look = WriteMarker.begin, other_appends.Alone.check
 
     def meeting(self: WriteMarker, facts: Any, **how: Any) -> None:
+        if "grows" in facts:
+            both.wait()
         begin(self, facts, **how)
-        if "grows" in facts and not both.broken:
+        if "grows" in facts:
             both.wait()
 
     def looking(*args: Any) -> None:
@@ -640,7 +643,7 @@ def test_of_two_appends_that_see_each_other_none_writes(
             both.wait()
 
     monkeypatch.setattr(WriteMarker, "begin", meeting)
-    monkeypatch.setattr(grow, "_check_alone", looking)
+    monkeypatch.setattr(other_appends.Alone, "check", looking)
 
     def append(frames: xr.Dataset) -> None:
         with pytest.raises(NodeExistsError, match=r"another append .* samples 3 to"):
@@ -651,6 +654,46 @@ def test_of_two_appends_that_see_each_other_none_writes(
     monkeypatch.undo()
     assert not [key for key in elsewhere.fs.objects if ".writing" in key or ".unfinished" in key]
     xr.testing.assert_identical(stored(elsewhere), first)
+
+
+def test_an_append_goes_on_when_another_one_went_behind_it(
+    elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = days(0, 3), days(3, 5), days(8, 6)
+    first.n5.to_n5(elsewhere, "g")
+    before_marker(
+        monkeypatch, lambda: third.n5.to_n5(elsewhere, "g", append_dim="time"), after=True
+    )
+    second.n5.to_n5(elsewhere, "g", append_dim="time")
+    xr.testing.assert_identical(stored(elsewhere), joined(first, second, third))
+    assert not [key for key in elsewhere.fs.objects if ".writing" in key or ".unfinished" in key]
+
+
+def test_an_append_waits_for_one_that_is_beginning(
+    elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_appends, "BEGINNING", 60.0)
+    first, second, third = days(0, 3), days(3, 5), days(8, 6)
+    first.n5.to_n5(elsewhere, "g")
+    behind = threading.Thread(target=lambda: third.n5.to_n5(elsewhere, "g", append_dim="time"))
+    asked, look = threading.Event(), other_appends.other_appends
+
+    def looking(*args: Any) -> Any:
+        found = look(*args)
+        if found:
+            asked.set()
+        return found
+
+    def wait() -> None:
+        monkeypatch.setattr(other_appends, "other_appends", looking)
+        behind.start()
+        assert asked.wait(60)
+
+    before_marker(monkeypatch, wait, after=True)
+    second.n5.to_n5(elsewhere, "g", append_dim="time")
+    behind.join(60)
+    xr.testing.assert_identical(stored(elsewhere), joined(first, second, third))
+    assert not [key for key in elsewhere.fs.objects if ".writing" in key or ".unfinished" in key]
 
 
 def test_an_append_goes_behind_one_that_stopped(

@@ -144,13 +144,13 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(16, 70),
+        *(16, 71),
         "what exists; the documents of the arrays; the group's marker, and listings of the chunks; "
         "three to change the shapes, the first besides a listing of other appends; the arrays' "
-        "markers; the markers of other writes; the chunks; the records of tasks; the markers of "
-        "other writes; the group's marker, which is read; that all is done, and listings of "
-        "records and other markers; the removal of records and markers; the other writes into the "
-        "group; the removal of the group's marker",
+        "markers, and in the group's that they have grown; the markers of other writes; the "
+        "chunks; the records of tasks; the markers of other writes; the group's marker, which is "
+        "read; that all is done, and listings of records and other markers; the removal of records "
+        "and markers; the other writes into the group; the removal of the group's marker",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
         lambda fs: series(8, 12).to_zarr(
             zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2

@@ -418,7 +418,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    CORE: 30_700,
+    CORE: 30_800,
     ENGINE: 180,
     PROJECTS: 110,
     COMMANDS: 1_460,
@@ -438,7 +438,8 @@ def test_packages_do_not_grow() -> None:
     for name, path in NAMES.items():
         counts[top(name)] += lines_of_code(path)
     assert counts.keys() == MOST_LINES.keys()
-    assert {name: count for name, count in counts.items() if count > MOST_LINES[name]} == {}
+    over = {name: count for name, count in counts.items() if count > MOST_LINES[name]}
+    assert over == {}, "remove lines, or raise MOST_LINES in this file and in docs/design.md"
 
 
 def test_names_of_hangar_are_found_where_they_are_imported_on_first_use() -> None:

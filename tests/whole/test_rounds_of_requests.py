@@ -358,9 +358,9 @@ def test_an_append_is_marked_before_arrays_grow_and_they_have_grown_before_data_
         return [number for number, how, key in fs.log if how == verb and part in key]
 
     marks = rounds("PUT", "mark.json")
-    assert len(marks) == 5  # of the group and of three arrays; and that all is done
+    assert len(marks) == 6  # of the group, twice, and of three arrays; and that all is done
     assert marks[0] < min(rounds("PUT", "attributes.json"))
     assert max(rounds("GET", "attributes.json")) < marks[1]
-    assert max(marks[1:4]) < min(rounds("PUT", "/0/0/"))
-    assert max(rounds("PUT", "-2.0.0")) < marks[4] < min(rounds("DELETE", ""))
+    assert max(marks[1:5]) < min(rounds("PUT", "/0/0/"))
+    assert max(rounds("PUT", "-2.0.0")) < marks[5] < min(rounds("DELETE", ""))
     assert rounds("DELETE", "")[-2:] == [fs.rounds] * 2

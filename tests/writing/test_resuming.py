@@ -30,6 +30,7 @@ from xarray_n5 import (
     repair,
     to_n5,
 )
+from xarray_n5.datasets import other_appends
 from xarray_n5.model.paths import partial_key
 from xarray_n5.stores import LocalStore
 
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from xarray_n5.model.codec import Buffer
+
+
+@pytest.fixture(autouse=True)
+def _stopped_appends_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_appends, "BEGINNING", 0.0)
 
 
 class StoppedError(BaseException):

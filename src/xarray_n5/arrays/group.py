@@ -13,8 +13,8 @@ from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.info import SHOWN, ArrayInfo, GroupInfo, Tree
-from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, remove, without_image
+from xarray_n5.arrays.unfinished import warn_of_writes
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
@@ -285,17 +285,8 @@ class Group(Mapping[str, "Array | Group"]):
                 warn(f"{name!r} is left out: {node}")
         if not self._options.writable:
             arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
-            warn_unfinished(self.container.store, arrays, self._grows if arrays else tuple)
+            warn_of_writes(self.container.store, arrays, self.path)
         return nodes
-
-    def _grows(self) -> list[str]:
-        """Return the path of the group if an append to it is unfinished.
-
-        It resizes the arrays before each of them has a marker.
-        """
-        store, path = self.container.store, self.path
-        begun = unfinished_writes(store, path) if unfinished(store, [path]) else ()
-        return [path] if any("grows" in (each.facts() or {}) for each in begun) else []
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
         """Return the nodes directly in the group, with one listing and one batch of reads.

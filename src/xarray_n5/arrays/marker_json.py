@@ -179,6 +179,7 @@ _CHECKS: Mapping[str, Callable[[Any, str], bool]] = {
     "grows": _is_growth,
     "places": _are_places,
     "grown": _is_flag,
+    "helped": _is_flag,
     "by": _is_text,
     "began": _is_text,
 }

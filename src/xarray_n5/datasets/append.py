@@ -28,6 +28,7 @@ from xarray_n5.datasets.grow import (
     widen,
 )
 from xarray_n5.datasets.ngff import updated_images
+from xarray_n5.datasets.other_appends import wait_for_others
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
     check_axis_coordinate,
@@ -107,6 +108,9 @@ def update(
             how = replace(how, container=how.container.uncached().cached())
         group = _open_group(path, how, append_dim)
         marker = how.marker(path, dataset, append_dim, region)
+        if append_dim is not None and wait_for_others(group, marker, how):
+            how = replace(how, container=how.container.uncached().cached())
+            group = _open_group(path, how, append_dim)
         began = (marker.facts() or marker.planned() if how.resume else None) or {}
         if began.get("done"):
             return resume_end(marker, began, _closing(marker, began, how))
@@ -144,7 +148,9 @@ def update(
         }
         ending: dict[str, Any] = {key: facts[key] for key in ("start", "grows") if key in facts}
         closing = _closing(marker, facts, how)
-        transaction = Transaction(named, marker, closing=closing, ending=ending).begin()
+        waited = "grows" in facts and not began and how.store.concurrency > 1
+        shown = [partial(marker.update, facts | {"grown": True})] if waited else []
+        transaction = Transaction(named, marker, closing=closing, ending=ending).begin(*shown)
         how.consolidate(path, default=append_dim is not None)
         return transaction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
+from xarray_n5.arrays.unfinished import is_growing
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
@@ -65,9 +67,27 @@ def open_dataset(
     how: dict[str, Any] = {"drop": drop, "decoders": decoders}
     if (scene := find_scene(url, storage_options)) is not None:
         return scene.open_dataset(path, storage_options, options, **how)
-    node, path = _open(url, path, storage_options, form, options)
-    if not isinstance(node, (Array, Group)):
-        return node.open_dataset(path, storage_options, options, **how)
+    pauses = iter((0.05, 0.1, 0.2, 0.4))  # seconds: an append resizes one array after another
+    while True:
+        node, inner = _open(url, path, storage_options, form, options)
+        if not isinstance(node, (Array, Group)):
+            return node.open_dataset(inner, storage_options, options, **how)
+        try:
+            return _dataset_of(node, drop, decoders, options)
+        except ValueError:
+            store, pause = node.container.store.fresh(), next(pauses, None)
+            if pause is None or isinstance(node, Array) or not is_growing(store, node.path):
+                raise
+            time.sleep(pause)
+
+
+def _dataset_of(
+    node: Array | Group,
+    drop: frozenset[str],
+    decoders: Mapping[str, bool | None],
+    options: DatasetOptions,
+) -> xr.Dataset:
+    """Return the Dataset of an array, or of the arrays directly in a group."""
     if options.level is None:
         images = select_images(node, without=drop, **options.reading)
     else:
@@ -77,7 +97,7 @@ def open_dataset(
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = _without_levels(attributes, images)
-    dataset = build(images, attributes, options, **how)
+    dataset = build(images, attributes, options, drop=drop, decoders=decoders)
     dataset.encoding["source"] = node.url
     return dataset
 

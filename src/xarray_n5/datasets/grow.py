@@ -18,6 +18,7 @@ from xarray_n5.arrays.resize import resize
 from xarray_n5.dask.to_n5 import to_n5
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
+from xarray_n5.datasets.other_appends import Alone, note, other_append, other_appends
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import UNFINISHED, join
@@ -86,7 +87,7 @@ def grow(
     facts: Mapping[str, Any],
     how: WriteOptions,
     begin: Callable[[], object] = lambda: None,
-    alone: Callable[[], object] | None = None,
+    alone: Alone | None = None,
 ) -> list[str]:
     """Resize the arrays that have not been resized yet, by the facts in a marker.
 
@@ -108,8 +109,8 @@ def grow(
         together(how.store, resizes)
     else:
         with ThreadPoolExecutor(1, "xarray-n5-request") as thread:
-            looked = thread.submit(alone)
-            together(how.store, [partial(each, looked) for each in resizes])
+            looked = thread.submit(alone.check)
+            together(how.store, [partial(each, looked, alone) for each in resizes])
             looked.result()
     if "places" in facts:
         _move_coordinate(group, facts, how)
@@ -132,7 +133,7 @@ def grow_alone(
         grow(group, facts, how, begin)
         return
     try:
-        grow(group, facts, how, begin, partial(_check_alone, mine, facts, before))
+        grow(group, facts, how, begin, Alone(mine, facts, before))
     except NodeExistsError:
         mine.end()
         raise
@@ -143,77 +144,52 @@ def _stored_chunks(node: ArrayNode) -> list[Index] | None:
     return list(node.stored_indices()) if node.store.concurrency > 1 else None
 
 
+class _ResizedError(Exception):
+    """An append that went behind another one has resized an array for it, and for itself."""
+
+
 def _resize(
     node: ArrayNode,
     axis: int,
     size: int,
     stored: Sequence[Index] | None,
     looked: Future[object] | None = None,
+    alone: Alone | None = None,
 ) -> None:
     """Resize an array along an axis in the user's order, unless another append does so."""
-
-    def check(found: tuple[int, ...] | None) -> None:
-        future.result()
-        if found not in {None, node.metadata.shape}:
-            raise _other_append(node.container.url, node.path, f"it has the shape {found}")
-
-    future: Any = looked
     shape = node.ordered(node.metadata.shape)
     wanted = node.ordered((*shape[:axis], size, *shape[axis + 1 :]))
-    resize(node, wanted, stored, None if looked is None else check)
+    if looked is None or alone is None:
+        resize(node, wanted, stored)
+        return
 
+    def check(found: tuple[int, ...] | None) -> None:
+        looked.result()
+        if found in {None, node.metadata.shape}:
+            return
+        if node.ordered(found)[axis] >= size and alone.is_helped():
+            raise _ResizedError
+        raise other_append(node.container.url, node.path, f"it has the shape {found}")
 
-def _check_alone(
-    mine: WriteMarker, facts: Mapping[str, Any], before: Collection[WriteMarker]
-) -> None:
-    """Raise if another append to the same place has begun since the markers `before` were found.
-
-    Each append stores its marker before it looks, so that one of two sees the other at least. It
-    withdraws, and has changed nothing.
-
-    Raises
-    ------
-    NodeExistsError
-        If there is another.
-    """
-    for other in find_markers(mine.store, mine.path, but=mine)[0]:
-        found = {} if other in before else other.facts() or {}
-        if isinstance(found.get("start"), int) and _ends(found) > facts["start"]:
-            where = f"samples {found['start']} to {_ends(found)}"
-            raise _other_append(mine.store.url, mine.path, where)
-
-
-def _ends(facts: Mapping[str, Any]) -> int:
-    """Return where the samples of an append end."""
-    return max((size for _, size in (facts.get("grows") or {}).values()), default=0)
-
-
-def _other_append(url: str, path: str, found: str) -> NodeExistsError:
-    hint = "nothing was written: call again when it has ended, which appends behind it"
-    return NodeExistsError(url, path, f"another append that began at the same time: {found}", hint)
+    with suppress(_ResizedError):
+        resize(node, wanted, stored, check)
 
 
 def complete_others(group: Group, mine: WriteMarker, how: WriteOptions) -> list[WriteMarker]:
     """Resize arrays for appends that stopped before they did so: a new one starts behind them.
 
-    Return the markers of other writes.
+    Return the markers of other appends.
     """
     if UNFINISHED not in how.container.store.list(group.path)[1]:  # listed by this append anyway
         return []
-    others = [(other, other.facts() or {}) for other in find_markers(how.store, group.path)[0]]
-    claims = [
-        (facts["start"], other, facts)
-        for other, facts in others
-        if other != mine and not facts.get("done") and not facts.get("grown")
-        if isinstance(facts.get("start"), int) and facts.get("grows")
-    ]
+    others = other_appends(mine, how)
+    claims = [(facts["start"], *each) for each in others if not (facts := each[1]).get("grown")]
     for _, other, facts in sorted(claims, key=itemgetter(0)):
         with suppress(ResumeError):  # the arrays were replaced or trimmed
             check_place(group, facts)
+            note(other, "helped")  # if it has not stopped, it leaves the arrays as they are now
             grow(group, facts, how)
-            # It may have gone on meanwhile: if it has ended, its marker must not come back.
-            if now := other.facts():
-                other.as_found(now).update({**now, "grown": True})
+            note(other, "grown")
     return [other for other, _ in others]
 
 

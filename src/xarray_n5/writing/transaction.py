@@ -90,9 +90,9 @@ class Transaction:
     ending: Mapping[str, Any] = field(default_factory=dict)
     """The facts that the marker keeps until the action is done."""
 
-    def begin(self) -> Transaction:
-        """Create the markers of the writes and their arrays."""
-        return replace(self, plans=begin_all(self.plans, self.marker))
+    def begin(self, *besides: Callable[[], object]) -> Transaction:
+        """Create the markers of the writes and their arrays, and do something `besides`."""
+        return replace(self, plans=begin_all(self.plans, self.marker, *besides))
 
     @property
     def _markers(self) -> list[tuple[WriteMarker, bool]]:
