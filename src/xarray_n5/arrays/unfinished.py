@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.formats.documents import unfinished, warn_unfinished
+from xarray_n5.formats.documents import unfinished, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,8 +18,8 @@ def warn_of_writes(store: Store, arrays: Collection[str], group: str) -> None:
 
     Nothing is requested for a group without arrays.
     """
-    groups = [group] if arrays else []
-    warn_unfinished(store, arrays, lambda: filter(partial(is_growing, store), groups))
+    found = unfinished(store, {*arrays, group} if arrays else ())
+    warn_of(store, found.intersection(arrays) or filter(lambda path: _grows(store, path), found))
 
 
 def is_growing(store: Store, path: str) -> bool:
@@ -28,5 +27,8 @@ def is_growing(store: Store, path: str) -> bool:
 
     If the small file that hints at it is in the store's cache, and says no, nothing is requested.
     """
-    begun = unfinished_writes(store, path) if unfinished(store, [path]) else ()
-    return any("grows" in (each.facts() or {}) for each in begun)
+    return bool(unfinished(store, [path])) and _grows(store, path)
+
+
+def _grows(store: Store, path: str) -> bool:
+    return any("grows" in (each.facts() or {}) for each in unfinished_writes(store, path))

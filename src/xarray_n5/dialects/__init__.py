@@ -116,6 +116,8 @@ def geometry_of(node: ArrayContext, dialect: DialectChoice | None = None) -> Geo
         If a dialect is unknown.
     """
     geometry, complaints = resolve_geometry(node, dialect)
+    if dialect is None and "offset" not in geometry.sources:
+        complaints += _ignored_offset(node, geometry.dialects)
     for text in complaints:
         warn(f"{node.path or '/'}: {text}")
     return geometry
@@ -156,8 +158,6 @@ def resolve_geometry(
         [each for each in readings if each[0] not in completed], len(node.shape)
     )
     names = tuple(name for name, _ in readings)
-    if dialect is None and "offset" not in geometry.sources:
-        disagreements += _ignored_offset(node, names)
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 

@@ -137,15 +137,15 @@ def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
     return set()
 
 
-def warn_unfinished(
-    store: Store, paths: Iterable[str], besides: Callable[[], Iterable[str]] = tuple
-) -> None:
-    """Warn about arrays with an unfinished write, once for each as long as the store remembers.
+def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
+    """Warn about arrays with an unfinished write, once for each as long as the store remembers."""
+    warn_of(store, unfinished(store, paths))
 
-    If there are none, `besides` returns the paths of others.
-    """
+
+def warn_of(store: Store, paths: Iterable[str]) -> None:
+    """Warn about unfinished writes at some paths, once for each as long as the store remembers."""
     warned = store.warned if isinstance(store, CachedStore) else set()
-    if found := sorted({*(unfinished(store, paths) or besides())} - warned):
+    if found := sorted({*paths} - warned):
         warned.update(found)
         _warn_of(store, found)
 
