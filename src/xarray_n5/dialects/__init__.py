@@ -116,7 +116,8 @@ def geometry_of(node: ArrayContext, dialect: DialectChoice | None = None) -> Geo
         If a dialect is unknown.
     """
     geometry, complaints = resolve_geometry(node, dialect)
-    if dialect is None and "offset" not in geometry.sources:
+    scaled = any("resolution" in each for each in (node.attributes, *node.parents[:1]))
+    if dialect is None and scaled and "offset" not in geometry.sources:
         complaints += _ignored_offset(node, geometry.dialects)
     for text in complaints:
         warn(f"{node.path or '/'}: {text}")
