@@ -103,6 +103,7 @@ def test_dask_reads_what_others_wrote(corpus: Path, container: str) -> None:
 @pytest.mark.matrix(6)
 @pytest.mark.parametrize("container", HOMES)
 @pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* is ignored next to .axes. or .units.:UserWarning")
 def test_xarray_reads_what_others_wrote(corpus: Path, container: str) -> None:
     rows = HOMES[container]
     found = {path: digest(variable_of(corpus / path, row)) for path, row in rows.items()}
