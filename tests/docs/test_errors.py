@@ -730,6 +730,11 @@ def levels_have_no_such_coordinate() -> None:
     xarray_n5.pyramid(image, "new.n5", "em", levels=1)
 
 
+def ome_zarr_has_no_such_axes() -> None:
+    tiles = xr.DataArray(np.ones((2, 8, 8)), dims=("tile", "y", "x"))
+    xarray_n5.pyramid(tiles, "new.zarr", "em", levels=1)
+
+
 def another_system_of_ome_zarr_is_unknown() -> None:
     edges = [edge("displacements", path="field")]
     store_06(Path("new.zarr"), image_06(*edges), path="em")
@@ -993,6 +998,7 @@ WARNINGS: list[Callable[[], None]] = [
     views_are_apart,
     nothing_is_in_the_box,
     levels_have_no_such_coordinate,
+    ome_zarr_has_no_such_axes,
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,
     a_section_has_no_coordinate,

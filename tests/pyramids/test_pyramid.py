@@ -777,6 +777,30 @@ def test_other_coordinates_are_named_in_a_warning(tmp_path: Path) -> None:
     assert open_array(tmp_path / "a.n5", "s1").shape == (2, 4, 4)
 
 
+@pytest.mark.parametrize(
+    ("dims", "image"),
+    [
+        (("tile", "z", "y", "x"), False),
+        (("y", "x", "c"), False),
+        (("t", "c", "z", "y", "x"), True),
+        (("x",), None),
+    ],
+)
+def test_axes_that_ome_zarr_lacks_are_named_in_a_warning(
+    tmp_path: Path, dims: tuple[str, ...], image: bool | None
+) -> None:
+    values = xr.DataArray(np.ones((4,) * len(dims), "u1"), dims=dims, name="raw")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        pyramid(values, tmp_path / "a.zarr", factors=2, levels=1)
+        pyramid(values, tmp_path / "a.n5", factors=2, levels=1)
+    assert [str(each.message).split(";")[0] for each in found] == [
+        f"{tmp_path}/a.zarr: viewers find no image here, as OME-Zarr has no images with the axes "
+        + ", ".join(dims)
+    ] * (image is False)
+    assert bool(open_group(tmp_path / "a.zarr").attrs) is bool(image)
+
+
 # Labels
 
 

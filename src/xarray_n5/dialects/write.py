@@ -83,7 +83,7 @@ def write_pyramid(
     """Return the attributes of a pyramid's group, and those of each level.
 
     By default those of Neuroglancer, n5-viewer and COSEM, as far as they can describe it; in Zarr
-    those of xarray and OME-NGFF.
+    those of xarray and OME-NGFF, with a warning if OME-NGFF has no such images.
 
     Parameters
     ----------
@@ -100,7 +100,16 @@ def write_pyramid(
         If a dialect is unknown, or the dialects together cannot describe the levels.
     """
     with _refusing(where):
-        return _checked(levels, dialect, group=True)
+        around, own = _checked(levels, dialect, group=True)
+    node, base = levels[0]
+    if dialect is None and not around and not node.lists_x_first and base.ndim > 1:
+        axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
+        warn(
+            f"{where}: viewers find no image here, as OME-Zarr has no images with the axes {axes}; "
+            "expected two or three axes of space, after those of time and channels: select along "
+            "others, or transpose"
+        )
+    return around, own
 
 
 def override(
