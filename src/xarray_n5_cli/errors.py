@@ -124,6 +124,8 @@ def _for_container(text: str) -> str:
     context = click.get_current_context(silent=True)
     if not named or context is None:
         return text
+    if context.info_name == "pyramid":
+        return f"{before}to store it with other levels, use xarray_n5_bdv.pyramid in Python"
     return f"{before}run 'xarray-n5 {context.info_name}' on its container, {container}"
 
 

@@ -997,6 +997,9 @@ def test_other_commands_say_what_to_open(tiled: Path) -> None:
     assert found.exit_code == 1
     assert "run 'xarray-n5 repair' on its container, 'x.n5'" in found.stderr
     assert "xarray.open" not in found.stderr
+    found = CliRunner().invoke(main, ["pyramid", str(tiled)])
+    assert found.exit_code == 1
+    assert "to store it with other levels, use xarray_n5_bdv.pyramid in Python" in found.stderr
 
 
 def test_the_digest_of_a_project_is_that_of_its_container(tiled: Path) -> None:
