@@ -23,7 +23,7 @@ from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from tests.support.processes import Python
 from tests.support.remote import Far
-from xarray_n5 import ContainerNotVisibleError, NodeExistsError, UnfinishedWriteWarning
+from xarray_n5 import ContainerNotVisibleError, N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.datasets import other_appends
@@ -738,5 +738,12 @@ def test_arrays_that_have_only_grown_are_known_to_be_unfinished(
     assert found.sizes["time"] == joined(first, second).sizes["time"]
     with pytest.warns(UnfinishedWriteWarning, match="'g' in "):
         xr.open_datatree(place, engine="n5")
+    with pytest.warns(UnfinishedWriteWarning, match="'g' in "):
+        xarray_n5.digest(place, "g")
+    nodes = {each.name: each for each in xarray_n5.verify(place, "g").leaves}
+    grown = {name for name in nodes if "time" in found[name].dims}
+    assert {name for name, each in nodes.items() if each.attrs["unfinished"]} == grown
+    with pytest.raises(N5Error, match=r"missing|has an unfinished write"):
+        xarray_n5.verify(place, "g", strict=True)
     second.n5.to_n5(place, "g", append_dim="time", resume=True)
     xr.testing.assert_identical(stored(place), joined(first, second))

@@ -150,6 +150,7 @@ INTERNALS = {
     "xarray_n5.arrays.marker",
     "xarray_n5.arrays.overwrite",
     "xarray_n5.arrays.repr",
+    "xarray_n5.arrays.unfinished",
     "xarray_n5.codecs.blosc",
     "xarray_n5.codecs.hdf5",
     "xarray_n5.copying.copy",

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.unfinished import appends_to
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
@@ -59,7 +60,8 @@ def verify(
         need not be an error.
 
         Of a group, a tree with such a node for each array in it, at its path in the group; its
-        attribute ``errors`` has the messages, by path, of nodes that cannot be read.
+        attribute ``errors`` has the messages, by path, of nodes that cannot be read. An append to a
+        group, which may have only resized its arrays so far, is an unfinished write of each.
 
     Raises
     ------
@@ -104,6 +106,14 @@ def verify(
     if not reports and not errors:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
+    paths = {join(walk.root.path, inner): inner for inner in reports}
+    for at, appends in appends_to(walk.container.uncached().store, paths).items():
+        if at not in paths:
+            continue
+        attributes = reports[paths[at]].attrs
+        attributes["unfinished"] = attributes["unfinished"] or appends
+        if strict:
+            raise _unfinished(attributes["array"])
     tree = xr.DataTree.from_dict(reports)
     tree.attrs = {"group": walk.root.url, "errors": errors}
     return tree
@@ -121,5 +131,9 @@ def _intact(array: Array, *, deep: bool) -> xr.Dataset:
         why = f"{state}; of all chunks of the array: {of}; see xarray_n5.repair"
         raise kind("decode", array.node.container.url, key, why)
     if found.attrs["unfinished"]:
-        raise MetadataError(f"{array.url} has an unfinished write; repeat it with resume=True")
+        raise _unfinished(array.url)
     return found
+
+
+def _unfinished(url: str) -> MetadataError:
+    return MetadataError(f"{url} has an unfinished write; repeat it with resume=True")
