@@ -356,12 +356,18 @@ class UnknownCompressionError(N5Error, NotImplementedError):
     xarray_n5.errors.UnknownCompressionError: ...unknown compression 'jpeg'; ...
     """
 
-    def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        known: Iterable[str],
+        where: str = "",
+        hint: str = "register it with xarray_n5.register_compression",
+    ) -> None:
         self.name, self.known, self.where = name, tuple(known), where
         names = ", ".join(sorted(self.known))
         super().__init__(
             f"{where}{': ' if where else ''}unknown compression {name!r}; expected one of {names}, "
-            "or register it with xarray_n5.register_compression"
+            f"or {hint}"
         )
 
 

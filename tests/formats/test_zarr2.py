@@ -344,7 +344,7 @@ def test_what_xarray_wrote_opens_as_xarray_opens_it(tmp_path: Path) -> None:
         ({"fill_value": "nothing"}, MetadataError, "fill_value"),
         ({"fill_value": 1.5}, MetadataError, "fill_value"),
         ({"compressor": {"id": "pickle"}}, UnknownCompressionError, "pickle"),
-        ({"compressor": {"id": "brotli"}}, UnknownCompressionError, "brotli"),
+        ({"compressor": {"id": "brotli"}}, UnknownCompressionError, "brotli.*bz2.*zarr-python"),
         ({"compressor": "gzip"}, MetadataError, "compressor"),
         ({"filters": [{"id": "pickle"}]}, UnknownCompressionError, "pickle"),
         ({"filters": {"id": "delta"}}, MetadataError, "filters"),

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.codecs import COMPRESSIONS, from_json, to_json
+from xarray_n5.codecs import from_json, to_json
 from xarray_n5.codecs.lz4 import Lz4
-from xarray_n5.codecs.numcodecs import Numcodecs
+from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Chain, buffer, chain, flat
@@ -235,7 +235,7 @@ def _compressor(config: Any, where: str) -> Compression:
         case {"id": "lz4"}:
             return Numcodecs(dict(config))
         case {"id": str(name)}:
-            raise UnknownCompressionError(name, COMPRESSIONS, where)
+            raise UnknownCompressionError(name, COMPRESSORS, where, OTHER_CODEC)
     raise MetadataError("expected an object with an 'id'")
 
 
@@ -307,7 +307,7 @@ def parse_filters(
     for place, config in enumerate(configs):
         name = config["id"]
         if name not in (OBJECTS | FILTERS if objects and place == 0 else FILTERS):
-            raise UnknownCompressionError(name, sorted(FILTERS | OBJECTS), where)
+            raise UnknownCompressionError(name, FILTERS | OBJECTS, where, OTHER_CODEC)
     if objects and not (configs and configs[0]["id"] in OBJECTS):
         raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
     filters = tuple(json.dumps(each, sort_keys=True) for each in configs)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from xarray_n5.codecs import Compression, from_json, to_json
-from xarray_n5.codecs.numcodecs import ALLOWED, COMPRESSORS, Numcodecs, codec_of
+from xarray_n5.codecs.numcodecs import (
+    ALLOWED,
+    COMPRESSORS,
+    OTHER_CODEC,
+    Numcodecs,
+    codec_of,
+)
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import compressed
 from xarray_n5.errors import MetadataError, UnknownCompressionError
@@ -148,7 +154,7 @@ def _may_be_ignored(codec: Any) -> bool:
 
 def _permutation(name: str, members: Mapping[str, Any], ndim: int, where: str) -> tuple[int, ...]:
     if name != "transpose":
-        raise UnknownCompressionError(name, KNOWN, where)
+        raise UnknownCompressionError(name, KNOWN, where, OTHER_CODEC)
     order = members.get("order")
     if order in ("C", "F"):  # the first implementations wrote these
         return tuple(range(ndim))[:: 1 if order == "C" else -1]
@@ -213,7 +219,7 @@ def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
             return Bytes(codec_of({"id": "crc32c", "location": "end"}), "crc32c")
     own = name.removeprefix("numcodecs.")
     if own == name or own not in ALLOWED:
-        raise UnknownCompressionError(name, KNOWN, where)
+        raise UnknownCompressionError(name, KNOWN, where, OTHER_CODEC)
     config = {**members, "id": own}
     return Bytes(
         zarr2.parse_compressor(config, where) if own in COMPRESSORS else codec_of(config), own
