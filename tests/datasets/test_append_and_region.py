@@ -26,7 +26,7 @@ from tests.support.remote import Far
 from xarray_n5 import ContainerNotVisibleError, N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
-from xarray_n5.datasets import other_appends
+from xarray_n5.datasets import grow, other_appends
 from xarray_n5.stores import FsspecStore, MemoryStore
 from xarray_n5.stores import base as stores_base
 
@@ -745,5 +745,33 @@ def test_arrays_that_have_only_grown_are_known_to_be_unfinished(
     assert {name for name, each in nodes.items() if each.attrs["unfinished"]} == grown
     with pytest.raises(N5Error, match=r"missing|has an unfinished write"):
         xarray_n5.verify(place, "g", strict=True)
+    second.n5.to_n5(place, "g", append_dim="time", resume=True)
+    xr.testing.assert_identical(stored(place), joined(first, second))
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_an_append_that_stopped_between_two_arrays_is_named(
+    tmp_path: Path, elsewhere: FsspecStore, monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    place: Any = elsewhere if far else tmp_path / "a"
+    first, second = days(0, 3), days(3, 5)
+    first.n5.to_n5(place, "g", format="zarr3")
+    left = iter([grow._resize])
+
+    def once(node: Any, *rest: Any) -> None:
+        next(left, stop)(node, *rest)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(grow, "_resize", once)
+        with pytest.raises(KeyboardInterrupt):
+            second.n5.to_n5(place, "g", append_dim="time")
+    with (
+        pytest.warns(UnfinishedWriteWarning, match="'g' in "),
+        pytest.raises(ValueError, match="resized only some of them: .* with resume=True"),
+    ):
+        xr.open_dataset(place, engine="n5", group="g")
     second.n5.to_n5(place, "g", append_dim="time", resume=True)
     xr.testing.assert_identical(stored(place), joined(first, second))

@@ -74,10 +74,15 @@ def open_dataset(
             return node.open_dataset(inner, storage_options, options, **how)
         try:
             return _dataset_of(node, drop, decoders, options)
-        except ValueError:
+        except ValueError as error:
             store, pause = node.container.store.fresh(), next(pauses, None)
-            if pause is None or isinstance(node, Array) or not is_growing(store, node.path):
+            if isinstance(node, Array) or not is_growing(store, node.path):
                 raise
+            if pause is None:
+                raise ValueError(
+                    f"{error}; an append to {node.url!r} has resized only some of them: wait if a "
+                    "program is writing now; otherwise repeat the append with resume=True"
+                ) from error
             time.sleep(pause)
 
 
