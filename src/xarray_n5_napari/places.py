@@ -8,7 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
-from xarray_n5.datasets.world import AXES, DIMS, FRAME
+from xarray_n5.datasets.world import AFFINE, AXES, DIMS, within
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 
@@ -52,7 +52,7 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
     views = _of_views(image, selection)
     if matrix is None and len(views):
         matrix = _matrix(axes)
-        facts = image.base.first.dataset["affine"].attrs
+        facts = image.base.first.dataset[AFFINE].attrs
         names = facts.get(DIMS, AXES)
         known = [at for at, name in enumerate(names) if name in part.dims]
         rows = [part.dims.index(names[at]) for at in known]
@@ -94,14 +94,13 @@ def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> n
 
 
 def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
-    """Return the matrices of views, z y x, if coordinates are only distances in a view."""
-    if "affine" not in dataset.coords:
+    """Return the matrices from samples, also of a stored crop, to positions, z y x."""
+    if AFFINE not in dataset.coords or not {"axis", "column"} <= {*dataset[AFFINE].dims}:
         return None
-    found = dataset["affine"]
-    names = [str(name) for name in found.attrs.get(DIMS, AXES) if name in dataset.coords]
-    if not any(FRAME in dataset[name].encoding for name in names):
-        return None
-    return found.sel(axis=list(AXES)).transpose(..., "axis", "column")
+    found = dataset[AFFINE]
+    found = found.sel(axis=list(AXES)) if "axis" in found.coords else found
+    found = found.transpose(..., "axis", "column")
+    return found.copy(data=found.to_numpy() @ within(dataset))
 
 
 def _matrix(axes: Sequence[Axis]) -> np.ndarray:

@@ -673,6 +673,27 @@ def test_views_that_move_in_time_are_layers_of_their_own(tmp_path: Path, open_la
     np.testing.assert_array_equal(layers[1][0][0][0], values((1, 0), 0, (6, 12, 16)))
 
 
+@pytest.mark.parametrize("matrix", [TURN, diagonal((2.0, 0.5, 0.5), (0, 6.0, 1))])
+@pytest.mark.parametrize("cropped", [False, True])
+def test_stored_datasets_of_views_lie_where_the_views_are(
+    tmp_path: Path, open_layers: Read, matrix: np.ndarray, cropped: bool
+) -> None:
+    place = a_project(tmp_path, lambda _, setup: matrix + 3.0 * setup * np.eye(3, 4, 3))
+    whole = xr.open_dataset(place, engine="n5", level=0)
+    if cropped:
+        whole = whole.isel(z=slice(1, 4), y=slice(2, None, 2), x=slice(5, 9))
+        whole.n5.to_n5(tmp_path / "part.n5")
+    else:
+        xarray_n5.copy(place, tmp_path / "part.n5", level=0)
+    layers = open_layers(tmp_path / "part.n5")
+    assert len(layers) == 4
+    points = np.array([[0, 0, 0, 0], [0, 1, 2, 3]])
+    for (_, facts, _), number in zip(layers, (0, 2, 1, 3), strict=True):
+        view = whole.isel(t=0, channel=number % 2, tile=number // 2)
+        expected = view.n5.to_world(points[:, 1:])
+        np.testing.assert_allclose(world(facts, points)[:, 1:], expected, atol=1e-9)
+
+
 # Scenes and images of OME-Zarr 0.6
 
 
