@@ -179,7 +179,7 @@ class OpenProject:
         placed = images[""]
         if number is not None and level_name(number) not in placed.image.levels:
             placed = self.images()[""]  # for an error with the names of all levels
-        return self.dataset(placed, self._level(placed.image), **how)
+        return self.dataset(placed, self.level_of(placed.image), **how)
 
     def open_groups(self, **how: Any) -> dict[str, xr.Dataset]:
         """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
@@ -189,7 +189,7 @@ class OpenProject:
         found = open_levels(self.images(), *where, **how)
         return {path: self._of_timepoint(dataset) for path, dataset in found.items()}
 
-    def _level(self, image: Image[Array]) -> str:
+    def level_of(self, image: Image[Array]) -> str:
         """Return the name of the level that the options select."""
         level, names, where = self.options.level, list(image.levels), self.file.url
         if level is None:

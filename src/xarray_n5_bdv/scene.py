@@ -103,21 +103,21 @@ class ProjectScene:
     ) -> Mapping[str, Image[Array]]:
         """Return the images, or those at a path, by name."""
         opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
-        wanted = opened.options.level
-        images = {name: placed.image for name, placed in opened.images().items()}
-        if wanted is None:
-            return images
-        return {
-            name: Image(
-                None, {level: own for level, own in image.levels.items() if level == wanted}
-            )
-            for name, image in images.items()
-        }
+        found = {name: placed.image for name, placed in opened.images().items()}
+        if opened.options.level is None:
+            return found
+        levels = {name: opened.level_of(image) for name, image in found.items()}
+        return {name: Image(None, {at: found[name].levels[at]}) for name, at in levels.items()}
 
     def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[ViewArray]:
-        """Return the levels of the first view."""
+        """Return the levels of the first stored view, opened alone: it has its own position."""
         from xarray_n5_bdv.show import first_view
 
+        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
+        if stored := opened.find(opened.selection).views:
+            first, level = min(stored), opened.options.level
+            group = f"setup{first.setup}/timepoint{first.timepoint}"
+            group += "" if level is None else f"/{level}"
         return first_view(next(iter(self.images(group, storage_options).values())))
 
     @property

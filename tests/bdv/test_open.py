@@ -891,6 +891,21 @@ def test_the_first_view_of_a_project_is_drawn(tiled: Path) -> None:
     said = run("preview", tiled, "setup3/timepoint1", "-o", picture, "--at", 4, "--pixels", 16)
     assert said == f"{picture}: setup3/timepoint1/s0, z = 2 (4 µm)\n"
     assert picture.stat().st_size > 100
+    said = CliRunner().invoke(main, ["preview", str(tiled), "s7", "-o", str(picture)])
+    assert "no level at 's7'" in said.stderr
+    assert "the levels are s0, s1, s2" in said.stderr
+
+
+def test_a_drawn_view_is_where_it_is_in_the_world(tmp_path: Path) -> None:
+    setups = grid()[:2]
+    steps = {
+        (t, n): [("moved", diagonal((2, 0.5, 0.5), (100 + 9 * n, 6, 7)))]
+        for t, n in np.ndindex(2, 2)
+    }
+    path = write_project(tmp_path, setups, project_xml(setups, steps))
+    for view in ([], ["setup0"], ["setup0/timepoint1"], ["s0"]):
+        said = run("preview", path, *view, "-o", tmp_path / "a.png", "--at", 104, "--pixels", 16)
+        assert said.endswith("z = 2 (104 µm)\n")
 
 
 @pytest.mark.parametrize("name", ["out.n5", "out.zarr"])
