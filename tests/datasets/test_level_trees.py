@@ -181,6 +181,7 @@ def packed(array: xr.DataArray) -> xr.DataArray:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.*viewers find no image here")
 @pytest.mark.matrix(6)
 @pytest.mark.parametrize("name", ["a.n5", "a.zarr"])
 @pytest.mark.parametrize("kind", PYRAMIDS)
@@ -454,6 +455,7 @@ def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".writing*"))
 
 
+@pytest.mark.filterwarnings("ignore:.*viewers find no image here")
 @pytest.mark.more
 @settings(max_examples=cases(8, 20), deadline=None)
 @given(st.data())

@@ -267,6 +267,28 @@ def test_images_of_others_stay_alone(tmp_path: Path) -> None:
         foreign.n5.to_n5(tmp_path, mode="w", dialect="ngff")
 
 
+@pytest.mark.parametrize(
+    ("coords", "labels"),
+    [
+        ({"channel": [0, 1]}, []),
+        ({"channel": [3, 7], "channel_name": ("channel", ["red", "green"])}, ["red", "green"]),
+        ({"channel": ["red", "green"], "t": [0, 1, 2]}, ["red", "green"]),
+        ({"t": [0, 2, 5]}, None),
+    ],
+)
+def test_images_of_numbered_channels_and_times(
+    tmp_path: Path, coords: Any, labels: list[str] | None
+) -> None:
+    nm = {"units": "nm"}
+    space = {"y": ("y", 4.0 * np.arange(4), nm), "x": ("x", 4.0 * np.arange(5), nm)}
+    shape = xr.DataArray(np.ones((3, 2, 4, 5)), {**space, **coords}, ("t", "channel", "y", "x"))
+    shape.to_dataset(name="a").n5.to_n5(tmp_path, format="zarr2")
+    assert len(images(tmp_path)) == (labels is not None)
+    omero = xarray_n5.open_group(tmp_path).attrs.get("omero", {"channels": []})
+    assert [each["label"] for each in omero["channels"]] == (labels or [])
+    xr.testing.assert_identical(ours(tmp_path), shape.to_dataset(name="a"))
+
+
 def test_images_without_lengths_are_written_where_asked_for(tmp_path: Path) -> None:
     plain = xr.Dataset({"a": (("y", "x"), np.ones((2, 2)))}, {"y": [0.0, 2.0], "x": [1.0, 2.0]})
     plain.n5.to_n5(tmp_path / "a", format="zarr2")
@@ -274,7 +296,7 @@ def test_images_without_lengths_are_written_where_asked_for(tmp_path: Path) -> N
     plain.n5.to_n5(tmp_path / "b", format="zarr2", dialect="ngff")
     assert len(images(tmp_path / "b")) == 1
     xr.testing.assert_identical(ours(tmp_path / "b"), plain)
-    for dialect, message in (("ngff", "none has"), ("cosem", "only 'ngff'")):
+    for dialect, message in (("ngff", "found profile"), ("cosem", "only 'ngff'")):
         with pytest.raises(MetadataError, match=message):
             volume()[["profile"]].n5.to_n5(tmp_path / "c", format="zarr2", dialect=dialect)
 

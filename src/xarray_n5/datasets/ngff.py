@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.model.axes import Axis
 
+_SHOWN = 5
+"""The maximum number of variables that an error lists."""
+
 _LEAST = 2
 """The number of regular axes of space that make a variable an image."""
 
@@ -68,8 +71,8 @@ def images_of(
 ) -> dict[str, Any]:
     """Return the group's attributes that describe its images; their value is None to remove them.
 
-    Strings along an axis of channels become the labels of channels in ``omero``, which is common to
-    all images of a group.
+    Strings along an axis of channels, also those of ``channel_name``, become the labels of channels
+    in ``omero``, which is common to all images of a group.
 
     Parameters
     ----------
@@ -89,11 +92,12 @@ def images_of(
     MetadataError
         If `dialect` is set, and no image can be described.
     """
+    irregular = {dim for dim in plan.irregular if not _counts(plan.variables[dim].encoded.data)}
     found = {
         name: variable_image(name, geometry)
         for name, variable in plan.variables.items()
         if name in plan.data_vars
-        and (geometry := _image(variable, plan.irregular, wanted=dialect is not None))
+        and (geometry := _image(variable, irregular, wanted=dialect is not None))
     }
     before = images_in(existing)
     foreign = bool(images_in(plan.attributes)) or not all(map(is_of_variable, before))
@@ -105,7 +109,8 @@ def images_of(
         why = (
             "the group already describes other images"
             if foreign
-            else "none has 2 to 5 axes that NGFF can describe"
+            else "OME-Zarr has images of time, channels and two or three axes of space, in this "
+            f"order, with evenly spaced coordinates; found {_listed(plan)}"
         )
         raise MetadataError(
             f"dialect={dialect!r} cannot describe variables of {plan.path!r}: {why}"
@@ -126,6 +131,11 @@ def images_of(
     return with_images(around, images, version, channels, systems)
 
 
+def _listed(plan: GroupPlan) -> str:
+    axes = {name: ", ".join(plan.variables[name].encoded.dims) for name in plan.data_vars}
+    return "; ".join(f"{name} ({dims})" for name, dims in [*sorted(axes.items())][:_SHOWN])
+
+
 def _channels(plan: GroupPlan, images: Iterable[Any], theirs: Any) -> dict[str, Any] | None:
     """Return the labelled channels of images, with the colours of `theirs`, or None to keep them.
 
@@ -134,9 +144,11 @@ def _channels(plan: GroupPlan, images: Iterable[Any], theirs: Any) -> dict[str, 
     dim, *others = channel_axes(images) or {""}
     if others:
         return {}
-    if dim not in plan.variables:
+    known = [plan.variables[name] for name in (dim, f"{dim}_name") if name in plan.variables]
+    if not known:
         return None
-    labels = labels_in(plan.variables[dim].encoded.data)
+    several = [labels_in(each.encoded.data) for each in known if each.encoded.dims == (dim,)]
+    labels = next(filter(None, several), [])
     shown = (plan.variables[name] for name in map(_name, images) if name in plan.variables)
     first = next((each for each in shown if dim in each.encoded.dims), None)
     return relabelled(theirs, labels, None if first is None else first.encoded.data.dtype)
@@ -231,14 +243,21 @@ def _image(variable: VariablePlan, irregular: Collection[str], *, wanted: bool) 
     axes, encoded = variable.geometry.axes, variable.encoded
     if encoded.data.dtype.kind not in "biuf":
         return None
-    if set(encoded.dims) & set(irregular):
-        return None  # every axis requires a scale
     lengths = [axis for axis in axes if axis.scale is not None and _is_length(axis)]
-    kinds = [axis.kind or kind_of(axis.name, axis.unit) or "channel" for axis in axes]
+    known = [axis.kind or kind_of(axis.name, axis.unit) for axis in axes]
+    if any(k != "channel" and a.name in irregular for a, k in zip(axes, known, strict=True)):
+        return None  # every axis requires a scale; that of channels has no meaning
+    kinds = [kind or "channel" for kind in known]
     regular = [a for a, kind in zip(axes, kinds, strict=True) if kind == "space" and a.scale]
     if not can_show(kinds) or len(regular if wanted else lengths) < _LEAST:
         return None
     return Geometry(tuple(replace(axis, kind=kind) for axis, kind in zip(axes, kinds, strict=True)))
+
+
+def _counts(values: Any) -> bool:
+    """Return whether the numbers along a dimension only count its samples."""
+    numbers = isinstance(values, np.ndarray) and values.dtype.kind in "iu"
+    return numbers and np.array_equal(values, np.arange(values.size))
 
 
 def _is_length(axis: Axis) -> bool:

@@ -102,7 +102,8 @@ def write_pyramid(
     with _refusing(where):
         around, own = _checked(levels, dialect, group=True)
     node, base = levels[0]
-    if dialect is None and not around and not node.lists_x_first and base.ndim > 1:
+    lacks = dialect is None and not around and not node.lists_x_first
+    if lacks and sum(_kind(axis) == "space" for axis in base.axes) > 1:
         axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
         warn(
             f"{where}: viewers find no image here, as OME-Zarr has no images with the axes {axes}; "
@@ -329,7 +330,7 @@ def _default_pyramid(
     """
     if not levels[0][0].lists_x_first:
         axes = levels[0][1].axes
-        shown = can_show([axis.kind or kind_of(axis.name, axis.unit) for axis in axes])
+        shown = can_show([_kind(axis) for axis in axes])
         own = [ArrayDimensions().write(g, node) | _transform(g, node) for node, g in levels]
         return (Ngff().write_group(levels) if shown else {}), own
     around = Neuroglancer().write_group(levels)
@@ -343,6 +344,10 @@ def _default_pyramid(
         around, own = in_si_units(around), [in_si_units(each) for each in own]
     complete_factors(own, len(levels[0][0].shape))
     return around, own
+
+
+def _kind(axis: Axis) -> str | None:
+    return axis.kind or kind_of(axis.name, axis.unit)
 
 
 def _transform(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
