@@ -68,7 +68,16 @@ def test_coordinates_become_axes(values: list[Any], expected: Axis) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[1.0, 2, 4], [True, False, True], [np.nan, 1, 2], [2**60, 2**60 + 1, 2**60 + 2]]
+    "values",
+    [
+        [1.0, 2, 4],
+        [0, 2, 5],
+        [0, 1, 3],
+        np.array([200, 100, 1], "u1"),
+        [True, False, True],
+        [np.nan, 1, 2],
+        [2**60, 2**60 + 1, 2**60 + 2],
+    ],
 )
 def test_coordinates_that_are_no_places_are_left_out_with_a_warning(values: list[Any]) -> None:
     array = xr.DataArray(np.zeros(3), {"x": values}, "x")

@@ -224,7 +224,8 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
     candidates = [*([] if stored is None else [stored]), *shorts, step, *neighbours]
     fits = {each: exact[0] + each * count for each in candidates}
     near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
-    same = (d for d, fit in fits.items() if np.array_equal(fit.astype(values.dtype), values))
+    kept = values.dtype if values.dtype.kind == "f" else np.float64
+    same = (d for d, fit in fits.items() if np.array_equal(fit.astype(kept), values))
     close = (d for d, fit in fits.items() if np.abs(exact - fit).max() <= near)
     even = (d for d in [step] if np.abs(exact - fits[d]).max() <= SAME * abs(d))
     return next(itertools.chain(same, close, even), None)

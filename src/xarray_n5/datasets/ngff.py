@@ -245,7 +245,7 @@ def _image(variable: VariablePlan, irregular: Collection[str], *, wanted: bool) 
         return None
     lengths = [axis for axis in axes if axis.scale is not None and _is_length(axis)]
     known = [axis.kind or kind_of(axis.name, axis.unit) for axis in axes]
-    if any(k != "channel" and a.name in irregular for a, k in zip(axes, known, strict=True)):
+    if any(k != "channel" and d in irregular for d, k in zip(encoded.dims, known, strict=True)):
         return None  # every axis requires a scale; that of channels has no meaning
     kinds = [kind or "channel" for kind in known]
     regular = [a for a, kind in zip(axes, kinds, strict=True) if kind == "space" and a.scale]
