@@ -539,3 +539,25 @@ def test_an_open_array_or_group_is_copied(tmp_path: Path, name: str) -> None:
     copy(group, tmp_path / "d.n5", source_path="em/raw", path="raw")
     for other in "bcd":
         assert (open_array(tmp_path / f"{other}.n5", "raw")[...] == 7).all()
+
+
+def test_an_array_that_lost_its_metadata_is_no_empty_group(tmp_path: Path) -> None:
+    for name in ("lost", "kept"):
+        to_n5(np.ones((4, 4)), tmp_path / "a.n5", f"em/{name}", chunks=2)
+    (tmp_path / "a.n5/em/lost/attributes.json").unlink()
+    with pytest.raises(
+        MetadataError, match=r"em/lost has files that look like chunks, .*'without'"
+    ):
+        copy(tmp_path / "a.n5", tmp_path / "b.n5")
+    assert not (tmp_path / "b.n5").exists()
+    copy(tmp_path / "a.n5", tmp_path / "b.n5", without="em/lost")
+    assert list(open_group(tmp_path / "b.n5", "em")) == ["kept"]
+
+
+def test_arrays_of_another_format_are_named(tmp_path: Path) -> None:
+    to_n5(np.ones((4, 4)), tmp_path / "a.n5", "in_n5", chunks=2)
+    to_n5(np.ones((4, 4)), tmp_path / "a.zarr", chunks=2)
+    (tmp_path / "a.zarr").rename(tmp_path / "a.n5/in_zarr2")
+    with pytest.warns(UserWarning, match=r"in_zarr2 is not copied: .*open it separately"):
+        copy(tmp_path / "a.n5", tmp_path / "b.n5")
+    assert list(open_group(tmp_path / "b.n5")) == ["in_n5"]

@@ -480,6 +480,8 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     assert facts(geometry)[0][0] == "a"
     assert geometry.sources == {"names": "klingon"}
     assert write_geometry(geometry, (2, 3, 4), "klingon") == {"batlh": ["a", "b", "c"]}
+    with pytest.warns(UserWarning, match="klingon .* describe 2 axes, the array has 3"):
+        assert not read({"batlh": ["a", "b"]}).named
 
     class Impostor(Klingon):
         name: ClassVar[str] = "cosem"

@@ -730,6 +730,13 @@ def levels_have_no_such_coordinate() -> None:
     xarray_n5.pyramid(image, "new.n5", "em", levels=1)
 
 
+def a_directory_is_of_another_format() -> None:
+    xarray_n5.to_n5(np.ones((4, 4)), "new.n5", "a")
+    xarray_n5.to_n5(np.ones((4, 4)), "more.zarr")
+    Path("more.zarr").rename("new.n5/more")
+    copy("new.n5", "b.n5")
+
+
 def ome_zarr_has_no_such_axes() -> None:
     tiles = xr.DataArray(np.ones((2, 8, 8)), dims=("tile", "y", "x"))
     xarray_n5.pyramid(tiles, "new.zarr", "em", levels=1)
@@ -999,6 +1006,7 @@ WARNINGS: list[Callable[[], None]] = [
     nothing_is_in_the_box,
     levels_have_no_such_coordinate,
     ome_zarr_has_no_such_axes,
+    a_directory_is_of_another_format,
     another_system_of_ome_zarr_is_unknown,
     another_system_of_ome_zarr_is_lost,
     a_section_has_no_coordinate,

@@ -31,6 +31,14 @@ def is_growing(store: Store, path: str) -> bool:
     return bool(unfinished(store, [path])) and _grows(store, path)
 
 
+def half_resized(error: ValueError, url: str) -> ValueError:
+    """Return the error of a group whose arrays do not fit together because of an append."""
+    return ValueError(
+        f"{error}; an append to {url!r} has resized only some of them: wait if a program is "
+        "writing now; otherwise repeat the append with resume=True"
+    )
+
+
 def appends_to(store: Store, paths: Collection[str]) -> dict[str, list[str]]:
     """Return the tokens of unfinished appends to the groups of arrays, by the resized arrays."""
     found: dict[str, list[str]] = {}

@@ -15,6 +15,7 @@ from xarray_n5.arrays.labels import list_labels, with_source
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around, other_writers
+from xarray_n5.arrays.walk import Walk
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import (
@@ -31,9 +32,10 @@ from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import NodeExistsError, ResumeError
+from xarray_n5.errors import MetadataError, NodeExistsError, ResumeError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -256,7 +258,14 @@ def _below(
 ) -> Iterator[tuple[str, Array | Group]]:
     inner = {name: join(path, name) for name in group}
     names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
+    walk = Walk(group.container, group)
     for name, node in group.nodes(names, strict=True).items():
+        found = walk.seen(node)
+        if found.broken:
+            raise MetadataError(f"{node.url} {found.problem}; restore it, or use 'without'")
+        if found.node is None:
+            warn(f"{node.url} is not copied: {found.problem}")
+            continue
         yield inner[name], node
         if not isinstance(node, Array):
             yield from _below(node, inner[name], without)

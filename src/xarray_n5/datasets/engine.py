@@ -13,7 +13,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, dims_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
-from xarray_n5.arrays.unfinished import is_growing
+from xarray_n5.arrays.unfinished import half_resized, is_growing
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
@@ -79,10 +79,7 @@ def open_dataset(
             if isinstance(node, Array) or not is_growing(store, node.path):
                 raise
             if pause is None:
-                raise ValueError(
-                    f"{error}; an append to {node.url!r} has resized only some of them: wait if a "
-                    "program is writing now; otherwise repeat the append with resume=True"
-                ) from error
+                raise half_resized(error, node.url) from error
             time.sleep(pause)
 
 
@@ -232,9 +229,7 @@ class _Tree:
             combined = combined_images(group, without=self.drop, **self.options.reading)
         for name, image in combined.items():
             at = f"{stem}/{name}".rstrip("/")
-            below |= {
-                f"{at}/{level}": self._image(level, image.at(level)) for level in image.levels
-            }
+            below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
         children = group.children(self.drop)
         images = self._images(group, children)

@@ -147,9 +147,16 @@ def resolve_geometry(
             which = "" if named else f" ({', '.join(known.keys)})"
             invalid.append(f"{known.name} metadata{which} are ignored: {error}")
             continue
-        if geometry is not None and geometry.ndim == len(node.shape):
-            readings.append((known.name, geometry))
-            keys += known.keys
+        if geometry is None:
+            continue
+        if geometry.ndim != len(node.shape):
+            invalid.append(
+                f"{known.name} metadata are ignored: they describe {geometry.ndim} axes, the array "
+                f"has {len(node.shape)}"
+            )
+            continue
+        readings.append((known.name, geometry))
+        keys += known.keys
     if dialect is not None and not readings:
         invalid.append(f"no {' or '.join(k.name for k in dialects)} metadata describe its axes")
     completed = frozenset().union(
