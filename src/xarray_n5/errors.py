@@ -514,8 +514,9 @@ class ResumeError(N5Error, ValueError):
         text = (
             f"{path or '/'!r} in {url!r} has an unfinished write of a different array, or with "
             f"different chunks or compression, begun {began}; pass the same array as then (its "
-            "Dask name must not change between runs; if it does, pass resume='a name' each time), "
-            "or start again with mode='w' and without resume=True"
+            "Dask name must not change between runs, as it does if the metadata file of its source "
+            "is written again; if it does, pass resume='a name' each time), or start again with "
+            "mode='w' and without resume=True"
         )
         if reason:
             text = f"the write of {path or '/'!r} in {url!r}, begun {began}, cannot be resumed: "

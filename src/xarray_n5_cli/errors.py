@@ -93,13 +93,14 @@ def _text_of(problem: BaseException | str) -> str:
         case errors.ResumeError():
             return (
                 f"{problem.path or '/'!r} in {problem.url!r} has an unfinished write of something "
-                f"else, or with other options, begun {problem.began}; repeat that command with the "
-                "same options and --resume, or start again with --mode w and without --resume"
+                f"else, with other options, or of a source whose metadata file was written since, "
+                f"begun {problem.began}; repeat that command with the same options and --resume, or "
+                "start again with --mode w and without --resume"
             )
         case OSError(errno=errno.ENOSPC):
-            context = click.get_current_context(silent=True)
-            resumes = context is not None and "resume" in context.params
-            return f"{problem}; free some space, and repeat it{' with --resume' if resumes else ''}"
+            return f"{problem}; free some space, and repeat it{' with --resume' * _resumes()}"
+        case errors.RequestError() if _resumes() and not isinstance(problem, PermissionError):
+            return f"{problem}; then repeat it with --resume"
         case errors.OneWriterError():
             return (
                 f"{problem.url}: {problem.why}; only one process at a time can write an HDF5 file: "
@@ -115,6 +116,12 @@ def _text_of(problem: BaseException | str) -> str:
                 f"read with --storage-option {option}=true"
             )
     return _for_container(str(problem))
+
+
+def _resumes() -> bool:
+    """Return whether the command can resume a write."""
+    context = click.get_current_context(silent=True)
+    return context is not None and "resume" in context.params
 
 
 def _for_container(text: str) -> str:

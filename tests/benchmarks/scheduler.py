@@ -85,11 +85,15 @@ def lines(folder: Path) -> Iterator[tuple[str, ...]]:
                 time.sleep(0.5)
                 after = client.run_on_scheduler(held)
             tasks, nbytes = after.tasks - before.tasks, after.nbytes - before.nbytes
-            each = f"{nbytes / tasks:,.0f} bytes"
-            yield (name, f"{chunks:,}", f"{tasks:,}", each, f"{nbytes / chunks:,.0f} bytes")
+            each = [_size(nbytes / count) for count in (tasks, chunks)]
+            yield (name, f"{chunks:,}", f"{tasks:,}", *each)
             del kept
             while client.run_on_scheduler(held).tasks > before.tasks:
                 time.sleep(0.1)
+
+
+def _size(nbytes: float) -> str:
+    return f"{nbytes:,.0f} bytes" if nbytes > 0 else "too little to measure"
 
 
 # Works on two processes

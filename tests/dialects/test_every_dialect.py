@@ -208,6 +208,12 @@ SAMPLES = {
 }
 
 
+def test_dialects_have_samples() -> None:
+    with_options, by_xml = {"funlib"}, {"bigstitcher"}  # test_layouts_of_programs has theirs
+    known = {sample.dialect for sample in SAMPLES.values()}
+    assert set(DIALECTS) - known == with_options | by_xml
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_mean_what_they_should(name: str) -> None:
     sample = SAMPLES[name]
@@ -408,8 +414,9 @@ def test_the_documentation_shows_one_image(name: str) -> None:
         ]
         return
     else:
-        base = replace(base, parents=(group, {}), attributes=shown.get("array", {}))
-        level = replace(level, parents=(group, {}), attributes=shown.get("level", {}))
+        around = (group, shown.get("root", {}))
+        base = replace(base, parents=around, attributes=shown.get("array", {}))
+        level = replace(level, parents=around, attributes=shown.get("level", {}))
     if name in {"array_dimensions", "dimension_labels"}:
         assert facts(geometry_of(base)) == [(axis, None, None, 0.0) for axis in "zyx"]
         return

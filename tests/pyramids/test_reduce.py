@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
@@ -12,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from xarray_n5.pyramids.reduce import check_type, coarse_shape, reduce_windows
+import xarray_n5
+import xarray_n5_bdv
+from xarray_n5.pyramids.reduce import Method, check_type, coarse_shape, reduce_windows
+from xarray_n5_cli.pyramid import pyramid as cli_pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from xarray_n5.pyramids.reduce import Method
 
 INTEGERS = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 
@@ -31,6 +34,19 @@ ORACLES: dict[Method, Callable[[np.ndarray], Any]] = {
     "max": np.max,
     "min": np.min,
 }
+
+
+def test_methods_are_listed_where_users_look() -> None:
+    methods = set(get_args(Method))
+    assert set(ORACLES) == methods
+    for function, but in ((xarray_n5.pyramid, set()), (xarray_n5_bdv.pyramid, {"nearest"})):
+        listed = re.search(r"method : \{([^}]+)\}", str(function.__doc__))
+        assert listed is not None
+        assert set(re.findall(r'"(\w+)"', listed[1])) == methods - but
+    options = {option.name: option.type for option in cli_pyramid.params}
+    assert set(options["method"].choices) == methods  # type: ignore[attr-defined]
+    page = Path(__file__).parents[2] / "docs" / "howto" / "pyramids.md"
+    assert {name for name in methods if f'"{name}"' in page.read_text("utf-8")} == methods
 
 
 def windows(block: np.ndarray, factors: tuple[int, ...]) -> Iterator[tuple[Any, np.ndarray]]:
