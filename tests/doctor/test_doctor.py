@@ -985,3 +985,14 @@ def test_an_invalid_resolution_is_reported(tmp_path: Path) -> None:
     odd = {"pixelResolution": {"dimensions": ["a", 4, 4], "unit": "nm"}}
     xarray_n5.open_array(url, "raw/s0", mode="r+").attrs.update(odd)
     assert not isinstance(run(url).exception, ValueError | TypeError)
+
+
+def test_voxels_of_one_by_default_are_no_agreement(tmp_path: Path) -> None:
+    tiles = xr.DataArray(np.ones((2, 4, 5, 6), "u2"), dims=("tile", "z", "y", "x"), name="a")
+    tiles.assign_coords(x=("x", 0.4 * np.arange(6), {"units": "um"})).n5.to_n5(tmp_path / "a.zarr")
+    found = doctor(tmp_path / "a.zarr", "a")
+    verdicts = {
+        str(name): str(found.verdict.sel(reader=name).item()) for name in found.reader.values
+    }
+    assert {verdicts[name] for name in ("n5_viewer", "paintera")} == {"silent"}
+    assert verdicts["xarray_zarr"] == "agrees"

@@ -111,8 +111,9 @@ class Reading:
 
     @property
     def silent(self) -> bool:
-        """Whether the program opens the array and reads nothing about its axes."""
-        return self.axes is not None and all(each == SeenAxis() for each in self.axes)
+        """Whether the program opens the array and reads nothing about its axes: all are defaults."""
+        known = () if self.attribute else (SeenAxis(scale=1.0), SeenAxis(scale=1.0, offset=0.0))
+        return self.axes is not None and all(each in (SeenAxis(), *known) for each in self.axes)
 
 
 def unread(reason: str) -> Reading:
