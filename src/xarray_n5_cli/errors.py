@@ -93,14 +93,12 @@ def _text_of(problem: BaseException | str) -> str:
         case errors.ResumeError():
             return (
                 f"{problem.path or '/'!r} in {problem.url!r} has an unfinished write of something "
-                f"else, with other options, or of a source whose metadata file was written since, "
-                f"begun {problem.began}; repeat that command with the same options and --resume, or "
-                "start again with --mode w and without --resume"
+                "else, with other options, or of a source whose metadata file was written since, "
+                f"begun {problem.began}; repeat that command with the same options and --resume, "
+                "or start again with --mode w and without --resume"
             )
         case OSError(errno=errno.ENOSPC):
             return f"{problem}; free some space, and repeat it{' with --resume' * _resumes()}"
-        case errors.RequestError() if _resumes() and not isinstance(problem, PermissionError):
-            return f"{problem}; then repeat it with --resume"
         case errors.OneWriterError():
             return (
                 f"{problem.url}: {problem.why}; only one process at a time can write an HDF5 file: "
@@ -115,7 +113,8 @@ def _text_of(problem: BaseException | str) -> str:
                 f"{problem.key or '/'!r} in {problem.url!r} {problem.why}, or, if you trust it, "
                 f"read with --storage-option {option}=true"
             )
-    return _for_container(str(problem))
+    lost = isinstance(problem, errors.RequestError) and not isinstance(problem, PermissionError)
+    return _for_container(str(problem)) + "; then repeat it with --resume" * (lost and _resumes())
 
 
 def _resumes() -> bool:

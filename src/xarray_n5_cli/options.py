@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,8 +130,9 @@ def _workers(workers: int | None, scheduler: str | None, *, processes: bool) -> 
         return
     if scheduler is not None and (processes or workers is not None):
         raise click.UsageError("--scheduler uses its own workers; omit --workers and --processes")
-    from distributed import Client, LocalCluster
+    from distributed import Client, KilledWorker, LocalCluster
 
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says is below
     with contextlib.ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
@@ -144,4 +147,7 @@ def _workers(workers: int | None, scheduler: str | None, *, processes: bool) -> 
                 "start one there with `dask scheduler`, or omit --scheduler"
             ) from error
         stack.enter_context(client)
-        yield
+        try:
+            yield
+        except (CancelledError, KilledWorker) as error:
+            raise OSError(f"{error} What is stored is kept: repeat it with --resume") from error

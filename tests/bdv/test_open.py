@@ -891,9 +891,9 @@ def test_the_first_view_of_a_project_is_drawn(tiled: Path) -> None:
     said = run("preview", tiled, "setup3/timepoint1", "-o", picture, "--at", 4, "--pixels", 16)
     assert said == f"{picture}: setup3/timepoint1/s0, z = 2 (4 µm)\n"
     assert picture.stat().st_size > 100
-    said = CliRunner().invoke(main, ["preview", str(tiled), "s7", "-o", str(picture)])
-    assert "no level at 's7'" in said.stderr
-    assert "the levels are s0, s1, s2" in said.stderr
+    found = CliRunner().invoke(main, ["preview", str(tiled), "s7", "-o", str(picture)])
+    assert "no level at 's7'" in found.stderr
+    assert "the levels are s0, s1, s2" in found.stderr
 
 
 def test_a_drawn_view_is_where_it_is_in_the_world(tmp_path: Path) -> None:

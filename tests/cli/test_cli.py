@@ -13,6 +13,7 @@ import sys
 import threading
 import uuid
 import warnings
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -547,6 +548,20 @@ def test_commands_compute_on_a_live_cluster(tmp_path: Path, cluster: Client) -> 
     assert tasks, "the cluster wrote nothing"
 
 
+def test_a_cluster_that_is_gone_is_told_in_one_line(
+    tmp_path: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(_: object) -> None:
+        raise CancelledError("the scheduler is gone.")
+
+    monkeypatch.setattr("xarray_n5.copying.started.Copy.compute", lose)
+    there = cluster.scheduler_info()["address"]
+    found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", there)
+    assert found.exit_code == 1
+    said = "the scheduler is gone. What is stored is kept: repeat it with --resume"
+    assert found.stderr.splitlines()[-1] == f"Error: {said}"
+
+
 def test_a_cluster_excludes_local_workers(tmp_path: Path) -> None:
     found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://a:1", "--workers", 2)
     assert found.exit_code == 2
@@ -1011,3 +1026,10 @@ def test_a_tree_shows_the_version_of_ome_zarr(tmp_path: Path) -> None:
     assert printed("tree", tmp_path / "a.zarr/em").splitlines()[0].endswith("zarr3  OME-Zarr 0.5")
     printed("copy", tmp_path / "a.zarr", tmp_path / "b.zarr", "--format", "zarr2")
     assert printed("tree", tmp_path / "b.zarr").splitlines()[1] == "└── em/  OME-Zarr 0.4"
+
+
+def test_a_server_that_is_gone_is_a_reason_to_resume() -> None:
+    found = run("copy", CELLS, "http://127.0.0.1:9/b.n5")
+    assert found.exit_code == 1
+    assert "--resume" not in run("tree", "http://127.0.0.1:9/b.n5").stderr
+    assert found.stderr.endswith("then repeat it with --resume\n"), found.stderr

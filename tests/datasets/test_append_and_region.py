@@ -770,7 +770,7 @@ def test_an_append_that_stopped_between_two_arrays_is_named(
             second.n5.to_n5(place, "g", append_dim="time")
     with (
         pytest.warns(UnfinishedWriteWarning, match="'g' in "),
-        pytest.raises(ValueError, match="resized only some of them: .* with resume=True"),
+        pytest.raises(ValueError, match=r"resized only some of them: .* with resume=True"),
     ):
         xr.open_dataset(place, engine="n5", group="g")
     second.n5.to_n5(place, "g", append_dim="time", resume=True)

@@ -15,7 +15,7 @@ from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import WRITING, join
+from xarray_n5.model.paths import join
 from xarray_n5.writing.finish import report_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest
@@ -128,8 +128,7 @@ class CopyTarget:
         group = find_group(self.path, self.how)
         if group is None or resumes or self.how.mode != "w-":
             return
-        hidden, _ = self.how.store.list(self.path)
-        stopped = any(name.startswith(WRITING) for name in hidden)
+        stopped = bool(unfinished_writes(self.how.store, self.path))
         hint = hint_of(
             "use mode='w' to replace it",
             resume=bool(self.how.resume),

@@ -111,7 +111,7 @@ class Reading:
 
     @property
     def silent(self) -> bool:
-        """Whether the program opens the array and reads nothing about its axes: all are defaults."""
+        """Whether the program opens the array and has at most defaults for its axes."""
         known = () if self.attribute else (SeenAxis(scale=1.0), SeenAxis(scale=1.0, offset=0.0))
         return self.axes is not None and all(each in (SeenAxis(), *known) for each in self.axes)
 
