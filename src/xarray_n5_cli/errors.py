@@ -188,7 +188,7 @@ def _secrets(params: dict[str, Any]) -> Iterator[str]:
 
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for each in value.values():
-            yield from _strings(each)
+        for key, each in value.items():
+            yield from () if key == "endpoint_url" else _strings(each)
     elif isinstance(value, str) and len(value) > 3:  # noqa: PLR2004 - "true" is not a secret
         yield value

@@ -87,8 +87,8 @@ def doctor(
     with xarray-n5, which reads all dialects. A wrong name, scale, offset or unit is a
     disagreement, and so is an array that is not opened because of an attribute. What a program
     does not read at all, such as units in Paintera, is not, and neither is its default where
-    nothing is stored. Neuroglancer has no offsets in N5: it agrees about an image that begins at 0
-    there and is otherwise the same, and ``reason`` says so.
+    nothing is stored. Neuroglancer has no offsets in N5, and napari-ome-zarr none at all: they
+    agree about an image that begins at 0 there and is otherwise the same, and ``reason`` says so.
 
     Damaged and half-written nodes are found, too: by the metadata of all, and by a few chunks of
     each array. :func:`verify` checks all chunks. Of BigDataViewer's time series, the images of the

@@ -33,7 +33,7 @@ from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, v
 from xarray_n5.arrays.open import open_group
 from xarray_n5_cli import main
 from xarray_n5_cli.arguments import split_url
-from xarray_n5_cli.errors import report_errors, with_options
+from xarray_n5_cli.errors import _secrets, report_errors, with_options
 from xarray_n5_view.pictures import colours, grey, round_length
 from xarray_n5_view.sections import section
 
@@ -1033,3 +1033,8 @@ def test_a_server_that_is_gone_is_a_reason_to_resume() -> None:
     assert found.exit_code == 1
     assert "--resume" not in run("tree", "http://127.0.0.1:9/b.n5").stderr
     assert found.stderr.endswith("then repeat it with --resume\n"), found.stderr
+
+
+def test_the_address_of_a_server_is_no_secret() -> None:
+    options = {"client": {"endpoint_url": "http://127.0.0.1:9"}, "key": "abcdefgh", "anon": "true"}
+    assert [*_secrets({"options": options, "path": "abcdefgh.n5"})] == ["abcdefgh"]

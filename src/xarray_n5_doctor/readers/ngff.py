@@ -83,7 +83,7 @@ def _placed(found: Reading) -> Reading:
         return found
     axes = tuple(replace(axis, offset=None if axis.scale is None else 0.0) for axis in found.axes)
     moved = any(axis.offset for axis in found.axes)
-    return replace(found, axes=axes, note=_NO_OFFSETS if moved else "")
+    return replace(found, axes=axes, offsets="ignored", note=_NO_OFFSETS if moved else "")
 
 
 def _by_shape(found: Reading) -> Reading:
