@@ -1036,5 +1036,5 @@ def test_a_server_that_is_gone_is_a_reason_to_resume() -> None:
 
 
 def test_the_address_of_a_server_is_no_secret() -> None:
-    options = {"client": {"endpoint_url": "http://127.0.0.1:9"}, "key": "abcdefgh", "anon": "true"}
+    options = {"client": {"endpoint_url": "http://127.0.0.1:9"}, "key": "abcdefgh", "anon": True}
     assert [*_secrets({"options": options, "path": "abcdefgh.n5"})] == ["abcdefgh"]
