@@ -801,6 +801,12 @@ def test_axes_that_ome_zarr_lacks_are_named_in_a_warning(
     assert bool(open_group(tmp_path / "a.zarr").attrs) is bool(image)
 
 
+def test_names_of_channels_beside_tiles_are_refused_with_the_reason(tmp_path: Path) -> None:
+    values = xr.DataArray(np.ones((2, 3, 4, 4), "u1"), dims=("channel", "tile", "y", "x"))
+    with pytest.raises(MetadataError, match=r"labels .*: OME-Zarr has no images with the axes"):
+        pyramid(values.assign_coords(channel=["a", "b"]), tmp_path / "a.zarr", levels=1)
+
+
 # Labels
 
 

@@ -99,17 +99,11 @@ def write_pyramid(
     MetadataError
         If a dialect is unknown, or the dialects together cannot describe the levels.
     """
-    with _refusing(where):
+    lack = _lack(levels) if dialect is None else ""
+    with _refusing(where, lack):
         around, own = _checked(levels, dialect, group=True)
-    node, base = levels[0]
-    lacks = dialect is None and not around and not node.lists_x_first
-    if lacks and sum(_kind(axis) == "space" for axis in base.axes) > 1:
-        axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
-        warn(
-            f"{where}: viewers find no image here, as OME-Zarr has no images with the axes {axes}; "
-            "expected two or three axes of space, after those of time and channels: select along "
-            "others, or transpose"
-        )
+    if lack:
+        warn(f"{where}: viewers find no image here, as {lack}")
     return around, own
 
 
@@ -203,13 +197,27 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
     return None
 
 
+def _lack(levels: Sequence[tuple[ArrayContext, Geometry]]) -> str:
+    """Return why OME-NGFF cannot describe levels in Zarr with several axes of space, or ""."""
+    node, base = levels[0]
+    kinds = [_kind(axis) for axis in base.axes]
+    if node.lists_x_first or kinds.count("space") < 2 or can_show(kinds):  # noqa: PLR2004
+        return ""
+    axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
+    return (
+        f"OME-Zarr has no images with the axes {axes}; expected two or three axes of space, after "
+        "those of time and channels: select along others, or transpose"
+    )
+
+
 @contextmanager
-def _refusing(where: str) -> Iterator[None]:
+def _refusing(where: str, lack: str = "") -> Iterator[None]:
     """Raise MetadataError, with the location, for what dialects cannot describe."""
     try:
         yield
     except ValueError as error:
-        raise MetadataError(f"{_prefix(where)}{error}") from error
+        why = f": {lack}" if lack else ""
+        raise MetadataError(f"{_prefix(where)}{error}{why}") from error
 
 
 def _prefix(where: str) -> str:
