@@ -135,6 +135,15 @@ def _for_container(text: str) -> str:
     return f"{before}run 'xarray-n5 {context.info_name}' on its container, {container}"
 
 
+def plural(count: int, thing: str) -> str:
+    """Return a count with its noun, in the plural if need be.
+
+    >>> plural(1, "chunk"), plural(0, "chunk")
+    ('1 chunk', '0 chunks')
+    """
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines with control characters escaped: names in files must not control a terminal."""
     from xarray_n5.errors import printable

@@ -33,10 +33,12 @@ def print_summary(verb: str, bar: ProgressBar, seconds: float) -> None:
     import click
     from dask.utils import format_bytes, format_time
 
-    arrays = "1 array" if bar.arrays == 1 else f"{bar.arrays} arrays"
+    from xarray_n5_cli.errors import plural
+
+    arrays, chunks = plural(bar.arrays, "array"), (bar.units or "chunks").removesuffix("s")
     kept = f", {bar.kept} kept" if bar.kept else ""
     size = f", {format_bytes(bar.nbytes)}" if bar.nbytes else ""  # HDF5 reports no sizes
-    written = f"{bar.written} {bar.units or 'chunks'} written{kept}{size}"
+    written = f"{plural(bar.written, chunks)} written{kept}{size}"
     click.echo(f"{verb} {arrays}: {written}, {format_time(seconds)}")
 
 

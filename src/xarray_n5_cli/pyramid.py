@@ -14,9 +14,8 @@ from xarray_n5_cli.arguments import (
     split_url,
     storage_option,
 )
-from xarray_n5_cli.errors import echo, redact
+from xarray_n5_cli.errors import echo, plural, redact
 from xarray_n5_cli.options import as_project, computing, storing
-from xarray_n5_cli.verify import plural
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:

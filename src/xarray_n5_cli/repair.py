@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from xarray_n5_cli.arguments import Options, on_node
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
-from xarray_n5_cli.verify import plural
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, plural
 
 if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container

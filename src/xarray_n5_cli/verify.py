@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xarray_n5_cli.arguments import Options, on_node
-from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes
+from xarray_n5_cli.errors import echo, format_error, ignore_unfinished_writes, plural
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
@@ -176,12 +176,3 @@ def _problems(reports: list[dict[str, Any]], *, strict: bool) -> list[str]:
     if strict and (count := sum("missing" in report["chunks"] for report in reports)):
         found.append(f"{count} of {of} {'has' if count == 1 else 'have'} missing chunks")
     return found
-
-
-def plural(count: int, thing: str) -> str:
-    """Return a count with its noun, in the plural if need be.
-
-    >>> plural(1, "chunk"), plural(0, "chunk")
-    ('1 chunk', '0 chunks')
-    """
-    return f"{count} {thing}{'s' * (count != 1)}"

@@ -483,6 +483,10 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     with pytest.warns(UserWarning, match="klingon .* describe 2 axes, the array has 3"):
         assert not read({"batlh": ["a", "b"]}).named
 
+    for other in (object(), Klingon):
+        with pytest.raises(TypeError, match="expected an object with name, keys, read and write"):
+            register_dialect(other)  # type: ignore[arg-type]
+
     class Impostor(Klingon):
         name: ClassVar[str] = "cosem"
 

@@ -81,6 +81,8 @@ def register_dialect(dialect: Dialect) -> None:
 
     Raises
     ------
+    TypeError
+        If it is not such an object.
     ValueError
         If a dialect of another type has its name.
 
@@ -91,6 +93,8 @@ def register_dialect(dialect: Dialect) -> None:
     >>> from xarray_n5.dialects import Funlib
     >>> xarray_n5.register_dialect(Funlib(axis_names_attr="dims"))
     """
+    if isinstance(dialect, type) or not isinstance(dialect, Dialect):
+        raise TypeError(f"expected an object with name, keys, read and write, got {dialect!r}")
     known = DIALECTS.get(dialect.name)
     if known is not None and type(known) is not type(dialect):
         raise ValueError(
@@ -149,10 +153,10 @@ def resolve_geometry(
             continue
         if geometry is None:
             continue
-        if geometry.ndim != len(node.shape):
+        if (count := getattr(geometry, "ndim", geometry)) != len(node.shape):
             invalid.append(
-                f"{known.name} metadata are ignored: they describe {geometry.ndim} axes, the array "
-                f"has {len(node.shape)}"
+                f"{known.name} metadata are ignored: they describe {count!r} axes, the array has "
+                f"{len(node.shape)}"
             )
             continue
         readings.append((known.name, geometry))
