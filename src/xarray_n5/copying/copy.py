@@ -256,18 +256,28 @@ def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], d
 def _below(
     group: Group, path: str, without: Collection[str]
 ) -> Iterator[tuple[str, Array | Group]]:
+    """Iterate over the nodes of a tree; warn about arrays of other formats.
+
+    Raises
+    ------
+    MetadataError
+        If a group is an array that has lost its metadata.
+    """
     inner = {name: join(path, name) for name in group}
-    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
-    walk = Walk(group.container, group)
-    for name, node in group.nodes(names, strict=True).items():
-        found = walk.seen(node)
+    if all(map(str.isdigit, inner)):  # or there are none
+        found = Walk(group.container, group).seen(group)
         if found.broken:
-            raise MetadataError(f"{node.url} {found.problem}; restore it, or use 'without'")
+            raise MetadataError(f"{group.url} {found.problem}; restore it, or use 'without'")
         if found.node is None:
-            warn(f"{node.url} is not copied: {found.problem}")
-            continue
-        yield inner[name], node
-        if not isinstance(node, Array):
+            warn(f"{group.url} is not copied: {found.problem}")
+            return
+    if path:
+        yield path, group
+    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
+    for name, node in group.nodes(names, strict=True).items():
+        if isinstance(node, Array):
+            yield inner[name], node
+        else:
             yield from _below(node, inner[name], without)
 
 
