@@ -361,13 +361,13 @@ class UnknownCompressionError(N5Error, NotImplementedError):
         name: str,
         known: Iterable[str],
         where: str = "",
-        hint: str = "register it with xarray_n5.register_compression",
+        hint: str = ", or register it with xarray_n5.register_compression",
     ) -> None:
         self.name, self.known, self.where = name, tuple(known), where
         names = ", ".join(sorted(self.known))
         super().__init__(
-            f"{where}{': ' if where else ''}unknown compression {name!r}; expected one of {names}, "
-            f"or {hint}"
+            f"{where}{': ' if where else ''}unknown compression {name!r}; expected one of {names}"
+            f"{hint}"
         )
 
 

@@ -27,7 +27,7 @@ _ARGUMENTS = {
 _PARAMETER = re.compile(
     r"(?<![\w?&/.'\"])(?P<name>bounds|chunks|dialect|factors|format|group|label_multisets|level"
     r"|levels|link|method|mode|path|project|region|resume|setups?|shards|storage_options|timepoint"
-    r"|url|attribute_order|axis_order|layout|dims)"
+    r"|url|without|attribute_order|axis_order|layout|dims)"
     r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
 )
 """A parameter of Python's functions in a message, with or without a value."""
@@ -98,7 +98,7 @@ def _text_of(problem: BaseException | str) -> str:
                 "or start again with --mode w and without --resume"
             )
         case OSError(errno=errno.ENOSPC):
-            return f"{problem}; free some space, and repeat it{' with --resume' * _resumes()}"
+            return f"{problem}; free some space, and repeat it{' with --resume' * resumes()}"
         case errors.OneWriterError():
             return (
                 f"{problem.url}: {problem.why}; only one process at a time can write an HDF5 file: "
@@ -114,10 +114,11 @@ def _text_of(problem: BaseException | str) -> str:
                 f"read with --storage-option {option}=true"
             )
     lost = isinstance(problem, errors.RequestError) and not isinstance(problem, PermissionError)
-    return _for_container(str(problem)) + "; then repeat it with --resume" * (lost and _resumes())
+    hint = "; if it has written anything, repeat it with --resume" * (lost and resumes())
+    return _for_container(str(problem)) + hint
 
 
-def _resumes() -> bool:
+def resumes() -> bool:
     """Return whether the command can resume a write."""
     context = click.get_current_context(silent=True)
     return context is not None and "resume" in context.params

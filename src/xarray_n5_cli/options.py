@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xarray_n5_cli.arguments import Name
-from xarray_n5_cli.errors import report_errors
+from xarray_n5_cli.errors import report_errors, resumes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -150,4 +150,5 @@ def _workers(workers: int | None, scheduler: str | None, *, processes: bool) -> 
         try:
             yield
         except (CancelledError, KilledWorker) as error:
-            raise OSError(f"{error} What is stored is kept: repeat it with --resume") from error
+            hint = " What is stored is kept: repeat it with --resume" * resumes()
+            raise OSError(f"{error}{hint}") from error

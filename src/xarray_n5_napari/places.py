@@ -57,6 +57,8 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
         known = [at for at, name in enumerate(names) if name in part.dims]
         rows = [part.dims.index(names[at]) for at in known]
         matrix[np.ix_(rows, [*rows, -1])] = views[0][np.ix_(known, [*known, -1])]
+        if np.linalg.matrix_rank(matrix) < len(matrix):  # a section needs the axis that it lost
+            matrix = _matrix(axes)
         for row in rows:
             units[row] = facts.get("units", None if facts else units[row])
     placed = _transform(_matrix(axes) if matrix is None else matrix)
@@ -95,9 +97,8 @@ def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> n
 
 def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
     """Return the matrices from samples, also of a stored crop, to positions, z y x."""
-    if AFFINE not in dataset.coords or not {"axis", "column"} <= {*dataset[AFFINE].dims}:
-        return None
-    found = dataset[AFFINE]
+    if AFFINE not in dataset.coords or DIMS not in (found := dataset[AFFINE]).attrs:
+        return None  # it is none of ours
     found = found.sel(axis=list(AXES)) if "axis" in found.coords else found
     found = found.transpose(..., "axis", "column")
     return found.copy(data=found.to_numpy() @ within(dataset))

@@ -1032,7 +1032,9 @@ def test_a_server_that_is_gone_is_a_reason_to_resume() -> None:
     found = run("copy", CELLS, "http://127.0.0.1:9/b.n5")
     assert found.exit_code == 1
     assert "--resume" not in run("tree", "http://127.0.0.1:9/b.n5").stderr
-    assert found.stderr.endswith("then repeat it with --resume\n"), found.stderr
+    assert found.stderr.endswith("; if it has written anything, repeat it with --resume\n"), (
+        found.stderr
+    )
 
 
 def test_the_address_of_a_server_is_no_secret() -> None:

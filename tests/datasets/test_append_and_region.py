@@ -23,7 +23,12 @@ from tests.support.containers import contents
 from tests.support.exhaustive import cases
 from tests.support.processes import Python
 from tests.support.remote import Far
-from xarray_n5 import ContainerNotVisibleError, N5Error, NodeExistsError, UnfinishedWriteWarning
+from xarray_n5 import (
+    ContainerNotVisibleError,
+    MetadataError,
+    NodeExistsError,
+    UnfinishedWriteWarning,
+)
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.datasets import grow, other_appends
@@ -743,8 +748,6 @@ def test_arrays_that_have_only_grown_are_known_to_be_unfinished(
     nodes = {each.name: each for each in xarray_n5.verify(place, "g").leaves}
     grown = {name for name in nodes if "time" in found[name].dims}
     assert {name for name, each in nodes.items() if each.attrs["unfinished"]} == grown
-    with pytest.raises(N5Error, match=r"missing|has an unfinished write"):
-        xarray_n5.verify(place, "g", strict=True)
     second.n5.to_n5(place, "g", append_dim="time", resume=True)
     xr.testing.assert_identical(stored(place), joined(first, second))
 
@@ -775,3 +778,22 @@ def test_an_append_that_stopped_between_two_arrays_is_named(
         xr.open_dataset(place, engine="n5", group="g")
     second.n5.to_n5(place, "g", append_dim="time", resume=True)
     xr.testing.assert_identical(stored(place), joined(first, second))
+
+
+def test_an_append_within_a_chunk_that_has_only_grown_arrays_fails_a_strict_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = xr.Dataset({"a": ("time", np.arange(1, 4))})
+    rows.n5.to_n5(tmp_path, encoding={"a": {"chunks": (8,)}})
+
+    def stop(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    xarray_n5.verify(tmp_path, strict=True)
+    with monkeypatch.context() as patched:
+        patched.setattr("xarray_n5.datasets.append.Transaction.begin", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rows.n5.to_n5(tmp_path, append_dim="time")
+    assert (xarray_n5.verify(tmp_path)["a"].state == "ok").all()
+    with pytest.raises(MetadataError, match="a has an unfinished write"):
+        xarray_n5.verify(tmp_path, strict=True)

@@ -289,6 +289,45 @@ def test_images_of_numbered_channels_and_times(
     xr.testing.assert_identical(ours(tmp_path), shape.to_dataset(name="a"))
 
 
+def numbered(ids: list[int], names: list[str]) -> xr.Dataset:
+    nm = {"units": "nm"}
+    space = {"y": ("y", 4.0 * np.arange(4), nm), "x": ("x", 4.0 * np.arange(5), nm)}
+    coords = {"channel": ids, "channel_name": ("channel", names), **space}
+    return xr.Dataset({"a": (("channel", "y", "x"), np.ones((len(ids), 4, 5)))}, coords)
+
+
+MERGED = {"partial_chunks": "merge"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "names", "how", "expected"),
+    [
+        ([2, 3], ["blue", "pink"], {"append_dim": "channel"}, ["red", "gree", "blue", "pink"]),
+        ([7], ["blue"], {"region": {"channel": slice(0, 1)}, **MERGED}, ["blue", "gree"]),
+        ([0], ["blue"], {"region": {"channel": slice(0, 1)}, **MERGED}, ["blue", "gree"]),
+    ],
+)
+def test_names_of_numbered_channels_change_with_a_part(
+    tmp_path: Path, ids: list[int], names: list[str], how: Any, expected: list[str]
+) -> None:
+    numbered([0, 1], ["red", "gree"]).n5.to_n5(tmp_path, format="zarr2")
+    part = numbered(ids, names)
+    if "region" in how:
+        part = part.drop_vars(["y", "x"])
+    part.n5.to_n5(tmp_path, **how)
+    found = xarray_n5.open_group(tmp_path).attrs["omero"]["channels"]
+    assert [each["label"] for each in found] == expected
+    assert ours(tmp_path).channel_name.values.tolist() == expected
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_days_are_no_numbers_of_samples(tmp_path: Path, days: int) -> None:
+    moments = np.datetime64("2020-01-01", "ns") + np.arange(3) * np.timedelta64(days, "D")
+    image = numbered([0, 1], ["a", "b"]).expand_dims(t=moments)
+    image.n5.to_n5(tmp_path, format="zarr2")
+    assert images(tmp_path) == []
+
+
 def test_images_without_lengths_are_written_where_asked_for(tmp_path: Path) -> None:
     plain = xr.Dataset({"a": (("y", "x"), np.ones((2, 2)))}, {"y": [0.0, 2.0], "x": [1.0, 2.0]})
     plain.n5.to_n5(tmp_path / "a", format="zarr2")

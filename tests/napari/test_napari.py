@@ -694,6 +694,31 @@ def test_stored_datasets_of_views_lie_where_the_views_are(
         np.testing.assert_allclose(world(facts, points)[:, 1:], expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (4, 4), (2, 3)])
+def test_matrices_of_others_place_nothing(
+    tmp_path: Path, open_layers: Read, shape: tuple[int, int]
+) -> None:
+    own = {"x": ("x", 0.5 * np.arange(8), {"units": "um"})}
+    image = xr.Dataset({"a": (("z", "y", "x"), np.ones((4, 8, 8), "u2"))}, own)
+    image = image.assign_coords(affine=(("axis", "column"), np.eye(*shape)))
+    image.n5.to_n5(tmp_path / "a.n5")
+    (_, facts, _), *_ = open_layers(tmp_path / "a.n5")
+    assert facts["scale"] == (1.0, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("dim", ["x", "y", "z"])
+def test_stored_sections_of_turned_views_have_a_matrix_that_is_one(
+    tmp_path: Path, open_layers: Read, dim: str
+) -> None:
+    place = a_project(tmp_path, lambda _, setup: TURN + 3.0 * setup * np.eye(3, 4, 3))
+    whole = xr.open_dataset(place, engine="n5", level=0)
+    whole.isel({dim: 2}).n5.to_n5(tmp_path / "part.n5")
+    for _, facts, _ in open_layers(tmp_path / "part.n5"):
+        matrix = facts.get("affine", np.eye(4))
+        assert np.linalg.matrix_rank(matrix) == len(matrix)
+        assert "affine" in facts or "scale" in facts
+
+
 # Scenes and images of OME-Zarr 0.6
 
 

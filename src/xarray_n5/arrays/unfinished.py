@@ -32,7 +32,9 @@ def is_growing(store: Store, path: str) -> bool:
 
 
 def half_resized(error: ValueError, url: str) -> ValueError:
-    """Return the error of a group whose arrays do not fit together because of an append."""
+    """Return an error, with the reason if arrays do not fit together because of an append."""
+    if "cannot share a Dataset" not in str(error):
+        return error
     return ValueError(
         f"{error}; an append to {url!r} has resized only some of them: wait if a program is "
         "writing now; otherwise repeat the append with resume=True"

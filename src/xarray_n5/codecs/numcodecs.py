@@ -31,7 +31,7 @@ COMPRESSORS = ("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd")
 ALLOWED = (*CHECKSUMS, *COMPRESSORS, "shuffle")
 """Ids of the supported codecs; others may run code from the file, such as pickle."""
 
-OTHER_CODEC = "open the array with zarr-python and the package of this codec"
+OTHER_CODEC = "; if you trust the file, zarr-python opens it with the package of this codec"
 """What to do about others in Zarr."""
 
 _CHECKSUM_SIZE = 4

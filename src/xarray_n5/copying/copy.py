@@ -245,18 +245,22 @@ def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], d
     """Return the arrays and the groups of a tree by their paths in it, base levels first."""
     arrays: dict[str, Array] = {}
     groups = {"": group}
-    for path, node in _below(group, "", without):
+    others: list[str] = []
+    for path, node in _below(group, "", without, others):
         if isinstance(node, Array):
             arrays[path] = node
         else:
             groups[path] = node
+    if others:
+        more = f"; and {len(others) - 1} more" if others[1:] else ""
+        warn(f"{others[0]}{more}")
     return dict(sorted(arrays.items())), groups
 
 
 def _below(
-    group: Group, path: str, without: Collection[str]
+    group: Group, path: str, without: Collection[str], others: list[str]
 ) -> Iterator[tuple[str, Array | Group]]:
-    """Iterate over the nodes of a tree; warn about arrays of other formats.
+    """Iterate over the nodes of a tree; add messages about arrays of other formats to `others`.
 
     Raises
     ------
@@ -267,9 +271,10 @@ def _below(
     if all(map(str.isdigit, inner)):  # or there are none
         found = Walk(group.container, group).seen(group)
         if found.broken:
-            raise MetadataError(f"{group.url} {found.problem}; restore it, or use 'without'")
+            hint = f", or leave the array out with without={path!r}" if path else ""
+            raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")
         if found.node is None:
-            warn(f"{group.url} is not copied: {found.problem}")
+            others.append(f"{group.url} is not copied: {found.problem}")
             return
     if path:
         yield path, group
@@ -278,7 +283,7 @@ def _below(
         if isinstance(node, Array):
             yield inner[name], node
         else:
-            yield from _below(node, inner[name], without)
+            yield from _below(node, inner[name], without, others)
 
 
 def _copy_arrays(

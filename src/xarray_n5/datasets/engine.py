@@ -79,7 +79,7 @@ def open_dataset(
             if isinstance(node, Array) or not is_growing(store, node.path):
                 raise
             if pause is None:
-                raise half_resized(error, node.url) from error
+                raise half_resized(error, node.url) from None
             time.sleep(pause)
 
 

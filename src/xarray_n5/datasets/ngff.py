@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
     from xarray_n5.model.axes import Axis
 
@@ -92,7 +93,7 @@ def images_of(
     MetadataError
         If `dialect` is set, and no image can be described.
     """
-    irregular = {dim for dim in plan.irregular if not _counts(plan.variables[dim].encoded.data)}
+    irregular = {dim for dim in plan.irregular if not _counts(plan.variables[dim].encoded)}
     found = {
         name: variable_image(name, geometry)
         for name, variable in plan.variables.items()
@@ -109,8 +110,8 @@ def images_of(
         why = (
             "the group already describes other images"
             if foreign
-            else "OME-Zarr has images of time, channels and two or three axes of space, in this "
-            f"order, with evenly spaced coordinates; found {_listed(plan)}"
+            else "OME-Zarr has images with at most one axis of time, one of channels, then two or "
+            f"three of space, with evenly spaced coordinates; found {_listed(plan)}"
         )
         raise MetadataError(
             f"dialect={dialect!r} cannot describe variables of {plan.path!r}: {why}"
@@ -179,14 +180,16 @@ def updated_images(
         return {}
     systems = systems_in(images)
     images = [without_systems(image) for image in images]
-    dims = channel_axes(images) & written.variables.keys() & slices.keys()
-    channels = None
-    if len(dims) == 1 and channel_labels(omero := omero_of(attributes)):
+    dims, channels = channel_axes(images) & slices.keys(), None
+    both = stored.variables.keys() & written.variables.keys()
+    names = [name for dim in dims for name in (dim, f"{dim}_name") if name in both]
+    name = next((name for name in names if labels_in(stored[name].to_numpy())), None)
+    if len(dims) == 1 and name is not None and channel_labels(omero := omero_of(attributes)):
         (dim,) = dims
-        before, where = stored[dim].to_numpy(), slices[dim]
+        before, where = stored[name].to_numpy(), slices[dim]
         values = np.full(max(before.size, where.stop), "", object)
         values[: before.size] = before
-        values[where] = written[dim].to_numpy()
+        values[where] = written[name].to_numpy()
         path = next(_name(each) for each in images if dim in channel_axes([each]))
         dtype = stored[path].encoding.get("dtype") if path in stored else None
         channels = relabelled(omero, labels_in(values), dtype)
@@ -254,10 +257,12 @@ def _image(variable: VariablePlan, irregular: Collection[str], *, wanted: bool) 
     return Geometry(tuple(replace(axis, kind=kind) for axis, kind in zip(axes, kinds, strict=True)))
 
 
-def _counts(values: Any) -> bool:
-    """Return whether the numbers along a dimension only count its samples."""
+def _counts(coordinate: EncodedVariable) -> bool:
+    """Return whether whole numbers only count samples; days and others have units."""
+    values = coordinate.data
     numbers = isinstance(values, np.ndarray) and values.dtype.kind in "iu"
-    return numbers and np.array_equal(values, np.arange(values.size))
+    plain = numbers and "units" not in coordinate.attributes
+    return plain and np.array_equal(values, np.arange(values.size))
 
 
 def _is_length(axis: Axis) -> bool:

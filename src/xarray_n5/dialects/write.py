@@ -205,8 +205,8 @@ def _lack(levels: Sequence[tuple[ArrayContext, Geometry]]) -> str:
         return ""
     axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
     return (
-        f"OME-Zarr has no images with the axes {axes}; expected two or three axes of space, after "
-        "those of time and channels: select along others, or transpose"
+        f"OME-Zarr has no images with the axes {axes}; expected at most one of time, one of "
+        "channels, then two or three of space: select along others, or transpose"
     )
 
 
