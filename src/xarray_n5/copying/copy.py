@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
@@ -15,7 +14,6 @@ from xarray_n5.arrays.labels import list_labels, with_source
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_node
 from xarray_n5.arrays.overwrite import groups_around, other_writers
-from xarray_n5.arrays.walk import Walk
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import (
@@ -27,15 +25,15 @@ from xarray_n5.copying.attributes import (
     warn_lost_systems,
 )
 from xarray_n5.copying.bounds import parts_of, regions_within
+from xarray_n5.copying.nodes import sorted_nodes
 from xarray_n5.copying.pyramids import copied_pyramids, warn_of_datasets
 from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import MetadataError, NodeExistsError, ResumeError
+from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -48,7 +46,7 @@ from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.spec import Mode
@@ -162,7 +160,7 @@ def _begin_group(
     group: Group, target: CopyTarget, options: CopyOptions, without: Collection[str]
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of a group; return it, and the arrays by their paths in the copy."""
-    how, (arrays, groups) = target.how, _sorted(group, without)
+    how, (arrays, groups) = target.how, sorted_nodes(group, without)
     lists = lists_of(group.container)
     warn_of_datasets(groups.values(), into=how.format)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
@@ -239,51 +237,6 @@ def _begin(
     list_labels(how.container, {target.path: attributes[""]})
     how.consolidate(target.path, default=True)
     return transaction
-
-
-def _sorted(group: Group, without: Collection[str]) -> tuple[dict[str, Array], dict[str, Group]]:
-    """Return the arrays and the groups of a tree by their paths in it, base levels first."""
-    arrays: dict[str, Array] = {}
-    groups = {"": group}
-    others: list[str] = []
-    for path, node in _below(group, "", without, others):
-        if isinstance(node, Array):
-            arrays[path] = node
-        else:
-            groups[path] = node
-    if others:
-        more = f"; and {len(others) - 1} more" if others[1:] else ""
-        warn(f"{others[0]}{more}")
-    return dict(sorted(arrays.items())), groups
-
-
-def _below(
-    group: Group, path: str, without: Collection[str], others: list[str]
-) -> Iterator[tuple[str, Array | Group]]:
-    """Iterate over the nodes of a tree; add messages about arrays of other formats to `others`.
-
-    Raises
-    ------
-    MetadataError
-        If a group is an array that has lost its metadata.
-    """
-    inner = {name: join(path, name) for name in group}
-    if all(map(str.isdigit, inner)):  # or there are none
-        found = Walk(group.container, group).seen(group)
-        if found.broken:
-            hint = f", or leave the array out with without={path!r}" if path else ""
-            raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")
-        if found.node is None:
-            others.append(f"{group.url} is not copied: {found.problem}")
-            return
-    if path:
-        yield path, group
-    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
-    for name, node in group.nodes(names, strict=True).items():
-        if isinstance(node, Array):
-            yield inner[name], node
-        else:
-            yield from _below(node, inner[name], without, others)
 
 
 def _copy_arrays(
