@@ -35,7 +35,7 @@ def draw(ax: Axes) -> None:
     )
     section = base.sel(z=PLANE, **WINDOW)
     section.plot.imshow(ax=ax, cmap="gray", vmax=45, yincrease=False, add_colorbar=False)
-    found = xarray_n5.doctor("em.n5", "raw").sel(level="s2")
+    found = xarray_n5.doctor.examine("em.n5", "raw").sel(level="s2")
     for reader, (title, colour, style, width) in READERS.items():
         axes = found.sel(reader=reader)
         y, x = (
@@ -61,7 +61,7 @@ with tempfile.TemporaryDirectory() as folder:
     )
     exec(prepared[1])  # noqa: S102 - our own page
     draw(before)
-    xarray_n5.doctor("em.n5", dialect="neuroglancer", fix=True)
+    xarray_n5.doctor.examine("em.n5", dialect="neuroglancer", fix=True)
     draw(after)
     os.chdir(ROOT)
 before.set_title("level s2 over s0, as stored")

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 
 SAMPLE = Path(__file__).parent.parent / "src" / "xarray_n5" / "samples" / "tiles"
 PLANES = slice(18, 26)
@@ -44,7 +44,7 @@ def main() -> None:
     SAMPLE.mkdir()
     gzip = {"type": "gzip", "level": 9}
     chunks = (1, 1, 1, 8, 64, 64)
-    xarray_n5_bdv.pyramid(
+    xarray_n5.bdv.pyramid(
         image, SAMPLE / "tiles.xml", factors=[(1, 2, 2)], chunks=chunks, compression=gzip
     )
     sizes = [file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file()]

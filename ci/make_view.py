@@ -19,7 +19,7 @@ import xarray_n5  # noqa: E402 - likewise
 from tests.support.browser import browsing  # noqa: E402 - after the path is known
 
 if TYPE_CHECKING:
-    from xarray_n5_view.api import View
+    from xarray_n5.viewing.api import View
 
 
 def save(view: View, target: Path) -> None:

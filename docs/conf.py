@@ -58,7 +58,7 @@ numpydoc_xref_aliases = {
         name: f"xarray_n5.{name}"
         for name in ("Array", "Axis", "Geometry", "Group", *xarray_n5.errors.__all__)
     },
-    "View": "xarray_n5_view.api.View",
+    "View": "xarray_n5.viewing.api.View",
 }
 numpydoc_xref_ignore = {
     "collection",

@@ -111,7 +111,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         >>> xr.open_dataset("tiles.xml", engine="bdv", setup=1)["tiles"].dims
         ('t', 'z', 'y', 'x')
         """
-        from xarray_n5_bdv.scene import open_dataset
+        from xarray_n5.bdv.scene import open_dataset
 
         decoders = {
             "mask_and_scale": mask_and_scale,
@@ -150,7 +150,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
 
         Parameters are those of :meth:`open_dataset`.
         """
-        from xarray_n5_bdv.scene import open_groups
+        from xarray_n5.bdv.scene import open_groups
 
         decoders = {name: options.pop(name) for name in DECODERS & options.keys()}
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
@@ -184,6 +184,6 @@ def _is_project(file: Path) -> bool:
         return False
     if b"<SpimData" not in start.replace(b"\0", b""):
         return False
-    from xarray_n5_bdv.xml import looks_like_project
+    from xarray_n5.bdv.xml import looks_like_project
 
     return looks_like_project(start)

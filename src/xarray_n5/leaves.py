@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.bdv.api import to_bdv
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
+    from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
     from xarray_n5.integrity.chunk_map import chunk_map
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
@@ -33,13 +35,10 @@ if TYPE_CHECKING:
     from xarray_n5.sampling.map_overlap import map_overlap
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.sampling.world_grid import world_grid
+    from xarray_n5.scenes.datasets import write_datasets
+    from xarray_n5.scenes.write import write_scene
     from xarray_n5.stores import Store
-    from xarray_n5_bdv.api import to_bdv
-    from xarray_n5_doctor.api import doctor
-    from xarray_n5_hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
-    from xarray_n5_scenes.datasets import write_datasets
-    from xarray_n5_scenes.write import write_scene
-    from xarray_n5_view.api import View, view
+    from xarray_n5.viewing.api import View, view
 
 __all__ = [
     "Bounds",
@@ -49,7 +48,6 @@ __all__ = [
     "chunk_map",
     "crop",
     "digest",
-    "doctor",
     "from_hangar",
     "hangar_records",
     "interp",
@@ -70,19 +68,18 @@ __all__ = [
 
 LEAVES = {
     **dict.fromkeys(
-        ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5_hangar.api"
+        ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5.hangar.api"
     ),
     **dict.fromkeys(("Bounds", "crop", "pair_of"), "xarray_n5.sampling.crop"),
     "Targets": "xarray_n5.sampling.placement",
     **dict.fromkeys(("interp", "interp_like", "level_for"), "xarray_n5.sampling.api"),
     **{name: f"xarray_n5.integrity.{name}" for name in ("chunk_map", "digest", "repair", "verify")},
-    "doctor": "xarray_n5_doctor.api",
     "map_overlap": "xarray_n5.sampling.map_overlap",
-    "to_bdv": "xarray_n5_bdv.api",
-    **dict.fromkeys(("View", "view"), "xarray_n5_view.api"),
+    "to_bdv": "xarray_n5.bdv.api",
+    **dict.fromkeys(("View", "view"), "xarray_n5.viewing.api"),
     "world_grid": "xarray_n5.sampling.world_grid",
-    "write_datasets": "xarray_n5_scenes.datasets",
-    "write_scene": "xarray_n5_scenes.write",
+    "write_datasets": "xarray_n5.scenes.datasets",
+    "write_scene": "xarray_n5.scenes.write",
 }
 """Names, and the modules that define them."""
 
@@ -94,12 +91,12 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(LEAVES[name]), name)
 
 
-SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5_bdv.scene"}
+SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5.bdv.scene"}
 """Bytes at the beginning of files that describe a scene, and what reads them, or its module."""
 
 SCENE_GROUPS: dict[str, str | GroupReader] = {
-    "ome/scene": "xarray_n5_scenes.scene",
-    "ImarisDataSet": "xarray_n5_imaris.scene",
+    "ome/scene": "xarray_n5.scenes.scene",
+    "ImarisDataSet": "xarray_n5.imaris.scene",
 }
 """Attributes of a group that describe a scene, or keys in one, and what reads it, or its module."""
 
@@ -139,7 +136,7 @@ def register_scene(mark: bytes, reader: SceneReader) -> None:
     """Register a reader of files that describe images in containers, and their positions.
 
     Programs that import the reader open such files with the engine "n5" and :func:`copy`, and
-    describe them with a command line of their own, which calls ``xarray_n5_cli.main``. The command
+    describe them with a command line of their own, which calls ``xarray_n5.cli.main``. The command
     ``xarray-n5`` imports no other readers. Local files are recognised by their beginning; on
     servers, :func:`copy` and commands read only files that are called ``*.xml``.
 
@@ -284,9 +281,9 @@ class Scene(Protocol):
 
 
 if TYPE_CHECKING:
-    from xarray_n5_bdv import scene
-    from xarray_n5_imaris import scene as imaris_files
-    from xarray_n5_scenes import scene as scene_groups
+    from xarray_n5.bdv import scene
+    from xarray_n5.imaris import scene as imaris_files
+    from xarray_n5.scenes import scene as scene_groups
 
     _READERS: list[SceneReader] = [scene]
     _GROUP_READERS: list[GroupReader] = [scene_groups, imaris_files]

@@ -37,11 +37,11 @@ from xarray_n5 import (
     digest,
     open_array,
 )
+from xarray_n5.bdv.project import read_project
+from xarray_n5.bdv.spans import spans_of
+from xarray_n5.cli import main
 from xarray_n5.codecs import resolve
 from xarray_n5.stores import LocalStore
-from xarray_n5_bdv.project import read_project
-from xarray_n5_bdv.spans import spans_of
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -280,7 +280,7 @@ def test_only_an_xml_imports_the_package_of_projects(tiled: Path, tmp_path: Path
         "for place in sys.argv[1:]:\n"
         "    xr.open_dataset(place, engine='n5', group='setup0/timepoint0/s0')\n"
         "    xr.open_datatree(place, engine='n5')\n"
-        "    print('xarray_n5_bdv' in sys.modules)\n"
+        "    print('xarray_n5.bdv' in sys.modules)\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", code, str(plain), str(tiled.with_name("x.n5"))]
     done = subprocess.run(command, capture_output=True, check=True, text=True)  # noqa: S603
@@ -1014,7 +1014,7 @@ def test_other_commands_say_what_to_open(tiled: Path) -> None:
     assert "xarray.open" not in found.stderr
     found = CliRunner().invoke(main, ["pyramid", str(tiled)])
     assert found.exit_code == 1
-    assert "to store it with other levels, use xarray_n5_bdv.pyramid in Python" in found.stderr
+    assert "to store it with other levels, use xarray_n5.bdv.pyramid in Python" in found.stderr
 
 
 def test_the_digest_of_a_project_is_that_of_its_container(tiled: Path) -> None:

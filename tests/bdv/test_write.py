@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis.strategies import text
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.bdv.test_open import NAMES, TURN, WORLDS, grid, run, steps_of
 from tests.support.exhaustive import seeds, some
 from tests.support.killing import BLOCKS, SHAPE, begin, kill, store_project, when
@@ -41,8 +41,8 @@ from tests.support.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, NodeExistsError, tutorial
-from xarray_n5_bdv.loaders import absolute_of, paths_of, reference_of
-from xarray_n5_cli import main
+from xarray_n5.bdv.loaders import absolute_of, paths_of, reference_of
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -413,11 +413,11 @@ def copied(tmp_path: Path) -> Path:
 def test_positions_are_registered_and_all_else_stays(copied: Path) -> None:
     before, images = copied.read_bytes(), sorted(copied.parent.rglob("*"))
     ds = xr.open_dataset(copied, engine="bdv", level=0, chunks={})
-    xarray_n5_bdv.register(ds, copied)
+    xarray_n5.bdv.register(ds, copied)
     assert copied.read_bytes() == before
     origins = [f"origin_{axis}" for axis in "zyx"]
     affine = moved(ds, "affine")
-    xarray_n5_bdv.register(ds.assign_coords(affine=affine).drop_vars(origins), copied)
+    xarray_n5.bdv.register(ds.assign_coords(affine=affine).drop_vars(origins), copied)
     found = xr.open_datatree(copied, engine="bdv")
     np.testing.assert_array_equal(found["s0"].affine, affine)
     assert (found["s1"].affine.sel(axis="x", column="1") == [0.25, 30.25]).all()
@@ -434,7 +434,7 @@ def test_positions_are_registered_and_all_else_stays(copied: Path) -> None:
 def test_one_time_point_is_registered_by_its_origin(copied: Path) -> None:
     ds = xr.open_dataset(copied, engine="bdv", level=0, chunks={}).isel(t=1)
     origin = moved(ds, "origin_x")
-    xarray_n5_bdv.register(ds.assign_coords(origin_x=origin).drop_vars("affine"), copied)
+    xarray_n5.bdv.register(ds.assign_coords(origin_x=origin).drop_vars("affine"), copied)
     found = xr.open_dataset(copied, engine="bdv", level=0)
     np.testing.assert_array_equal(found.origin_x.isel(channel=0), [[0, 28], [0, 30]])
 
@@ -453,9 +453,9 @@ def test_positions_of_something_else_are_not_registered(copied: Path, tmp_path: 
         (ds.assign_coords(setup=ds.setup + 9), "setup 9 is not in the project"),
     ):
         with pytest.raises(MetadataError, match=message):
-            xarray_n5_bdv.register(wrong, copied)
+            xarray_n5.bdv.register(wrong, copied)
     with pytest.raises(FileNotFoundError, match="no project at"):
-        xarray_n5_bdv.register(ds, tmp_path / "other.xml")
+        xarray_n5.bdv.register(ds, tmp_path / "other.xml")
     assert copied.read_bytes() == before
 
 
@@ -824,7 +824,7 @@ def test_pybdv_reads_every_view_equal(tmp_path: Path) -> None:
 
 def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
     array = image().chunk(channel=1)
-    report = xarray_n5_bdv.pyramid(
+    report = xarray_n5.bdv.pyramid(
         array,
         tmp_path / "out.xml",
         chunks=4,
@@ -839,7 +839,7 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
     for dim in "zyx":
         np.testing.assert_allclose(tree["s1"][dim], means[dim])
     again = image().assign_coords(t=3)
-    xarray_n5_bdv.pyramid(
+    xarray_n5.bdv.pyramid(
         again,
         tmp_path / "out.xml",
         chunks=4,
@@ -855,7 +855,7 @@ def test_a_pyramid_of_turned_views_has_their_matrices(
     turned = two_tiles.affine.copy()
     turned.loc[{"tile": 1, "axis": "y", "column": "x"}] = 0.1
     ds = two_tiles.assign_coords(affine=turned).drop_vars([f"origin_{axis}" for axis in "zyx"])
-    xarray_n5_bdv.pyramid(ds, tmp_path / "levels.xml", factors=[(1, 2, 2)])
+    xarray_n5.bdv.pyramid(ds, tmp_path / "levels.xml", factors=[(1, 2, 2)])
     tree = xr.open_datatree(tmp_path / "levels.xml", engine="bdv")
     np.testing.assert_allclose(tree["s0"].affine.isel(t=0, drop=True), turned)
     means = two_tiles["tiles"].coarsen(y=2, x=2).mean().round()
@@ -867,15 +867,15 @@ def test_a_pyramid_of_turned_views_has_their_matrices(
 
 def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
     for _ in range(2):
-        report = xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", levels=1, resume=True)
+        report = xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", levels=1, resume=True)
         assert len(report["setup0/timepoint0"].children) == 2
 
 
 def test_pyramids_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use 'mode' for labels"):
-        xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", method="nearest")
+        xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", method="nearest")
     with pytest.raises(TypeError, match="has no parameter 'partial'"):
-        xarray_n5_bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
+        xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="mode"):
         xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")  # type: ignore[arg-type]
 
@@ -895,13 +895,13 @@ def test_copies_of_projects_are_projects(tmp_path: Path, kind: str) -> None:
 
 def test_images_are_copied_into_projects(tmp_path: Path) -> None:
     xarray_n5.pyramid(image(), tmp_path / "a.zarr", "cells", factors=[(1, 1, 2, 2)])
-    report = xarray_n5_bdv.copy(tmp_path / "a.zarr", tmp_path / "b.xml", source_path="cells")
+    report = xarray_n5.bdv.copy(tmp_path / "a.zarr", tmp_path / "b.xml", source_path="cells")
     assert len(report["setup1/timepoint0"].children) == 2
     tree = opened(tmp_path / "b.xml")
     np.testing.assert_array_equal(tree["s0"]["b"][0], image())
     assert tree["s1"].x.attrs["units"] == "um"
     image()[0].n5.to_n5(tmp_path / "c.n5", "raw")
-    xarray_n5_bdv.copy(tmp_path / "c.n5", tmp_path / "d.xml", source_path="raw/image")
+    xarray_n5.bdv.copy(tmp_path / "c.n5", tmp_path / "d.xml", source_path="raw/image")
     np.testing.assert_array_equal(xr.open_dataset(tmp_path / "d.xml")["d"][0, 0], image()[0])
     given = ["copy", tmp_path / "c.n5", tmp_path / "e.n5", "--project", tmp_path / "e.xml"]
     found = CliRunner().invoke(main, [*map(str, given), "--dtype", "f4"])

@@ -14,7 +14,7 @@ import zarr
 from click.testing import CliRunner
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.bdv.test_open import NAMES, grid, steps_of
 from tests.bdv.test_write import (
     CONFLICTS,
@@ -38,8 +38,8 @@ from tests.support.projects import (
     write_zarr,
 )
 from xarray_n5 import MetadataError, NodeExistsError
-from xarray_n5_bdv.written import shards_over
-from xarray_n5_cli import main
+from xarray_n5.bdv.written import shards_over
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -378,7 +378,7 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path, form: Any) -> None:
     stack = image().chunk({"channel": 1, "z": 3, "y": 4, "x": 5})
     factors = [(1, 2, 2), (3, 2, 2)]
     for _ in range(2):  # the second time, nothing is left to be done
-        report = xarray_n5_bdv.pyramid(
+        report = xarray_n5.bdv.pyramid(
             stack, tmp_path / "a.xml", format=form, factors=factors, resume=True
         )
     assert (report is not None, opened(tmp_path / "a.xml")["s2/a"].shape) == (True, (1, 2, 2, 2, 2))

@@ -31,11 +31,11 @@ from tests.support.processes import Python
 from tests.writing.test_killed_writes import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
-from xarray_n5_cli import main
-from xarray_n5_cli.arguments import split_url
-from xarray_n5_cli.errors import _secrets, report_errors, with_options
-from xarray_n5_view.pictures import colours, grey, round_length
-from xarray_n5_view.sections import section
+from xarray_n5.cli import main
+from xarray_n5.cli.arguments import split_url
+from xarray_n5.cli.errors import _secrets, report_errors, with_options
+from xarray_n5.viewing.pictures import colours, grey, round_length
+from xarray_n5.viewing.sections import section
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -46,7 +46,7 @@ DATA = tutorial.path("cells").parent
 
 CELLS = str(DATA / "cells.n5")
 
-PROGRAM = [sys.executable, "-c", "from xarray_n5_cli import main; main(prog_name='xarray-n5')"]
+PROGRAM = [sys.executable, "-c", "from xarray_n5.cli import main; main(prog_name='xarray-n5')"]
 """The program, where the package need not be installed."""
 
 
@@ -432,7 +432,7 @@ def test_errors_advise_in_the_words_of_the_command_line(
 def test_a_scheduler_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5_cli.options._TIMEOUT", 0.3)
+    monkeypatch.setattr("xarray_n5.cli.options._TIMEOUT", 0.3)
     found = run("copy", CELLS, tmp_path / "b.n5", "--scheduler", "tcp://127.0.0.1:1")
     assert found.exit_code == 1
     assert "cannot connect to a Dask scheduler at tcp://127.0.0.1:1" in found.stderr
@@ -513,7 +513,7 @@ def test_what_becomes_no_pyramid_is_told(
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_a_copy_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    command = ("-m", "xarray_n5_cli", "copy", CELLS, tmp_path / "b.n5")
+    command = ("-m", "xarray_n5", "copy", CELLS, tmp_path / "b.n5")
     with (
         os.fdopen(ours, "rb", buffering=0) as shown,
         Python(*command, stderr=theirs) as program,
@@ -584,7 +584,7 @@ from pathlib import Path
 
 import dask
 from dask.callbacks import Callback
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 dask.config.set({"array.chunk-size": "4 KiB"})
 
@@ -854,7 +854,7 @@ def test_views_that_are_gone_fail_a_strict_verification(tmp_path: Path) -> None:
 
 
 def test_python_runs_the_program_as_a_module() -> None:
-    command = [sys.executable, "-m", "xarray_n5_cli", "--help"]
+    command = [sys.executable, "-m", "xarray_n5", "--help"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     assert found.stdout.startswith("Usage: xarray-n5 ")
 
@@ -994,7 +994,7 @@ def test_a_warning_of_another_thread_is_one_line() -> None:
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "--help"]])
 def test_nobody_waits_for_the_package_to_ask_for_help(words: list[str]) -> None:
     code = (
-        "import sys; from xarray_n5_cli import main; "
+        "import sys; from xarray_n5.cli import main; "
         f"main({words!r}, standalone_mode=False); "
         "print(*sorted({'xarray', 'dask', 'numpy', 'xarray_n5'} & set(sys.modules)))"
     )

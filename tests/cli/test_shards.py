@@ -33,7 +33,7 @@ import os, signal, sys
 from pathlib import Path
 
 from dask.callbacks import Callback
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 
 def kill(*_):
@@ -71,7 +71,7 @@ def test_an_n5_becomes_sharded_ome_zarr(big: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_progress_of_shards_goes_to_stderr(big: Path, tmp_path: Path) -> None:
     ours, theirs = os.openpty()
-    command = ("-m", "xarray_n5_cli", "copy", big, tmp_path / "big.zarr", *SHARDS)
+    command = ("-m", "xarray_n5", "copy", big, tmp_path / "big.zarr", *SHARDS)
     with (
         os.fdopen(ours, "rb", buffering=0) as shown,
         Python(*command, stderr=theirs, stdout=PIPE) as program,

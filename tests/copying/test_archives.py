@@ -19,10 +19,10 @@ import xarray_n5
 from tests.support.exhaustive import some
 from tests.support.processes import Python
 from xarray_n5 import DifferenceError, MetadataError, N5Error, NodeExistsError, copy, open_array
+from xarray_n5.cli import main
 from xarray_n5.copying import archives
 from xarray_n5.errors import PathError, ReadOnlyError
 from xarray_n5.formats.containers import open_store
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from tests.support.containers import NAMES
 from tests.support.exhaustive import cases
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from xarray_n5 import Axis, N5Error, copy, create_array, open_array, open_group, pyramid, verify
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

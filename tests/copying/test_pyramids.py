@@ -25,7 +25,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,8 +27,8 @@ from xarray_n5 import (
     pyramid,
     to_n5,
 )
+from xarray_n5.cli import main
 from xarray_n5.stores import MemoryStore
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.support.containers import write_document
 from tests.support.geometries import CALIBRATED, project
 from tests.support.projects import Setup, project_xml
@@ -29,10 +29,10 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.cli import main
 from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
 from xarray_n5.model.units import canonical_unit, shown_unit
 from xarray_n5.stores import FsspecStore
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -977,7 +977,7 @@ def test_the_project_of_a_fusion_lies_where_its_container_does(
     for level in ("s0", "s1"):
         corner = [offset for *_, offset in FUSED_PLACES[level]]
         assert scene[level].to_dataset().n5.to_world([0, 0, 0]).tolist() == [corner] * 6
-    xarray_n5_bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
+    xarray_n5.bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
     for place in (xml, tmp_path / "again.xml", tmp_path / "back.xml"):
         for number, name in enumerate(("s0", "s1")):
             found = variable(xr.open_datatree(place, engine="bdv")[name].to_dataset())
@@ -1036,7 +1036,7 @@ def test_the_project_of_a_non_rigid_fusion_lies_where_its_arrays_do(
     copy(xml, tmp_path / "scene.zarr", dialect="ngff-0.6")
     scene = xr.open_dataset(tmp_path / "scene.zarr", engine="n5")
     assert scene.n5.to_world([0, 0, 0]).tolist() == found
-    xarray_n5_bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
+    xarray_n5.bdv.copy(tmp_path / "scene.zarr", tmp_path / "back.xml", tmp_path / "back.n5")
     back = xr.open_dataset(tmp_path / "back.xml", engine="n5", level=0).isel(t=0)
     assert back.n5.to_world([0, 0, 0]).tolist() == found
     if pixels == "px":

@@ -27,7 +27,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.dialects.test_layouts_of_programs import FUSED, fusion_in_zarr
 from tests.dialects.test_ngff_05 import edge, image_06, store_06
 from tests.docs.test_pages import ROOT, SAMPLES
@@ -40,8 +40,8 @@ from tests.support.remote import Bucket
 from xarray_n5 import copy, errors
 from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.napari.layers import read_layers
 from xarray_n5.stores import FsspecStore, LocalStore
-from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -775,7 +775,7 @@ def points_of_a_project_are_not_in_a_scene() -> None:
 
 
 def points_of_a_project_are_not_in_another_one() -> None:
-    xarray_n5_bdv.copy(a_project_with_points("."), "new.xml", "new.n5")
+    xarray_n5.bdv.copy(a_project_with_points("."), "new.xml", "new.n5")
 
 
 def a_section_of_a_scene_has_no_matrix() -> None:
@@ -788,7 +788,7 @@ def a_world_has_no_unit() -> None:
     scenes.write_scene(
         Path("scene.zarr"), [from_tile(0, "identity")], [scenes.system("world", "zyx", None)]
     )
-    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+    xarray_n5.bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
 
 
 def images_of_a_scene_have_no_unit() -> None:
@@ -797,14 +797,14 @@ def images_of_a_scene_have_no_unit() -> None:
     (image,) = group.attrs["ome"]["multiscales"]
     image["coordinateSystems"] = [scenes.system("physical", "zyx", None)]
     group.attrs["ome"] = {"version": "0.6", "multiscales": [image]}
-    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+    xarray_n5.bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
 
 
 def a_project_has_no_such_system() -> None:
     a_scene(from_tile(0, "identity"))
     both = [scenes.system(name, "zyx") for name in ("world", "stage")]
     scenes.write_scene(Path("scene.zarr"), [from_tile(0, "identity")], both)
-    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+    xarray_n5.bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
 
 
 def a_scene_of_ome_zarr_is_not_applied() -> None:
@@ -892,7 +892,7 @@ def a_project_has_no_times() -> None:
     steps: list[Any] = [{"type": "scale", "scale": [3, 1, 1, 1]}]
     steps += [{"type": "translation", "translation": [7, 0, 0, 0]}]
     tile_1("tzyx", from_tile(1, "sequence", transformations=steps))
-    xarray_n5_bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
+    xarray_n5.bdv.copy("scene.zarr", "dataset.xml", "dataset.n5")
 
 
 def with_stages(*units: str, more: Sequence[Any] = ()) -> None:

@@ -19,10 +19,10 @@ import xarray_n5
 from tests.docs.test_pages import ROOT, blocks, unchanged_tables
 from tests.stores import test_stores
 from tests.support.stores import MinimalStore
+from xarray_n5.cli import main
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.leaves import SCENES, Scene, SceneReader
 from xarray_n5.stores.base import Store
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,7 +135,7 @@ def test_a_scene_is_registered_once_and_by_bytes(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="expected bytes"):
             xarray_n5.register_scene("tiles", reader)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="with the method recognizes"):
-            xarray_n5.register_scene(b"tiles", "xarray_n5_bdv.hooks")  # type: ignore[arg-type]
+            xarray_n5.register_scene(b"tiles", "xarray_n5.bdv.hooks")  # type: ignore[arg-type]
         (tmp_path / "tiles.json").write_bytes(b'{"tiles": {"a": 0}, "container": "../a.n5"}')
         with pytest.raises(xarray_n5.PathError):
             xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")

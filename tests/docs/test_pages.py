@@ -19,11 +19,11 @@ import matplotlib.pyplot as plt
 import pytest
 from click.testing import CliRunner
 
+from xarray_n5.cli import main
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS, KEYED_FORMATS
 from xarray_n5.leaves import SCENES
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

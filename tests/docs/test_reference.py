@@ -16,14 +16,14 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.support.reference import ACCESSORS, problems_of, public_objects
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 
 OBJECTS = public_objects()
 
-NAMES = {"da": da, "np": np, "xr": xr, "xarray_n5": xarray_n5, "xarray_n5_bdv": xarray_n5_bdv}
+NAMES = {"da": da, "np": np, "xr": xr, "xarray_n5": xarray_n5, "xarray_n5.bdv": xarray_n5.bdv}
 """The names that examples use; the first lines of docs/api.md import them."""
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -57,7 +57,7 @@ def modules() -> list[str]:
     source = Path(xarray_n5.__file__).parent.parent
     return [
         found.name
-        for package in ("xarray_n5", "xarray_n5_bdv", "xarray_n5_cli", "xarray_n5_napari")
+        for package in ("xarray_n5", "xarray_n5.bdv", "xarray_n5.cli", "xarray_n5.napari")
         for found in pkgutil.walk_packages([str(source / package)], f"{package}.")
     ]
 

@@ -22,8 +22,9 @@ from tests.support.containers import contents, write_document
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.geometries import CALIBRATED, project
 from tests.whole.test_interop import python_with_zarr2
-from xarray_n5 import create_array, create_group, doctor, pyramid
-from xarray_n5_cli import main
+from xarray_n5 import create_array, create_group, pyramid
+from xarray_n5.cli import main
+from xarray_n5.doctor import examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -212,7 +213,7 @@ def write_all(folder: Path) -> dict[str, Path]:
     urls = {name: write(folder, name, sample) for name, sample in ODD.items()}
     for name, broken in BROKEN.items():
         urls[f"repaired: {name}"] = url = write(folder, f"b {name}", broken.sample)
-        doctor(url, dialect=broken.dialect, fix=True)
+        examine(url, dialect=broken.dialect, fix=True)
     return urls
 
 
@@ -492,7 +493,7 @@ def test_neuroglancer_takes_a_setup_of_bigstitcher_for_an_array(tmp_path: Path) 
 
 
 def test_what_agrees_is_reported() -> None:
-    found = doctor(DATA / "cells.n5", "raw")
+    found = examine(DATA / "cells.n5", "raw")
     assert isinstance(found, xr.Dataset)
     assert found.agrees.all()
     assert found.attrs["dialect"] == "tensorstore"
@@ -505,7 +506,7 @@ def test_what_agrees_is_reported() -> None:
 def test_images_of_a_container_are_a_tree(tmp_path: Path) -> None:
     pyramid(xr.DataArray(np.ones((8, 8)), dims=("y", "x")), tmp_path / "a.zarr", levels=1)
     create_array(tmp_path / "a.zarr", "labels/cells", shape=(4, 4, 4), dtype="u4")
-    found = doctor(tmp_path / "a.zarr")
+    found = examine(tmp_path / "a.zarr")
     assert isinstance(found, xr.DataTree)
     assert found["image"].array.values.tolist() == ["s0", "s1"]
     assert found["labels/cells"].array.values.tolist() == ["labels/cells"]
@@ -525,7 +526,7 @@ def test_damage_is_found_beside_what_programs_read(tmp_path: Path) -> None:
 def test_a_container_without_arrays_is_an_error(tmp_path: Path) -> None:
     create_group(tmp_path / "a.n5", "raw")
     with pytest.raises(xarray_n5.NodeNotFoundError, match="no array at '/'"):
-        doctor(tmp_path / "a.n5")
+        examine(tmp_path / "a.n5")
 
 
 @pytest.mark.parametrize(
@@ -537,7 +538,7 @@ def test_a_dialect_that_describes_nothing_is_an_error(
 ) -> None:
     url = write(tmp_path, "a", Sample(levels=MOVED))
     with pytest.raises(ValueError, match=message):
-        doctor(url, dialect=dialect)
+        examine(url, dialect=dialect)
 
 
 # Repairs
@@ -827,7 +828,7 @@ def test_programs_that_read_version_5_do_not_read_version_6(
     assert "OME-NGFF 0.4 and 0.5" in str(read["napari_ome_zarr"].reason.values)
     assert "copy 'raw' with dialect='ngff'" in found.attrs["obstacle"]
     before = contents(place)
-    doctor(place, fix=True)
+    examine(place, fix=True)
     assert contents(place) == before
 
 
@@ -911,8 +912,8 @@ def test_coordinates_and_bounds_are_not_images(tmp_path: Path) -> None:
     cells = (("t", "x"), np.ones((2, 2)))
     dataset = xr.Dataset({"cells": cells, "x_bounds": bounds}, coords)
     dataset.n5.to_n5(tmp_path / "a.zarr")
-    assert list(doctor(tmp_path / "a.zarr").children) == ["cells"]
-    assert doctor(tmp_path / "a.zarr", "affine").sizes["axis"] == 2
+    assert list(examine(tmp_path / "a.zarr").children) == ["cells"]
+    assert examine(tmp_path / "a.zarr", "affine").sizes["axis"] == 2
 
 
 def test_bigdataviewers_tables_in_hdf5_are_not_images(tmp_path: Path) -> None:
@@ -955,7 +956,7 @@ def ome_zarr(place: Path, paths: list[list[str]], *, version: str) -> Path:
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_a_repair_keeps_what_no_dialect_writes(tmp_path: Path, version: str) -> None:
     url = ome_zarr(tmp_path / "a.zarr", [["s0", "s1"]], version=version)
-    doctor(url, fix=True, dialect="cosem")
+    examine(url, fix=True, dialect="cosem")
     attributes = dict(xarray_n5.open_group(url).attrs)
     attributes = attributes.get("ome", attributes)
     (image,) = attributes["multiscales"]
@@ -973,7 +974,7 @@ def test_images_that_share_attributes_are_not_repaired(
 ) -> None:
     url = ome_zarr(tmp_path / "a.zarr", paths, version="0.4")
     before = contents(url)
-    doctor(url, fix=True, dialect="cosem")
+    examine(url, fix=True, dialect="cosem")
     assert contents(url) == before
 
 
@@ -987,7 +988,7 @@ def test_an_invalid_resolution_is_reported(tmp_path: Path) -> None:
 def test_voxels_of_one_by_default_are_no_agreement(tmp_path: Path) -> None:
     tiles = xr.DataArray(np.ones((2, 4, 5, 6), "u2"), dims=("tile", "z", "y", "x"), name="a")
     tiles.assign_coords(x=("x", 0.4 * np.arange(6), {"units": "um"})).n5.to_n5(tmp_path / "a.zarr")
-    found = doctor(tmp_path / "a.zarr", "a")
+    found = examine(tmp_path / "a.zarr", "a")
     verdicts = {
         str(name): str(found.verdict.sel(reader=name).item()) for name in found.reader.values
     }

@@ -46,7 +46,7 @@ def dataset() -> xr.Dataset:
 
 
 def copied(place: Path, path: str) -> None:
-    from xarray_n5_cli import main
+    from xarray_n5.cli import main
 
     create_array(place.with_name("source.n5"), "in/a", **SMALL)
     main(

@@ -33,9 +33,9 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.cli import main
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.formats.containers import open_hdf5
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 from xarray_n5 import N5Error, PathError, create_array, from_n5, open_array, open_group, to_n5
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

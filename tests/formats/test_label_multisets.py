@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 from tests.support.containers import write_document
 from xarray_n5 import ChunkError, MetadataError, copy, from_n5, open_array, open_group, verify
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,8 +28,8 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.cli import main
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

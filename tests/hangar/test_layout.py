@@ -14,7 +14,7 @@ import xarray_n5
 from tests.support.hangar_samples import BLOSC, only_file, samples
 from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import MetadataError, PathError
-from xarray_n5_hangar.layout import DTYPES, Layout, filters, following, is_finished
+from xarray_n5.hangar.layout import DTYPES, Layout, filters, following, is_finished
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ from hypothesis.extra import numpy as hnp
 from tests.support.hangar_samples import LZF, only_file, samples
 from xarray_n5 import from_hangar, hangar_records, to_hangar
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError, PathError
-from xarray_n5_hangar.columns import blocks_of
-from xarray_n5_hangar.files import Run
+from xarray_n5.hangar.columns import blocks_of
+from xarray_n5.hangar.files import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from tests.support.exhaustive import some
 from tests.support.hangar_samples import WRITING, fork_python, only_file, run_python, samples
 from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import MetadataError
-from xarray_n5_hangar import writer as hangar_writer
+from xarray_n5.hangar import writer as hangar_writer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 import xarray_n5
 from tests.support.imaris import INFO, characters, sizes, values, write_ims
 from xarray_n5 import MetadataError, N5Error, NodeNotFoundError
-from xarray_n5_cli import main
+from xarray_n5.cli import main
+from xarray_n5.imaris.metadata import numbered
+from xarray_n5.napari.layers import read_layers
 from xarray_n5_engine import N5BackendEntrypoint
-from xarray_n5_imaris.metadata import numbered
-from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from pathlib import Path

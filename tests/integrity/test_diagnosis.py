@@ -25,8 +25,8 @@ from xarray_n5 import (
     repair,
     to_n5,
 )
+from xarray_n5.cli import main
 from xarray_n5.integrity.diagnosis import Finding, diagnose
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

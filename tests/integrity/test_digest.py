@@ -27,10 +27,10 @@ from xarray_n5 import (
     digest,
     to_n5,
 )
+from xarray_n5.cli import main
 from xarray_n5.dask import value_digest
 from xarray_n5.datasets import lazy
 from xarray_n5.model.value_sums import array_digest, group_digest, sum_values
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.support.containers import NAMES
 from xarray_n5 import NodeNotFoundError, create_group, to_n5, verify
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -38,8 +38,8 @@ from xarray_n5 import (
     create_array,
     pyramid,
 )
-from xarray_n5_napari import get_reader
-from xarray_n5_napari.layers import read_layers
+from xarray_n5.napari import get_reader
+from xarray_n5.napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ with warnings.catch_warnings():
 
 ROOT = Path(__file__).parents[2]
 
-MANIFEST = ROOT / "src/xarray_n5_napari/napari.yaml"
+MANIFEST = ROOT / "src/xarray_n5/napari/napari.yaml"
 
 UNITS: Any = pint.UnitRegistry()
 
@@ -151,7 +151,7 @@ def test_a_folder_is_judged_without_importing_the_package(tmp_path: Path) -> Non
     (tmp_path / "a.zarr").mkdir()
     (tmp_path / "a.zarr/zarr.json").touch()
     code = (
-        "import sys, xarray_n5_napari as reader\n"
+        "import sys, xarray_n5.napari as reader\n"
         f"assert reader.get_reader({str(tmp_path / 'a.zarr')!r})\n"
         f"assert reader.get_reader({str(tmp_path)!r}) is None\n"
         "assert not {'xarray_n5', 'dask', 'napari', 'qtpy'} & sys.modules.keys()\n"
@@ -162,7 +162,7 @@ def test_a_folder_is_judged_without_importing_the_package(tmp_path: Path) -> Non
 def test_reading_imports_neither_napari_nor_qt(tmp_path: Path) -> None:
     place = str(a_pyramid(tmp_path))
     code = (
-        "import sys, xarray_n5_napari as reader\n"
+        "import sys, xarray_n5.napari as reader\n"
         f"assert reader.read({place!r})\n"
         "assert not {'napari', 'qtpy', 'npe2'} & sys.modules.keys()\n"
     )

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
+from xarray_n5.cli.pyramid import pyramid as cli_pyramid
 from xarray_n5.pyramids.reduce import Method, check_type, coarse_shape, reduce_windows
-from xarray_n5_cli.pyramid import pyramid as cli_pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ ORACLES: dict[Method, Callable[[np.ndarray], Any]] = {
 def test_methods_are_listed_where_users_look() -> None:
     methods = set(get_args(Method))
     assert set(ORACLES) == methods
-    for function, but in ((xarray_n5.pyramid, set()), (xarray_n5_bdv.pyramid, {"nearest"})):
+    for function, but in ((xarray_n5.pyramid, set()), (xarray_n5.bdv.pyramid, {"nearest"})):
         listed = re.search(r"method : \{([^}]+)\}", str(function.__doc__))
         assert listed is not None
         assert set(re.findall(r'"(\w+)"', listed[1])) == methods - but

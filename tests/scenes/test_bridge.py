@@ -16,7 +16,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.conftest import CORPUS
 from tests.support.exhaustive import seeds
 from tests.support.killing import kill, when
@@ -25,12 +25,12 @@ from tests.support.processes import Python
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
 from xarray_n5 import MetadataError, N5Error, NodeExistsError
-from xarray_n5_bdv.loaders import View
-from xarray_n5_bdv.project import read_project
-from xarray_n5_cli import main
+from xarray_n5.bdv.loaders import View
+from xarray_n5.bdv.project import read_project
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
-    from xarray_n5_bdv.project import Project
+    from xarray_n5.bdv.project import Project
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*views are not stored"),
@@ -162,11 +162,11 @@ def test_interest_points_that_are_not_copied_are_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=f"project.xml: the XML {names} .* made of the scene"):
         to_scene(xml, tmp_path / "s.zarr")
     with pytest.warns(UserWarning, match=f"s.zarr: the XML {names} .* next to the new XML"):
-        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "b.xml", tmp_path / "b.n5")
+        xarray_n5.bdv.copy(tmp_path / "s.zarr", tmp_path / "b.xml", tmp_path / "b.n5")
     assert b"tpId_0" in (tmp_path / "b.xml").read_bytes()
     lost = "does not have the sections ViewInterestPoints, BoundingBoxes"
     with pytest.warns(UserWarning, match=lost):
-        xarray_n5_bdv.copy(xml, tmp_path / "c.xml", tmp_path / "c.n5")
+        xarray_n5.bdv.copy(xml, tmp_path / "c.xml", tmp_path / "c.n5")
     text = xml.read_text("utf-8").replace(">tpId_0", ">interestpoints/tpId_0")
     xml.write_bytes(text.replace('encoding="UTF-8"', 'encoding="UTF-16"').encode("utf-16"))
     with pytest.warns(UserWarning, match="copy the folder 'interestpoints' from"):
@@ -360,7 +360,7 @@ def test_a_unit_that_a_scene_does_not_have_is_not_invented_silently(
     assert ds.affine.attrs.get("units") == world
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+        xarray_n5.bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
     said = [str(each.message) for each in seen if "unit" in str(each.message)]
     assert len(said) == (message is not None)
     assert message is None or message in said[0]
@@ -372,7 +372,7 @@ def test_axes_of_a_world_are_converted_one_by_one(tmp_path: Path) -> None:
     axes = system("world", "zyx")
     axes["axes"][0]["unit"] = "nanometer"
     one_image(tmp_path / "s.zarr", "micrometer", axes)
-    xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+    xarray_n5.bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
     back = xr.open_dataset(tmp_path / "p.xml", engine="bdv")
     assert back.x.attrs["units"] in {"um", "micrometer", "µm"}
     assert np.allclose(back.n5.to_world([0, 0, 0]), [0.004, 5, 6])
@@ -387,7 +387,7 @@ def test_what_only_a_scene_has_is_named_and_kept_by_a_copy_of_the_scene(tmp_path
         systems=[system("pixels", "zyx", None)],
     )
     with pytest.warns(UserWarning, match="systems 'stage', 'a/pixels' are only in the scene"):
-        xarray_n5_bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
+        xarray_n5.bdv.copy(tmp_path / "s.zarr", tmp_path / "p.xml", tmp_path / "p.n5")
     to_scene(tmp_path / "s.zarr", tmp_path / "t.zarr", chunks=4)
     for path in ("", "a"):
         assert attributes_of(tmp_path / "t.zarr" / path) == attributes_of(

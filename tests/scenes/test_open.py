@@ -13,13 +13,13 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
-import xarray_n5_bdv
+import xarray_n5.bdv
 from tests.support.exhaustive import seeds
 from tests.support.ngff_points import SPEC
 from tests.support.scenes import image_attributes, system, write_image, write_scene
 from tests.support.stores import CountingStore
 from xarray_n5 import MetadataError, N5Error, NodeNotFoundError
-from xarray_n5_cli import main
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -272,7 +272,7 @@ def test_a_project_of_a_scene_warns_of_its_times(tmp_path: Path) -> None:
     later = {"type": "translation", "translation": [7, 0, 0, 5]}
     url = in_time(tmp_path / "s.zarr", {"a": later})
     with pytest.warns(UserWarning, match=r"not keep the times 7 \+ 3 \* index of 'a'"):
-        xarray_n5_bdv.copy(url, tmp_path / "p.xml", tmp_path / "p.n5")
+        xarray_n5.bdv.copy(url, tmp_path / "p.xml", tmp_path / "p.n5")
     ds = xr.open_dataset(tmp_path / "p.xml", engine="n5")
     assert ds.t.values.tolist() == [0, 1]
     assert ds.isel(t=0).n5.to_world([1, 1, 1]).ravel().tolist() == [1, 1, 6]
@@ -638,9 +638,9 @@ def test_other_containers_import_no_module_of_scenes(tmp_path: Path) -> None:
     code = (
         "import sys, xarray as xr\n"
         f"xr.open_dataset({str(local)!r}, engine='n5', group='tile/s0')\n"
-        "assert 'xarray_n5_scenes' not in sys.modules\n"
+        "assert 'xarray_n5.scenes' not in sys.modules\n"
         f"xr.open_dataset({str(local)!r}, engine='n5')\n"
-        "assert 'xarray_n5_bdv' not in sys.modules\n"
+        "assert 'xarray_n5.bdv' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)  # noqa: S603
 

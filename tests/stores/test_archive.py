@@ -28,11 +28,11 @@ from tests.support.exhaustive import cases
 from tests.support.servers import WebServer
 from xarray_n5 import ChunkError, MetadataError, N5Error, ReadOnlyError, open_array
 from xarray_n5.formats.containers import open_store
+from xarray_n5.napari import get_reader
+from xarray_n5.napari.layers import read_layers
 from xarray_n5.stores import ArchiveStore, LocalStore, MemoryStore, Range
 from xarray_n5.stores import _zip as zips
 from xarray_n5_engine import N5BackendEntrypoint
-from xarray_n5_napari import get_reader
-from xarray_n5_napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -183,7 +183,7 @@ def test_the_whole_package_reads_archives(container: Path, tmp_path: Path) -> No
     assert xr.open_dataset(path, group="em").shards.dims == ("y", "x")  # without engine=
     state = xarray_n5.verify(path)["em/plain"].state
     assert {*state.values.ravel().tolist()} == {"ok"}
-    assert xarray_n5.doctor(path)
+    assert xarray_n5.doctor.examine(path)
     xarray_n5.copy(path, tmp_path / "back.zarr", format="zarr3")
     assert files_of(tmp_path / "back.zarr") == files_of(container)
     with dask.config.set(scheduler="processes"):

@@ -682,7 +682,7 @@ def _doubled(place: Path) -> None:
 def test_walks_over_links_end(
     links: Callable[[Path], None], command: str, places: tuple[Path, Path]
 ) -> None:
-    from xarray_n5_cli import main
+    from xarray_n5.cli import main
 
     inside, _ = places
     links(inside)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import tensorstore as ts
 import xarray as xr
 
-from xarray_n5 import doctor
+from xarray_n5.doctor import examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -102,7 +102,7 @@ def read_with_tensorstore(form: str, url: Path, path: str) -> Axes:
 
 def examined(url: Path, path: str = "", **options: Any) -> Iterator[xr.Dataset]:
     """Iterate over the Datasets of `doctor`, one for each image."""
-    found = doctor(url, path, **options)
+    found = examine(url, path, **options)
     if isinstance(found, xr.Dataset):
         yield found
         return

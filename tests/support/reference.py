@@ -17,17 +17,17 @@ ACCESSORS = {
 }
 """The accessors as users reach them, and the classes that have them."""
 
-RETURNED = ("xarray_n5_view.api.View",)
+RETURNED = ("xarray_n5.viewing.api.View",)
 """Classes without a public name whose instances public functions return."""
 
 BESIDE = (
     "xarray_n5_engine.N5BackendEntrypoint.open_dataset",
     "xarray_n5.dialects.Funlib",
     "xarray_n5_bdv_engine.BdvBackendEntrypoint.open_dataset",
-    "xarray_n5_bdv.to_bdv",
-    "xarray_n5_bdv.copy",
-    "xarray_n5_bdv.pyramid",
-    "xarray_n5_bdv.register",
+    "xarray_n5.bdv.to_bdv",
+    "xarray_n5.bdv.copy",
+    "xarray_n5.bdv.pyramid",
+    "xarray_n5.bdv.register",
 )
 """What docs/api.md describes besides: the options of the engine, and a dialect with options."""
 

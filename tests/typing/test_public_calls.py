@@ -18,7 +18,7 @@ import xarray_n5
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5_view.api import View
+    from xarray_n5.viewing.api import View
 
 VALUES = np.arange(24, dtype="u1").reshape(4, 6)
 IMAGE = xr.DataArray(VALUES, dims=("y", "x"), coords={"x": np.arange(6) * 0.5}, name="raw")
@@ -73,7 +73,7 @@ def test_functions_of_containers_return_their_reports(tmp_path: Path) -> None:
     checked = xarray_n5.verify(url, "em/s0")
     assert_type(checked, xr.Dataset | Any)
     assert set(checked.state.values.ravel()) == {"ok"}
-    assert_type(xarray_n5.doctor(url), xr.Dataset | xr.DataTree)
+    assert_type(xarray_n5.doctor.examine(url), xr.Dataset | xr.DataTree)
     assert_type(xarray_n5.tutorial.names(), list[str])
     assert_type(xarray_n5.tutorial.open_dataset("cells", chunks={}), xr.Dataset)
     with xarray_n5.ProgressBar() as bar:

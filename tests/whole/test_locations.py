@@ -31,8 +31,8 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
+from xarray_n5.bdv.references import parse_location
 from xarray_n5.formats.containers import find_scene
-from xarray_n5_bdv.references import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,12 +24,12 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.support.exhaustive import EXHAUSTIVE
+from xarray_n5.bdv.xml import looks_like_project
+from xarray_n5.cli import main
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
 from xarray_n5.stores import MemoryStore
-from xarray_n5_bdv.xml import looks_like_project
 from xarray_n5_bdv_engine import BdvBackendEntrypoint
-from xarray_n5_cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -719,8 +719,8 @@ def test_arrays_with_too_many_chunks_do_not_fill_memory(tmp_path: Path) -> None:
         members = {"dimensions": shape, "blockSize": [1] * len(shape)}
         node(tmp_path / "c.n5", name, **{**ARRAY, **members})
     code = """
-        from xarray_n5_napari.layers import as_dask
-        from xarray_n5_view.sections import section
+        from xarray_n5.napari.layers import as_dask
+        from xarray_n5.viewing.sections import section
         tree = xr.open_datatree(sys.argv[1], engine="n5", chunks={})
         for name in sys.argv[2:]:
             lazy = xr.open_dataset(sys.argv[1], engine="n5", group=name, chunks={})[name]

@@ -20,12 +20,12 @@ from xarray_n5 import (
     RequestError,
     UnfinishedWriteWarning,
     create_array,
-    doctor,
     open_array,
     to_n5,
     verify,
 )
 from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.doctor import examine
 from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_doctor_asks_about_arrays_together() -> None:
     for number in range(40):
         create_array(store, f"g/x{number}", shape=(4, 4), dtype="u1", chunks=2)
     fs.be_far(0.005)
-    doctor(store)
+    examine(store)
     # Each array has four chunks, whose headers are requested by 32 threads.
     assert fs.counts["HEAD"] >= 160
     assert fs.rounds < 40

@@ -119,7 +119,7 @@ class Accessor(Generic[T]):
     def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
         """Store as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
 
-        Its parameters are those of :func:`xarray_n5_bdv.to_bdv` after the first.
+        Its parameters are those of :func:`xarray_n5.bdv.to_bdv` after the first.
 
         Examples
         --------

@@ -110,7 +110,7 @@ def stored_base(
     if context_of(array.node).view is not None:
         raise ValueError(
             f"{array.url} is a view of a project, whose setups and XML list the levels; store the "
-            "project with levels by xarray_n5_bdv.pyramid, or pass another location for a copy"
+            "project with levels by xarray_n5.bdv.pyramid, or pass another location for a copy"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(

@@ -43,7 +43,7 @@ _OBJECTS = 1000
 """The maximum number of objects that are looked at in a task."""
 
 _OURS = frozenset(
-    {"xarray_n5", "xarray_n5_bdv", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"}
+    {"xarray_n5", "xarray_n5.bdv", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"}
 )
 
 _WITHIN = (

@@ -1,0 +1,195 @@
+"""Join the views of a project to images: all views, those of a setup, or each separately."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, arrange, positions_of
+from xarray_n5.bdv.loaders import View
+from xarray_n5.bdv.registrations import NDIM
+from xarray_n5.datasets.placed import PlacedImage
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.image import Image, Level
+from xarray_n5.model.level_names import level_name, setup_name, view_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.bdv.coordinates import StackedAxes, ViewSelection
+    from xarray_n5.bdv.project import Project
+    from xarray_n5.bdv.stored import StoredViews
+    from xarray_n5.model.image import Part
+
+PROJECT = "project"
+"""The encoding of coordinates with the project that they were opened from."""
+
+_SHOWN = 4
+"""The maximum number of views that a warning names."""
+
+
+def images_of(
+    project: Project, stored: StoredViews, selection: ViewSelection, where: str
+) -> dict[str, PlacedImage]:
+    """Return the images that views form, by name.
+
+    Views of one shape, type, voxel size and factors are one image, called "". Otherwise each setup
+    is one, or each view of a setup whose views differ, named by the paths of BigDataViewer.
+    """
+    _warn_missing(project, stored, selection, where)
+    signatures = {view: _signature(project, stored, view) for view in stored.views}
+    if len(set(signatures.values())) <= 1:
+        return {"": _image(project, stored, selection, stored.views, where)}
+    found: dict[str, PlacedImage] = {}
+    by_setup = sorted(stored.views, key=lambda view: (view.setup, view))
+    for setup, group in itertools.groupby(by_setup, lambda view: view.setup):
+        views = list(group)
+        one = replace(selection, setups=(setup,), single_setup=True)
+        if len({signatures[view] for view in views}) == 1:
+            found[setup_name(setup)] = _image(project, stored, one, views, where)
+            continue
+        for view in views:
+            alone = replace(one, timepoints=(view.timepoint,), single_timepoint=True)
+            name = view_path(setup, view.timepoint)
+            found[name] = _image(project, stored, alone, [view], where)
+    return found
+
+
+def _signature(project: Project, stored: StoredViews, view: View) -> object:
+    """Return the properties that views of one image share."""
+    setup = project.setups[view.setup]
+    # Levels that other views lack are omitted, rather than a reason to form another image.
+    base = next(
+        (level, _shape(parts[view]), parts[view].array.dtype.str, stored.factors[level, view])
+        for level, parts in stored.levels.items()
+        if view in parts
+    )
+    return base, setup.voxel_size, setup.unit
+
+
+def _shape(part: Part[Array]) -> tuple[int, ...]:
+    """Return the shape of a view along z, y, x."""
+    return part.array.node.metadata.shape[-NDIM:]
+
+
+def _image(
+    project: Project,
+    stored: StoredViews,
+    selection: ViewSelection,
+    views: Sequence[View],
+    where: str,
+) -> PlacedImage:
+    """Return the image of the levels that all views have, and whose shapes and factors agree."""
+    stacked = arrange(project, selection)
+    broken = {view: e for view, e in stored.broken.items() if view in stacked.positions}
+    levels: dict[str, Level[Array]] = {}
+    coords: dict[str, Mapping[str, xr.Variable]] = {}
+    in_world = True
+    for number, parts in sorted(stored.levels.items()):
+        name = level_name(number)
+        own = {view: parts[view] for view in views if view in parts}
+        alike = {(_shape(part), stored.factors[number, view]) for view, part in own.items()}
+        if len(own) == len(views) and len(alike) == 1:
+            factors = stored.factors[number, views[0]]
+            if factors is None:
+                warn(f"{where}: level {name} has no factors, and so no coordinates")
+            levels[name], coords[name], in_world = _level(project, stacked, own, broken, factors)
+        elif own:
+            lacking = [view for view in views if view not in own]
+            why = f"it is not stored for {_named(lacking)}" if lacking else "its views differ"
+            warn(f"{where}: level {name} is left out: {why}")
+    return PlacedImage(Image(None, levels), coords, in_world)
+
+
+def _level(
+    project: Project,
+    stacked: StackedAxes,
+    parts: Mapping[View, Part[Array]],
+    broken: Mapping[View, Exception],
+    factors: tuple[float, ...] | None,
+) -> tuple[Level[Array], dict[str, xr.Variable], bool]:
+    """Return a level, its coordinates, and whether they are world positions."""
+    views, at = list(parts), stacked.positions
+    positions = positions_of(project, stacked, views, factors, project.setups[views[0].setup])
+    kinds: dict[str, Any] = {"t": "time", "channel": "channel"}
+    before = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in stacked.dims)
+    sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {positions.source}")
+    geometry = Geometry((*before, *positions.axes), sources, dialects=("bdv",))
+    transposed = parts[views[0]].array.node.transposed
+    level = Level(
+        {at[view]: part for view, part in parts.items()},
+        geometry.transpose() if transposed else geometry,
+        stacked.numbers,
+        transposed=transposed,
+        broken={at[view]: error for view, error in broken.items()},
+    )
+    coords = {**stacked.coords, **positions.coords}
+    coords |= _missing(stacked, {*parts, *broken})
+    _describe(coords, project, views[0], factors)
+    return level, coords, positions.in_world
+
+
+def _missing(stacked: StackedAxes, stored: Collection[View]) -> dict[str, xr.Variable]:
+    """Return the views that are not stored as a coordinate, if there are any."""
+    absent = [at for view, at in stacked.positions.items() if view not in stored]
+    if not absent:
+        return {}
+    values = np.zeros(stacked.shape, bool)
+    for at in absent:
+        values[at] = True
+    return {"missing": xr.Variable(stacked.dims, values, {"long_name": "view is not stored"})}
+
+
+def _describe(
+    coords: dict[str, xr.Variable],
+    project: Project,
+    view: View,
+    factors: tuple[float, ...] | None,
+) -> None:
+    """Add facts that only a project has to its coordinates, so that it can be stored again."""
+    setup, found = project.setups[view.setup], coords["setup"].copy(deep=False)
+    if setup.voxel_size is not None and factors is not None:
+        sizes = zip(setup.voxel_size, factors, strict=True)
+        found.attrs[VOXEL] = [size * factor for size, factor in sizes]
+        if setup.unit is not None:
+            found.attrs[VOXEL_UNIT] = setup.unit
+    coords["setup"] = found
+    for name in ("setup", "registration"):
+        if name in coords:
+            coords[name].encoding[PROJECT] = project
+
+
+def _warn_missing(
+    project: Project, stored: StoredViews, selection: ViewSelection, where: str
+) -> None:
+    """Warn about missing views, once for all of them."""
+    there = {*stored.views, *stored.broken}
+    count = len(selection.timepoints) * len(selection.setups)
+    if len(there) == count:
+        return
+    absent = (
+        view
+        for time in selection.timepoints
+        for setup in selection.setups
+        if (view := View(time, setup)) not in there
+    )
+    named = _named(list(itertools.islice(absent, _SHOWN + 1)))
+    listed = sum(
+        view.timepoint in selection.timepoints and view.setup in selection.setups
+        for view in project.missing
+    )
+    warn(
+        f"{where}: {count - len(there)} of {count} views are not stored ({listed} "
+        f"{'is' if listed == 1 else 'are'} listed as missing) and read as the fill value: {named}"
+    )
+
+
+def _named(views: Sequence[View]) -> str:
+    shown = [f"timepoint {v.timepoint} of setup {v.setup}" for v in views[:_SHOWN]]
+    return ", ".join([*shown, *["..."] * (len(views) > _SHOWN)])

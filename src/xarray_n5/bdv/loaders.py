@@ -1,0 +1,356 @@
+"""Loaders of projects: the container of the views, and their paths in it.
+
+Source: BigDataViewer's XmlIoN5ImageLoader and XmlIoHdf5ImageLoader, BigStitcher's
+XmlIoAllenOMEZarrLoader, MoBIE's loaders for N5 and OME-Zarr on S3.
+
+Paths are percent-encoded and decoded as by spim_data since version 2.3 (2.3.5,
+``XmlHelpers.loadPathURI`` and ``XmlIoAbstractSpimData.loadBasePathURI``), by BigDataViewer 10.6
+(``XmlIoN5ImageLoader``), and by the grammar of ``java.net.URI``. They read
+
+- a relative path as a URI reference, which must be legal: ``base.resolve(path)``;
+- an absolute path with a scheme as a URI, with a backslash as what follows ``file:///``, and any
+  other one as it is: ``new File(path)``.
+
+Before version 2.3, and in ``bdv.hdf5`` and MoBIE's loaders to this day, a path is what it says:
+``new File(base + "/" + path)`` of ``XmlHelpers.loadPath``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote, unquote
+
+from xarray_n5.bdv.references import parse_url
+from xarray_n5.bdv.xml import child_text, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from xml.etree.ElementTree import Element
+
+Kind = Literal["n5", "hdf5", "zarr"]
+
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "bdv.n5": "n5",
+        "bdv.n5.cloud": "n5",
+        "bdv.n5.s3": "n5",
+        "bdv.hdf5": "hdf5",
+        "bdv.multimg.zarr": "zarr",
+        "bdv.ome.zarr": "zarr",
+        "bdv.ome.zarr.s3": "zarr",
+        "ome.zarr": "zarr",
+        "ome.zarr.s3": "zarr",
+    }
+)
+"""The supported formats of loaders, and the kind of the container."""
+
+_TAGS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+    {"n5": ("n5",), "hdf5": ("hdf5",), "zarr": ("zarr", "ome.zarr")}
+)
+"""The elements with the path of a container; MoBIE's is ``ome.zarr``."""
+
+_OF_URIS = frozenset({"bdv.n5", "bdv.n5.cloud", "bdv.multimg.zarr"})
+"""The loaders whose relative paths are URI references."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""The beginning of a URI; one letter is a drive of Windows."""
+
+_UNREADABLE = r"\x00-\x1f\x7f-\x9f\ufffe\uffff"
+"""Control characters, and those that XML cannot represent."""
+
+_ILLEGAL = re.compile(
+    f'[{_UNREADABLE} "#%<>?\\[\\\\\\]^`{{|}}'
+    "\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)
+"""Characters that a path in a URI cannot have: of ASCII, and those that Java calls spaces."""
+
+_REFERENCE = re.compile(f"(?:%[0-9A-Fa-f]{{2}}|{_ILLEGAL.pattern.replace('[', '[^', 1)})*")
+"""A path in a URI."""
+
+_ENCODED = re.compile(r"(?:https?|file|local):", re.IGNORECASE)
+"""The schemes of URLs that are percent-encoded where they are opened."""
+
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+"""The beginning of an absolute path of Windows."""
+
+
+class View(NamedTuple):
+    """One stack of a project."""
+
+    timepoint: int
+    setup: int
+
+
+@dataclass(frozen=True, slots=True)
+class XmlPath:
+    """A path or a URI of a container, as the XML has it."""
+
+    target: str
+    relative: bool
+    """Whether `target` is a path relative to the project's base path."""
+    plain: bool = False
+    """Whether its writer does not percent-encode paths."""
+
+    @property
+    def is_uri(self) -> bool:
+        """Whether `target` is a URI."""
+        return not self.relative and _SCHEME.match(self.target) is not None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether programs that expect a plain path cannot open it."""
+        return self.is_uri or (self.relative and not self.plain and "%" in self.target)
+
+    def resolve(self, base: XmlPath) -> tuple[XmlPath, ...]:
+        """Return the decoded paths or URLs that it may mean, the likelier one first.
+
+        Parameters
+        ----------
+        base
+            The project's base path.
+        """
+        if self.is_uri:
+            return tuple(XmlPath(url, relative=False) for url in urls_of(self.target))
+        if not self.relative and "\\" not in self.target:
+            return (self,)
+        paths = paths_of(self.target, plain=self.plain)
+        if not self.relative:
+            return tuple(XmlPath(path, relative=False) for path in paths)
+        bases = paths_of(base.target)
+        if not base.relative:
+            bases = tuple(each.target.rstrip("/") for each in base.resolve(base))
+        if is_encoded(bases[0]):
+            paths = tuple(map(reference_of, paths))
+        joined = (f"{above}/{path}" for path in paths for above in bases)
+        return tuple(XmlPath(each, relative=base.relative) for each in joined)
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A location in a bucket of an S3-compatible object store."""
+
+    name: str
+    key: str
+    endpoint: str | None = None
+    region: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The place as a URL, without the server."""
+        return f"s3://{self.name}/{self.key}".rstrip("/")
+
+    def __str__(self) -> str:
+        server = f" at {self.endpoint}" if self.endpoint else ""
+        return f"{self.target}{server}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZarrView:
+    """A view in an OME-Zarr image, which may have more than three axes."""
+
+    path: str
+    """The path of the image's group in the container."""
+    indices: tuple[int, ...] | None = None
+    """The indices along the axes before z, in C order: of time, then of channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """The container of a project, as its loader describes it."""
+
+    format: str
+    version: str | None = None
+    kind: Kind | None = None
+    """The container's kind; None if the loader is not supported."""
+    place: XmlPath | Bucket | None = None
+    views: Mapping[View, ZarrView] = field(default_factory=dict)
+    """The views of an OME-Zarr container; empty if its root is the only image."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the loader's views cannot be opened; None if they can."""
+        if self.kind is not None:
+            return None if self.place is not None else "the XML has no location of the container"
+        if self.format.startswith("spimreconstruction."):
+            return (
+                f"its loader is {self.format!r}: the views are raw tiles of the microscope, which "
+                "are not chunked; resave them as N5 or OME-Zarr in BigStitcher first"
+            )
+        known = ", ".join(_KINDS)
+        return f"its loader {self.format!r} is not supported; expected one of {known}"
+
+
+def read_loader(element: Element) -> Loader:
+    """Return the loader in an element ``ImageLoader``.
+
+    Raises
+    ------
+    ValueError
+        If it has invalid numbers or names.
+    """
+    name, version = element.get("format") or "", element.get("version")
+    kind = _KINDS.get(name)
+    if kind is None:
+        return Loader(name, version)
+    views = dict(map(_zarr_view, element.findall("zgroups/zgroup"))) if kind == "zarr" else {}
+    return Loader(name, version, kind, _place(element, kind), views)
+
+
+def _place(element: Element, kind: Kind) -> XmlPath | Bucket | None:
+    if bucket := child_text(element, "BucketName"):
+        region = child_text(element, "SigningRegion")
+        endpoint = child_text(element, "ServiceEndpoint")
+        if endpoint and not _is_web_server(endpoint):
+            raise ValueError(f"the ServiceEndpoint {endpoint[:200]!r} is not the URL of a server")
+        return _bucket(bucket, child_text(element, "Key"), endpoint, region)
+    found = next((each for tag in _TAGS[kind] if (each := element.find(tag)) is not None), None)
+    target = None if found is None else child_text(element, found.tag)
+    if bucket := child_text(element, "s3bucket"):
+        return _bucket(bucket, target)
+    if target is None:
+        return None
+    relative = found is not None and found.get("type") == "relative"
+    return XmlPath(target, relative, plain=_has_plain_paths(element))
+
+
+def _has_plain_paths(element: Element) -> bool:
+    """Return whether the writer of a loader does not percent-encode paths."""
+    form, version = element.get("format"), element.get("version")
+    # BigDataViewer reads both versions as URIs, but wrote 1.0 before it wrote URIs.
+    return form not in _OF_URIS or (form == "bdv.n5" and version == "1.0")
+
+
+def _is_web_server(endpoint: str) -> bool:
+    try:
+        return parse_url(endpoint).is_web and not re.search(r"[\s@?#]", endpoint)
+    except ValueError:
+        return False
+
+
+def _bucket(
+    name: str, key: str | None, endpoint: str | None = None, region: str | None = None
+) -> Bucket:
+    if not _BUCKET.fullmatch(name) or (region and not _BUCKET.fullmatch(region)):
+        raise ValueError(f"{name[:200]!r} in {region!r} is not the name of a bucket")
+    return Bucket(name, (key or "").strip("/"), endpoint, region)
+
+
+def _zarr_view(element: Element) -> tuple[View, ZarrView]:
+    timepoint = element.get("tp") or element.get("timepoint")
+    at = View(whole("the tp of a zgroup", timepoint), whole("its setup", element.get("setup")))
+    path = (element.get("path") or child_text(element, "path") or "").replace("\\", "/")
+    if ".." in path.split("/"):
+        raise ValueError(f"the path {path[:200]!r} of a zgroup leads out of the container")
+    listed = (element.get("indicies") or element.get("indices") or "[]").strip("[] ")
+    if not listed:
+        return at, ZarrView(path)
+    # They count the axes after x, y and z: channels, then time.
+    numbers = [whole("one of the indicies", each) for each in listed.replace(",", " ").split()]
+    return at, ZarrView(path, tuple(numbers[::-1]))
+
+
+def reference_of(path: str) -> str:
+    """Return the URI reference that leads to a relative path.
+
+    Characters that are legal stay, so that programs that read plain paths find most names.
+
+    >>> reference_of("a b/c#1.n5"), reference_of("a:b.n5"), reference_of("größe+1.n5")
+    ('a%20b/c%231.n5', './a:b.n5', 'größe+1.n5')
+    """
+    found = _encoded(path)
+    return f"./{found}" if ":" in found.partition("/")[0] else found
+
+
+def absolute_of(path: str) -> str:
+    r"""Return an absolute local path as it is read: as it is if possible, otherwise as a URI.
+
+    >>> absolute_of("/data/a b%20.n5"), absolute_of("C:\\data\\a.n5")
+    ('/data/a b%20.n5', 'C:\\data\\a.n5')
+    >>> absolute_of("/data/a\\b.n5"), absolute_of("C:\\data\\a b.n5")
+    ('file:///data/a%5Cb.n5', 'file:///C:/data/a%20b.n5')
+    """
+    if _DRIVE.match(path):
+        path = path.replace("\\", "/")
+        root = "" if path.startswith("/") else "/"
+        uri = f"file://{root}{_encoded(path)}"
+        return uri if _ILLEGAL.search(path) else path.replace("/", "\\")
+    plain = path == path.strip() and not re.search(rf"[\\{_UNREADABLE}]", path)
+    return path if plain else f"file://{_encoded(path)}"
+
+
+def uri_of(url: str) -> str:
+    """Return the URI of an object store's URL, in which nothing is percent-encoded.
+
+    >>> uri_of("s3://bucket/a b%20.n5"), uri_of("https://host/a%20b.n5")
+    ('s3://bucket/a%20b%2520.n5', 'https://host/a%20b.n5')
+    """
+    server, path = _split(url)
+    return url if is_encoded(url) else server + _encoded(path)
+
+
+def is_encoded(url: str) -> bool:
+    """Return whether a URL is percent-encoded where it is opened."""
+    return _ENCODED.match(url) is not None
+
+
+def paths_of(text: str, *, plain: bool = False) -> tuple[str, ...]:
+    """Return the paths that a relative path of an XML may mean, the likelier one first.
+
+    Parameters
+    ----------
+    text
+        The path, as a URI reference or as it is.
+    plain
+        Whether its writer wrote plain paths. An illegal URI reference is always one.
+
+    Examples
+    --------
+    >>> paths_of("a%20b.n5"), paths_of("a%20b.n5", plain=True), paths_of("100%.n5")
+    (('a b.n5', 'a%20b.n5'), ('a%20b.n5', 'a b.n5'), ('100%.n5',))
+    """
+    path = text.replace("\\", "/")
+    plain = plain or _SCHEME.match(text) is not None or _REFERENCE.fullmatch(text) is None
+    found = (path,) if (decoded := _decoded(path)) is None else (decoded, path)
+    return tuple(dict.fromkeys(found[::-1] if plain else found))
+
+
+def urls_of(uri: str) -> tuple[str, ...]:
+    """Return the URLs that a URI of an XML may mean, the likelier one first.
+
+    >>> urls_of("s3://bucket/a%20b.n5"), urls_of("https://host/a%20b.n5")
+    (('s3://bucket/a b.n5', 's3://bucket/a%20b.n5'), ('https://host/a%20b.n5',))
+    """
+    server, path = _split(uri)
+    decoded = None if is_encoded(uri) else _decoded(path)
+    # Two colons would begin another URL in fsspec.
+    if decoded is None or "::" in decoded:
+        return (uri,)
+    return tuple(dict.fromkeys((server + decoded, uri)))
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Split a URL into its server and its path."""
+    found = re.match(rf"{_SCHEME.pattern}(?://[^/]*)?/*", url)
+    server = found[0] if found else ""
+    return server, url[len(server) :]
+
+
+def _encoded(path: str) -> str:
+    return _ILLEGAL.sub(lambda found: quote(found[0], safe=""), path)
+
+
+def _decoded(path: str) -> str | None:
+    """Return a decoded path; None if it cannot be one."""
+    try:
+        found = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in found else found

@@ -1,0 +1,253 @@
+"""Convert Datasets to registrations: the transforms of views to the positions of their samples."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, WORLD
+from xarray_n5.bdv.images import PROJECT
+from xarray_n5.bdv.registrations import CALIBRATION, NDIM, Registration, Transform
+from xarray_n5.datasets.world import AXES, FRAME, check_origins, within
+from xarray_n5.dialects.values import as_tuples, in_c_order
+from xarray_n5.errors import MetadataError
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.units import ratio, same_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from xarray_n5.bdv.loaders import View
+    from xarray_n5.bdv.project import Project
+    from xarray_n5.model.axes import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The positions of a Dataset's samples, and the size of a unit of the world."""
+
+    dataset: xr.Dataset
+    voxel_size: tuple[float, ...] | None
+    """The voxel size along z, y, x."""
+    unit: str | None
+    """The unit of the voxel size."""
+    matrices: xr.DataArray
+    """The matrices from samples to positions, in the unit of the world."""
+    world: tuple[float, ...]
+    """The size of a unit of the world along z, y, x."""
+    calibrated: bool
+    """Whether the first step of a registration is a calibration."""
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset, before: Project | None) -> Placement:
+        """Return the positions of a Dataset's samples.
+
+        Parameters
+        ----------
+        dataset
+            The base level of an image.
+        before
+            The project that the views are added to, whose world they share.
+
+        Raises
+        ------
+        MetadataError
+            If coordinates are not evenly spaced, or their units cannot be converted.
+        """
+        axes = _axes(dataset)
+        size, unit = _voxel_size(dataset, axes)
+        facts = dataset["affine"].attrs if "affine" in dataset.variables else {}
+        matrices, of_places = _matrices(dataset, axes, unit)
+        basis = facts.get("world_unit", "calibration")
+        world = tuple(facts.get(WORLD, (min(size or (1.0,)),) * NDIM))
+        wanted = of_places if WORLD in facts else unit
+        if before is not None and before.registrations and before.world.basis != "unknown":
+            world, basis = before.world.scale[::-1], before.world.basis
+            wanted = before.world.unit
+        if size is not None and (factor := _converted(unit, wanted)) != 1:
+            size, unit = tuple(side * factor for side in size), wanted
+        if (factor := _converted(of_places, wanted)) != 1:
+            matrices = matrices * factor
+        return cls(
+            dataset=dataset,
+            voxel_size=size,
+            unit=unit,
+            matrices=matrices,
+            world=world,
+            calibrated=basis == "calibration" and size is not None,
+        )
+
+    def registration(self, view: View, position: Mapping[str, int]) -> Registration | None:
+        """Return the registration of a view; None if its matrix is unknown."""
+        rows = _at(self.matrices, position)
+        if not np.isfinite(rows).all():
+            return None
+        world = np.array(self.world)[:, None]
+        total = _quotient(rows, world)
+        known: Any = None
+        if "registration" in self.dataset.variables:
+            registered = self.dataset["registration"]
+            stated = _at(registered, position)
+            if np.array_equal(stated * world if (world != 1).any() else stated, rows):
+                total = stated
+            if (project := registered.encoding.get(PROJECT)) is not None:
+                known = project.registrations.get(view)
+            if known is not None and not np.array_equal(in_c_order(stated), known.total):
+                raise MetadataError(
+                    "the coordinate 'registration' was changed, but it shows what was opened, and "
+                    "is not written; change 'affine'"
+                )
+        in_xyz = np.array(in_c_order(total))
+        if known is not None and np.array_equal(known.total, in_xyz):
+            found: Registration = known
+            return found
+        return Registration(self._steps(in_xyz))
+
+    def _steps(self, total: np.ndarray) -> tuple[Transform, ...]:
+        """Return a matrix as BigStitcher's steps: the movement, and the calibration before it."""
+        if not self.calibrated or self.voxel_size is None:
+            return (Transform("registration", as_tuples(total)),)
+        scales = _quotient(np.array(self.voxel_size), np.array(self.world))[::-1]
+        calibration = Transform(CALIBRATION, as_tuples(np.eye(NDIM, NDIM + 1) * [*scales, 1.0]))
+        rest = np.array(total)
+        rest[:, :NDIM] = _quotient(total[:, :NDIM], scales)
+        if np.allclose(rest[:, :NDIM], np.eye(NDIM), rtol=0, atol=ROUNDING):
+            if not rest[:, NDIM].any() and np.array_equal(rest, np.eye(NDIM, NDIM + 1)):
+                return (calibration,)
+            return (Transform("Translation", as_tuples(rest)), calibration)
+        return (Transform("registration", as_tuples(rest)), calibration)
+
+
+def _voxel_size(
+    dataset: xr.Dataset, axes: Sequence[Axis | None]
+) -> tuple[tuple[float, ...] | None, str | None]:
+    """Return the size of a Dataset's voxels along z, y, x and its unit."""
+    setup = dataset.coords.get("setup")
+    stated = None if setup is None else setup.attrs.get(VOXEL)
+    if setup is not None and stated is not None and "affine" in dataset.variables:
+        steps = np.abs(np.diag(within(dataset)))[:NDIM]
+        sizes = tuple((np.array(stated, float) * steps).tolist())
+        return sizes, setup.attrs.get(VOXEL_UNIT)
+    known = [axis for axis in axes if axis is not None]
+    if not known:
+        opened = setup is not None and PROJECT in setup.encoding
+        return (None, None) if opened else ((1.0,) * NDIM, "pixel")
+    unit = known[-1].unit
+    return tuple(
+        1.0 if axis is None else abs(axis.step) * _converted(axis.unit, unit) for axis in axes
+    ), unit
+
+
+def _axes(dataset: xr.Dataset) -> list[Axis | None]:
+    """Return the axes z, y, x by their coordinates; None for those without any.
+
+    Raises
+    ------
+    MetadataError
+        If a coordinate is not evenly spaced.
+    """
+    found = [axis_along(dataset, name) for name in AXES]
+    for name, axis in zip(AXES, found, strict=True):
+        counts = axis is None or axis.placed or dataset[name].dtype.kind in "iu"
+        if not counts or (axis is not None and axis.labels is not None):
+            raise MetadataError(
+                f"the coordinate {name!r} is not evenly spaced, but voxels of a project have one "
+                f"size; resample the image, or drop the coordinate with drop_vars({name!r})"
+            )
+    return found
+
+
+def axis_along(data: xr.Dataset | xr.DataArray, name: str) -> Axis | None:
+    """Return an axis by its coordinate; None if there is none.
+
+    One that is not evenly spaced has no position, which users of this function check.
+    """
+    if name not in data.coords:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (axis,) = geometry_from(data.coords[name]).axes
+    return axis
+
+
+def _matrices(
+    dataset: xr.Dataset, axes: Sequence[Axis | None], unit: str | None
+) -> tuple[xr.DataArray, str | None]:
+    """Return the matrices from samples to positions, and the unit of positions."""
+    if "affine" in dataset.variables:
+        check_origins(dataset)
+        affine = dataset["affine"].reset_coords(drop=True)
+        if "axis" in affine.dims and "axis" in dataset.coords:
+            affine = affine.assign_coords(axis=dataset["axis"]).sel(axis=list(AXES))
+        affine = affine.transpose(..., "axis", "column")
+        moved = affine.copy(data=np.asarray(affine.values, np.float64) @ within(dataset))
+        return moved, affine.attrs.get("units", unit)
+    for image in dataset.data_vars.values():
+        numbers = np.asarray(image.attrs.get("affine", ()))
+        if numbers.shape == (NDIM * (NDIM + 1),):
+            rows = numbers.astype(np.float64).reshape(NDIM, NDIM + 1)
+            return xr.DataArray(rows, dims=("axis", "column")), unit
+    if any(
+        axis is not None and dataset[axis.name].encoding.get(FRAME) for axis in axes
+    ) and not all(f"origin_{name}" in dataset.variables for name in AXES):
+        raise MetadataError(
+            "the coordinates are distances in a view, whose position was in 'affine', a "
+            "coordinate of the Dataset that was opened. Put computed images into that, "
+            "ds.assign(name=image), and use its methods; or set other coordinates"
+        )
+    scales = [1.0 if axis is None else axis.step * _converted(axis.unit, unit) for axis in axes]
+    whole = xr.DataArray(np.eye(NDIM, NDIM + 1) * [*scales, 1.0], dims=("axis", "column"))
+    offsets = []
+    for name, axis in zip(AXES, axes, strict=True):
+        start = 0.0 if axis is None else axis.offset * _converted(axis.unit, unit)
+        origin: Any = xr.DataArray(0.0)
+        if f"origin_{name}" in dataset.variables:
+            origin = dataset[f"origin_{name}"].reset_coords(drop=True)
+            origin = origin * _converted(origin.attrs.get("units"), unit)
+        offsets.append(origin + start)
+    moved = xr.concat(xr.broadcast(*offsets), "axis").expand_dims(column=1, axis=-1)
+    return xr.concat(
+        [whole.isel(column=slice(NDIM)).broadcast_like(moved.isel(column=0, drop=True)), moved],
+        "column",
+    ), unit
+
+
+def _converted(unit: str | None, other: str | None) -> float:
+    """Return the factor that converts one unit to another.
+
+    Raises
+    ------
+    MetadataError
+        If they cannot be converted.
+    """
+    if unit is None or other is None or same_unit(unit, other):
+        return 1.0
+    found = ratio(unit, other)
+    if found is None:
+        raise MetadataError(
+            f"cannot convert lengths in {unit!r} and in {other!r} to the one unit of a project; "
+            "convert the coordinates"
+        )
+    return found
+
+
+def _at(several: xr.DataArray, position: Mapping[str, int]) -> np.ndarray:
+    """Return the matrix of a view; one without its dimensions applies to all views."""
+    one = several.isel({dim: n for dim, n in position.items() if dim in several.dims})
+    found: np.ndarray = np.asarray(one.transpose("axis", "column").values, np.float64)
+    return found
+
+
+def _quotient(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
+    """Return quotients that restore the numbers when they are multiplied, if there are any."""
+    found: np.ndarray = np.divide(numbers, divisors)
+    for end in (np.inf, -np.inf):
+        other = np.nextafter(found, end)
+        better = (found * divisors != numbers) & (other * divisors == numbers)
+        found = np.where(better, other, found)
+    return found

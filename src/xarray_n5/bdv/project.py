@@ -1,0 +1,294 @@
+"""Projects of BigDataViewer and BigStitcher, as their XML describes them.
+
+Source: spim_data's XmlIo classes, and its IntegerPattern. Sections that it does not have, such as
+BigStitcher's interest points, are skipped.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product, starmap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xarray_n5.bdv.loaders import Loader, View, XmlPath, read_loader
+from xarray_n5.bdv.registrations import (
+    NDIM,
+    Registration,
+    World,
+    read_registration,
+    world_of,
+)
+from xarray_n5.bdv.xml import child_text, finite_numbers, parse, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from xml.etree.ElementTree import Element
+
+
+_MOST_TIMEPOINTS = 1 << 20
+"""The maximum number of time points of a project."""
+
+_ENTRY = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+"""A number or a range in a pattern of time points, such as ``1,5,10-20:2``."""
+
+KINDS = ("channel", "tile", "angle", "illumination")
+"""The attributes of setups that BigStitcher supports, in the order of dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A channel, tile, angle or illumination, or one of another attribute."""
+
+    id: int
+    name: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """All other members: a tile's ``location``, an angle's ``axis`` and ``degrees``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSetup:
+    """The properties that the views of a setup share at all time points. Sizes are in C order."""
+
+    id: int
+    name: str | None = None
+    size: tuple[int, ...] | None = None
+    """The number of samples along z, y, x."""
+    voxel_size: tuple[float, ...] | None = None
+    unit: str | None = None
+    """The unit of the voxel size."""
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    """The ids of the setup's channel, tile, angle and illumination, if present."""
+
+
+HERE = XmlPath(".", relative=True)
+"""The directory of the XML."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """The content of an XML file."""
+
+    loader: Loader | None = None
+    base_path: XmlPath = HERE
+    """The base of relative paths; itself relative to the XML's directory."""
+    setups: Mapping[int, ViewSetup] = field(default_factory=dict)
+    """The setups by their ids, sorted."""
+    entities: Mapping[str, Mapping[int, Entity]] = field(default_factory=dict)
+    """The entities of each attribute, by their ids."""
+    timepoints: Sequence[int] = ()
+    """The ids of the time points, sorted."""
+    missing: frozenset[View] = frozenset()
+    """Views that the microscope, or the program, omitted."""
+    registrations: Mapping[View, Registration] = field(default_factory=dict, repr=False)
+    document: bytes = field(default=b"", repr=False)
+    """The XML."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Project:
+        """Return the project itself: it is immutable, and copied Datasets share it."""
+        return self
+
+    @cached_property
+    def world(self) -> World:
+        """The size of a unit of the world, if all views agree, otherwise unknown."""
+        found: World | None = None
+        for view, registration in self.registrations.items():
+            setup = self.setups.get(view.setup)
+            if setup is None:
+                continue
+            size = None if setup.voxel_size is None else setup.voxel_size[::-1]
+            own = world_of(registration, size, setup.unit)
+            if found is not None and not found.agrees(own):
+                return World()
+            found = found or own
+        return World() if found is None else found
+
+    def name_of(self, kind: str, number: int) -> str:
+        """Return the name of an entity; its id if it has no name."""
+        entity = self.entities.get(kind, {}).get(number)
+        return entity.name if entity is not None and entity.name else str(number)
+
+    def views(
+        self, timepoints: Iterable[int] | None = None, setups: Iterable[int] | None = None
+    ) -> Iterator[View]:
+        """Iterate over the views that are not missing, of some time points and setups or all."""
+        listed = self.loader.views if self.loader else {}
+        times = self.timepoints if timepoints is None else timepoints
+        for view in starmap(View, product(times, self.setups if setups is None else setups)):
+            if view not in self.missing and (not listed or view in listed):
+                yield view
+
+    def physical(self, view: View) -> tuple[np.ndarray, str | None] | None:
+        """Return the matrix from a view's samples to physical positions, x y z, and their unit.
+
+        Returns
+        -------
+        tuple or None
+            None if the view is not registered.
+        """
+        registration = self.registrations.get(view)
+        if registration is None:
+            return None
+        scale, rows = np.array(self.world.scale), registration.total
+        return (rows if (scale == 1).all() else scale[:, None] * rows), self.world.unit
+
+    @property
+    def container(self) -> str | None:
+        """The container that the loader names, or None."""
+        place = self.loader and self.loader.place
+        if isinstance(place, XmlPath):
+            place = place.resolve(HERE)[0]
+        return str(place).removeprefix("./") if place else None
+
+
+@functools.lru_cache(maxsize=16)
+def read_project(document: bytes) -> Project:
+    """Return the project that an XML file describes.
+
+    Raises
+    ------
+    ValueError
+        If it is not the XML of a project, has invalid numbers, or defines entities.
+    """
+    root = parse(document)
+    sequence = root.find("SequenceDescription")
+    described = [] if sequence is None else [sequence]
+    loaders = [each for one in described for each in one.findall("ImageLoader")]
+    setups = {each.id: each for one in described for each in _setups(one)}
+    registrations = {
+        _view(each): read_registration(each)
+        for each in root.iterfind("ViewRegistrations/ViewRegistration")
+    }
+    for registration in registrations.values():
+        registration.check()
+    timepoints = None if sequence is None else sequence.find("Timepoints")
+    return Project(
+        loader=read_loader(loaders[0]) if loaders else None,
+        base_path=_base_path(root),
+        setups=dict(sorted(setups.items())),
+        entities={
+            each.get("name") or "": _entities(each)
+            for each in root.iterfind("SequenceDescription/ViewSetups/Attributes")
+        },
+        timepoints=read_timepoints(timepoints),
+        missing=frozenset(
+            map(_view, root.iterfind("SequenceDescription/MissingViews/MissingView"))
+        ),
+        registrations=registrations,
+        document=document,
+    )
+
+
+def _base_path(root: Element) -> XmlPath:
+    found = root.find("BasePath")
+    text = None if found is None else child_text(root, "BasePath")
+    if found is None or text is None:
+        return HERE
+    return XmlPath(text, relative=found.get("type", "relative") == "relative")
+
+
+def _view(element: Element) -> View:
+    return View(
+        whole("the timepoint of a view", element.get("timepoint")),
+        whole("the setup of a view", element.get("setup")),
+    )
+
+
+def _setups(sequence: Element) -> Iterator[ViewSetup]:
+    for element in sequence.iterfind("ViewSetups/ViewSetup"):
+        number = whole("the id of a setup", child_text(element, "id"))
+        size = child_text(element, "size")
+        attributes = element.find("attributes")
+        yield ViewSetup(
+            number,
+            name=child_text(element, "name"),
+            size=None if size is None else _size(size),
+            voxel_size=_voxel_size(child_text(element, "voxelSize/size")),
+            unit=child_text(element, "voxelSize/unit"),
+            attributes={
+                each.tag: whole(f"the {each.tag} of setup {number}", each.text)
+                for each in (() if attributes is None else attributes)
+            },
+        )
+
+
+def _size(text: str) -> tuple[int, ...]:
+    numbers = [whole("the size of a setup", each) for each in text.split()]
+    if len(numbers) != NDIM:
+        raise ValueError(f"the size {text[:80]!r} of a setup; expected {NDIM} numbers")
+    return tuple(numbers[::-1])
+
+
+def _voxel_size(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    numbers = finite_numbers("voxelSize", text)
+    if len(numbers) != NDIM or min(numbers) <= 0:
+        raise ValueError(f"the voxelSize {text[:80]!r}; expected three positive numbers")
+    return tuple(numbers[::-1])
+
+
+def _entities(attributes: Element) -> dict[int, Entity]:
+    found: dict[int, Entity] = {}
+    for element in attributes:
+        facts = {each.tag: (each.text or "").strip() for each in element}
+        number = whole(f"the id of a {element.tag}", facts.pop("id", None))
+        found[number] = Entity(number, facts.pop("name", None) or None, facts)
+    return found
+
+
+def read_timepoints(element: Element | None) -> Sequence[int]:
+    """Return the ids of the time points, sorted; none if there is no element.
+
+    A range of any length uses little memory.
+
+    Raises
+    ------
+    ValueError
+        If they are invalid, or more than the maximum.
+    """
+    if element is None:
+        return ()
+    kind = element.get("type")
+    if kind == "range":
+        first = whole("the first time point", child_text(element, "first"))
+        last = whole("the last time point", child_text(element, "last"))
+        _check_count(last - first + 1)
+        return range(first, last + 1)
+    if kind == "pattern":
+        return _pattern(child_text(element, "integerpattern") or "")
+    if kind == "list":
+        ids = [child_text(each, "id") for each in element.findall("Timepoint")]
+        return tuple(sorted({whole("a time point", each) for each in ids}))
+    raise ValueError(f"Timepoints have the type {kind!r}; expected range, pattern or list")
+
+
+def _pattern(pattern: str) -> tuple[int, ...]:
+    """Return the time points that a pattern names, sorted; an empty one means time point 0.
+
+    >>> _pattern("1, 5, 10-20:5"), _pattern("3-1"), _pattern("")
+    ((1, 5, 10, 15, 20), (1, 2, 3), (0,))
+    """
+    found: set[int] = set()
+    for entry in (pattern or "0").replace(" ", "").split(","):
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            raise ValueError(
+                f"invalid pattern of time points {pattern[:80]!r}; expected one like '1,5,10-20:2'"
+            )
+        first = whole("a time point", match[1])
+        last = first if match[2] is None else whole("a time point", match[2])
+        step = 1 if match[3] is None else whole("the step of time points", match[3], least=1)
+        numbers = range(first, last + 1, step) if last >= first else range(first, last - 1, -step)
+        _check_count(len(found) + len(numbers))
+        found.update(numbers)
+    return tuple(sorted(found))
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_TIMEPOINTS:
+        raise ValueError(f"it has {count} time points, expected at most {_MOST_TIMEPOINTS}")

@@ -1,0 +1,297 @@
+"""What the core and the engine "bdv" ask about the XML files of projects.
+
+The functions are those of `SceneReader`, the class that of `Scene` in ``xarray_n5/leaves.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from xarray_n5.arrays.container_xml import hint_of_xml
+from xarray_n5.arrays.open import open_group
+from xarray_n5.bdv.layouts import groups_of, layout_of
+from xarray_n5.bdv.loaders import Bucket, View
+from xarray_n5.bdv.location import ProjectFile, container_of
+from xarray_n5.bdv.open import OpenProject
+from xarray_n5.bdv.project import read_project
+from xarray_n5.bdv.registrations import NDIM
+from xarray_n5.bdv.xml import looks_like_project
+from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
+from xarray_n5.formats.containers import find_scene
+from xarray_n5.model.image import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    import xarray as xr
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.bdv.show import ViewArray
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.integrity.diagnosis.finding import Finding
+    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.model.scene import SceneContent
+    from xarray_n5.stores import Store
+
+_MOST = 1 << 18
+"""The maximum number of views of a project that are checked."""
+
+
+@dataclass(frozen=True)
+class ProjectScene:
+    """A project by its XML."""
+
+    file: ProjectFile
+
+    @property
+    def url(self) -> str:
+        """The location of the XML."""
+        return self.file.url
+
+    @property
+    def document(self) -> bytes:
+        """The XML."""
+        return self.file.project.document
+
+    @property
+    def kind(self) -> str:
+        """What it is, in one word."""
+        return "project"
+
+    def container(self, storage_options: Mapping[str, Any] | None) -> Container:
+        """Return the container of the views."""
+        return container_of(self.file, storage_options)
+
+    def open_dataset(
+        self,
+        group: str,
+        storage_options: Mapping[str, Any] | None,
+        options: DatasetOptions,
+        choice: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> xr.Dataset:
+        """Open an image at one level."""
+        opened = OpenProject.at(self.file, storage_options, options, group, choice)
+        return opened.open_dataset(**how)
+
+    def open_groups(
+        self,
+        group: str,
+        storage_options: Mapping[str, Any] | None,
+        options: DatasetOptions,
+        choice: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Open all images at all levels, by path."""
+        if options.level is not None:
+            raise ValueError("level= is for open_dataset; a tree has all levels")
+        opened = OpenProject.at(self.file, storage_options, options, group, choice)
+        return opened.open_groups(**how)
+
+    def images(
+        self, group: str, storage_options: Mapping[str, Any] | None
+    ) -> Mapping[str, Image[Array]]:
+        """Return the images, or those at a path, by name."""
+        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
+        found = {name: placed.image for name, placed in opened.images().items()}
+        if opened.options.level is None:
+            return found
+        levels = {name: opened.level_of(image) for name, image in found.items()}
+        return {name: Image(None, {at: found[name].levels[at]}) for name, at in levels.items()}
+
+    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[ViewArray]:
+        """Return the levels of the first stored view, opened alone: it has its own position."""
+        from xarray_n5.bdv.show import first_view
+
+        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
+        if stored := opened.find(opened.selection).views:
+            first, level = min(stored), opened.options.level
+            group = f"setup{first.setup}/timepoint{first.timepoint}"
+            group += "" if level is None else f"/{level}"
+        return first_view(next(iter(self.images(group, storage_options).values())))
+
+    @property
+    def summary(self) -> str:
+        """What the project is, in one line."""
+        from xarray_n5.bdv.show import loader_text
+
+        return f"a project: {loader_text(self.file.project)}"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """The content of the project for people, as names and values."""
+        from xarray_n5.bdv.show import project_rows
+
+        return project_rows(self.file.project)
+
+    def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the description of the project, for programs."""
+        from xarray_n5.bdv.show import project_facts
+
+        return project_facts(self.file, self.images(group, storage_options))
+
+    def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Array]:
+        """Return all views and their transformations, to be stored as a scene."""
+        from xarray_n5.bdv.exchange import content_of
+
+        return content_of(OpenProject.at(self.file, storage_options, DatasetOptions()))
+
+
+def recognizes(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is the XML of a project."""
+    return looks_like_project(head)
+
+
+def open_scene(store: Store, document: bytes, source: object) -> ProjectScene:
+    """Return the project in a file, which is the root of `store`.
+
+    Raises
+    ------
+    MetadataError
+        If the XML is invalid.
+    """
+    try:
+        return ProjectScene(ProjectFile(store, read_project(document), source))
+    except ValueError as error:
+        raise MetadataError(f"{store.url}: the project cannot be read: {error}") from error
+
+
+def hint(document: bytes) -> str:
+    """Return how to open an XML that was opened as a container."""
+    try:
+        named = read_project(document).container
+    except ValueError:
+        named = None
+    container = f", or its container, {named!r}" if named else ""
+    return (
+        "it is a project of BigDataViewer: open it with xarray.open_dataset or "
+        f"xarray.open_datatree, and engine='bdv'{container}"
+    )
+
+
+def refers_to(document: bytes, container: Container, names: Collection[str]) -> bool:
+    """Return whether a project in a container's directory refers to the container.
+
+    Parameters
+    ----------
+    document, container
+        The XML, and the container.
+    names
+        The names in their directory, which decide between the meanings of a path.
+
+    Raises
+    ------
+    ValueError
+        If the XML is invalid.
+    """
+    project = read_project(document)
+    place = project.loader.place if project.loader else None
+    if place is None:
+        return False
+    if isinstance(place, Bucket):
+        return place.target == container.url
+    if place.relative and project.base_path.relative:
+        paths = [posixpath.normpath(each.target) for each in place.resolve(project.base_path)]
+        return container.name == next((path for path in paths if path in names), paths[0])
+    target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
+    return container.url.rstrip("/") in {target, unquote(target)}
+
+
+def placement(
+    document: bytes, timepoint: int, setup: int
+) -> tuple[np.ndarray, str | None, str] | None:
+    """Return the matrix of a view's samples in the order x, y, z, its unit, and its source.
+
+    Raises
+    ------
+    ValueError
+        If the XML is invalid.
+    """
+    project = read_project(document)
+    if (registered := project.physical(View(timepoint, setup))) is not None:
+        return *registered, "ViewRegistration of the XML"
+    described = project.setups.get(setup)
+    if described is None or described.voxel_size is None:
+        return None
+    rows = np.diag([*described.voxel_size[::-1], 1.0])[:NDIM]
+    return rows, described.unit, "voxelSize of the XML"
+
+
+def missing_parts(document: bytes, survey: Survey, *, named: bool) -> Iterator[Finding]:
+    """Iterate over the views of a project that its container lacks."""
+    from xarray_n5.integrity.diagnosis.finding import Finding, listed
+
+    project = read_project(document)
+    refers = named or refers_to(document, survey.container, {survey.container.name})
+    if project.loader is None or not refers:
+        return
+    layout = layout_of(project)
+    views = list(islice(project.views(), _MOST))
+    paths = groups_of(layout, views)
+    groups = {path: dict(survey.groups[path].attrs) for path in paths if path in survey.groups}
+    lost = [view for view in views if layout.path(view, 0, groups) not in survey.arrays]
+    if lost:
+        shown = listed([f"setup {view.setup} timepoint {view.timepoint}" for view in lost])
+        yield Finding(
+            "missing-view",
+            "",
+            f"the XML of the project has {len(views)} views, of which {len(lost)} "
+            f"{'is' if len(lost) == 1 else 'are'} not stored: {shown}",
+            "write them, or list them in the XML's MissingViews",
+        )
+
+
+def open_dataset(
+    url: object,
+    choice: Mapping[str, Any],
+    *,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    **how: Any,
+) -> xr.Dataset:
+    """Open one level of the project in an XML, for the engine "bdv"."""
+    scene = _scene_at(url, storage_options)
+    return scene.open_dataset(path, storage_options, choice=choice, **how)
+
+
+def open_groups(
+    url: object,
+    choice: Mapping[str, Any],
+    *,
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    **how: Any,
+) -> dict[str, xr.Dataset]:
+    """Open all levels of the project in an XML, for the engine "bdv"."""
+    scene = _scene_at(url, storage_options)
+    return scene.open_groups(path, storage_options, choice=choice, **how)
+
+
+def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:
+    scene = find_scene(url, storage_options, by_name=False)
+    if not isinstance(scene, ProjectScene):
+        hint = "it is not the XML of a project; engine='n5' opens containers"
+        if isinstance(url, str | os.PathLike) and "://" not in str(url) and not Path(url).exists():
+            hint = "the file does not exist; expected the path of its XML"
+        elif advice := _hint_next_to(url, storage_options):
+            hint += f"; {advice}"
+        raise NodeNotFoundError(str(url), "", "project", hint)
+    return scene
+
+
+def _hint_next_to(url: object, storage_options: Mapping[str, Any] | None) -> str:
+    """Return the advice to open the XML next to a container; "" if it is not one."""
+    try:
+        return hint_of_xml(open_group(url, storage_options=storage_options).container)
+    except (N5Error, OSError, ValueError):
+        return ""

@@ -1,0 +1,156 @@
+"""Arguments shared by several commands: URLs, and the options of their filesystems."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from xarray_n5.cli.errors import report_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Options: TypeAlias = "dict[str, Any] | None"
+"""The options of a filesystem, if there are any."""
+
+
+def split_url(url: str, path: str = "") -> tuple[str, str]:
+    """Return a container's URL and the path of a node, which may be part of the URL.
+
+    >>> split_url("s3://bucket/a.n5/em/s0"), split_url("a.zarr", "em")
+    (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
+    """
+    from xarray_n5.formats import is_container_name
+
+    if "::" in url or "?" in url:
+        return url, path
+    ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
+    for end in reversed(ends):
+        if is_container_name(url[:end]):
+            inner = (url[end:].strip("/"), path)
+            return url[:end], "/".join(filter(None, inner))
+    return url, path
+
+
+def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
+    """Make shells complete file names."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def on_node(
+    flags: Sequence[str] = ("-o", "--storage-option"),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator of commands about one node, whose errors are one line each.
+
+    They have the arguments URL and PATH and the option with `flags`, and are called with the
+    container's URL, the path of the node in it, and the options for its URL.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(url: str, path: str, options: dict[str, Any], **more: Any) -> None:
+            container, inner = split_url(url, path)
+            command(container, inner, options=for_url(container, options), **more)
+
+        for add in (
+            storage_option(flags=flags),
+            click.argument("path", default=""),
+            click.argument("url", shell_complete=files),
+        ):
+            run = add(run)
+        return report_errors(run)
+
+    return decorate
+
+
+class Name(click.ParamType[str]):
+    """One of the names in a table; --help does not import the package for the names."""
+
+    def __init__(self, name: str, table: Callable[[], Iterable[str]]) -> None:
+        self.name = name
+        self.table = table
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a known name."""
+        from xarray_n5.model.options import near
+
+        if value not in (table := self.table()):
+            known = f"{', '.join(table)}{near(value, table)}"
+            self.fail(f"unknown {self.name} {value!r}; expected one of {known}", param, ctx)
+        return value
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the names that begin with a word."""
+        return [CompletionItem(name) for name in self.table() if name.startswith(incomplete)]
+
+
+def storage_option(
+    name: str = "options", flags: Sequence[str] = ("-o", "--storage-option"), of: str = ""
+) -> Callable[[Any], Any]:
+    """Return an option for the arguments of an fsspec filesystem."""
+    return click.option(
+        *flags,
+        name,
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_parse_options,
+        help=f"An option of the fsspec filesystem{of}, such as anon=true. VALUE: JSON or a string.",
+    )
+
+
+def multisets_option(default: str = "error") -> Callable[[Any], Any]:
+    """Return the option that selects how Paintera's label multisets are read."""
+    return click.option(
+        "--label-multisets",
+        type=click.Choice(["error", "argmax", "count"]),
+        default=default,
+        show_default=True,
+        help="Read Paintera's label multisets as their most frequent labels (argmax), or as the "
+        "votes for these (count).",
+    )
+
+
+def order_option() -> Callable[[Any], Any]:
+    """Return the option for the order of lists of axes in attributes."""
+    return click.option(
+        "--attribute-order",
+        type=click.Choice(["auto", "C", "N5"]),
+        default="auto",
+        show_default=True,
+        help="The order of lists such as resolution: C for z first, N5 for x first. By default, "
+        "the order used by the programs that write them.",
+    )
+
+
+def for_url(url: str, options: dict[str, Any]) -> Options:
+    """Return the storage options of a URL, or None; local paths support only those for links."""
+    of_container = "://" not in url and not url.lower().endswith(".xml")
+    if options.keys() - {"follow_external", "follow_links"} and of_container:
+        raise click.UsageError(
+            f"storage options {sorted(options)} are for URLs; {url!r} is a path (-O is for DST)"
+        )
+    return options or None
+
+
+def _parse_options(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            # The argument may be a secret: do not show it.
+            raise click.BadParameter("expected KEY=VALUE, such as anon=true")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found

@@ -1,0 +1,157 @@
+"""`pyramid`: write coarser levels of an array."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import click
+
+from xarray_n5.cli.arguments import (
+    files,
+    for_url,
+    multisets_option,
+    order_option,
+    split_url,
+    storage_option,
+)
+from xarray_n5.cli.errors import echo, plural, redact
+from xarray_n5.cli.options import as_project, computing, storing
+
+
+def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
+    """Return one factor for all levels, or for each level one factor or one per axis."""
+    try:
+        steps = [tuple(map(int, text.split(","))) for text in given]
+    except ValueError:
+        raise click.BadParameter(
+            f"{', '.join(given)}: expected 2, or 1,2,2 in NumPy's axis order"
+        ) from None
+    levels: list[Any] = [step[0] if len(step) == 1 else step for step in steps]
+    if not levels:
+        return None
+    # One number applies to all levels. A single tuple stays in a list: it belongs to one level.
+    return levels[0] if len(levels) == 1 and isinstance(levels[0], int) else levels
+
+
+@click.command()
+@click.argument("src", shell_complete=files)
+@click.argument("dst", default="", shell_complete=files)
+@click.option(
+    "--factors",
+    multiple=True,
+    callback=_factors,
+    metavar="2 | 1,2,2",
+    help="The factor between two levels: give it once for all levels, or once for each.",
+)
+@click.option("--levels", type=click.IntRange(0), help="The number of coarser levels.")
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "mode", "nearest", "max", "min"]),
+    help="The reduction of samples. Default: mode for labels (uint64, bool, in 'labels' of an "
+    "image of OME-Zarr), else mean.",
+)
+@click.option("--partial", is_flag=True, help="Keep incomplete windows at the ends of axes.")
+@storing
+@click.option(
+    "--mode",
+    type=click.Choice(["w-", "w", "a"]),
+    default="w-",
+    show_default=True,
+    help="w-: fail if the levels exist. w: replace them. a: add views to a --project.",
+)
+@as_project
+@click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
+@multisets_option()
+@order_option()
+@computing
+@storage_option()
+@storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
+def pyramid(
+    src: str,
+    dst: str,
+    *,
+    form: str | None,
+    options: dict[str, Any],
+    dst_options: dict[str, Any],
+    label_multisets: Literal["error", "argmax", "count"],
+    attribute_order: Literal["auto", "C", "N5"],
+    project: str | None,
+    **asked: Any,
+) -> None:
+    """Write coarser levels of the array at SRC: next to it if it is named s0, or all at DST.
+
+    By default, the space axes with the smallest voxel size are halved, level by level, until a
+    level fits into one chunk. An interrupted pyramid is resumed with --resume.
+
+    \b
+    Examples:
+      xarray-n5 pyramid em.n5/em/s0
+      xarray-n5 pyramid cells.n5/raw views.zarr/cells --chunks 32
+      xarray-n5 pyramid raw.zarr/0 dataset.n5 --project dataset.xml
+      xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
+    """
+    from dask.utils import format_bytes
+
+    from xarray_n5.arrays.open import open_array
+    from xarray_n5.bdv.api import pyramid as write_project
+    from xarray_n5.cli.progress import progress
+    from xarray_n5.pyramids.api import pyramid as write_pyramid
+
+    place, source_path = split_url(src)
+    source_options = for_url(place, options)
+    source: Any = place
+    if dst:
+        target, path = split_url(dst)
+        source = open_array(
+            place,
+            source_path,
+            storage_options=source_options,
+            label_multisets=label_multisets,
+            attribute_order=attribute_order,
+        )
+        asked |= {"url": target, "path": path, "format": form}
+        asked |= {"storage_options": for_url(target, dst_options)}
+    elif form is not None:
+        raise click.UsageError("--format requires DST: SRC itself keeps its format")
+    elif label_multisets != "error":
+        raise click.UsageError("--label-multisets requires DST: SRC itself keeps label multisets")
+    elif attribute_order != "auto":
+        raise click.UsageError("--attribute-order requires DST: SRC itself keeps its lists")
+    else:
+        asked |= {"path": source_path, "storage_options": source_options}
+    if project is not None:
+        asked = _of_project(asked)
+    with progress():
+        if project is not None:
+            levels = _views(write_project(source, project, **asked))
+        else:
+            levels = list(write_pyramid(source, **asked).children.items())
+    if all((level["worker"] == "an earlier run").all() for _, level in levels):
+        echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
+        return
+    for name, level in levels:
+        chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
+        kept = int((level["worker"] == "an earlier run").sum())
+        thing = plural(chunks, "shard" if asked.get("shards") is not None else "chunk")
+        thing += f" ({kept} kept)" if kept else ""
+        echo(f"{name}: {thing}, {format_bytes(nbytes)}")
+
+
+def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a pyramid's options for a project; raise UsageError for those it does not have."""
+    kept = {name: value for name, value in asked.items() if name not in _NOT_OF_PROJECTS}
+    refused = [name for name in _NOT_OF_PROJECTS if asked.get(name) and name != "url"]
+    if "url" not in asked:
+        raise click.UsageError("--project requires DST, the container of its views")
+    if refused:
+        raise click.UsageError(f"{' and '.join(refused)} cannot be used with --project")
+    return {**kept, "data": asked["url"], "method": asked["method"] or "mean"}
+
+
+_NOT_OF_PROJECTS = ("url", "path", "partial", "shards")
+"""Options of a pyramid that projects do not have."""
+
+
+def _views(done: Any) -> list[tuple[str, Any]]:
+    """Return the reports of all views by their paths."""
+    return [(node.path.strip("/"), node) for node in done.subtree if node.has_data]

@@ -1,0 +1,178 @@
+"""`verify`: check that all chunks are complete."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from xarray_n5.cli.arguments import Options, on_node
+from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes, plural
+
+if TYPE_CHECKING:
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.leaves import Scene
+
+_SHOWN = 10
+"""The maximum number of damaged chunks and stray files that are named for an array."""
+
+_HARMLESS = ("ok", "missing")
+
+
+@click.command()
+@click.option(
+    "--deep/--quick",
+    default=True,
+    help="Decode all chunks and compare digests (the default), or check headers and sizes only.",
+)
+@click.option("--strict", is_flag=True, help="Fail if chunks, or views, are missing, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
+@on_node()
+def verify(
+    url: str, path: str, *, deep: bool, strict: bool, as_json: bool, options: Options
+) -> None:
+    """Check all chunks of each array at URL, or at PATH in it.
+
+    Of a project of BigDataViewer, given by its XML, the container is checked, and PATH is in it.
+    A chunk that was never stored is "missing", which is not damage. With --json, each array has its
+    path, chunks (their number in each state), damaged (keys and states), stray files, unfinished
+    writes, digests (whether there are any), shards (their shape, or null; they are counted instead
+    of chunks), and the error if it cannot be read. The exit code is 1 if a chunk is damaged, a
+    write is unfinished, an array cannot be read, or no arrays are found; with --strict, also if a
+    chunk, or a view of a project, is missing.
+
+    \b
+    Examples:
+      xarray-n5 verify cells.n5
+      xarray-n5 verify /data/em.n5/s0 --quick --json
+      xarray-n5 verify copy.zarr --strict
+      xarray-n5 verify dataset.xml
+    """
+    from xarray_n5.arrays.unfinished import appends_to
+    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.cli.progress import task_progress
+    from xarray_n5.errors import NodeNotFoundError
+    from xarray_n5.formats.containers import find_scene
+
+    ignore_unfinished_writes()
+    scene = find_scene(url, options)
+    opened = (url, path, options) if scene is None else (scene.container(options), path, None)
+    walk = Walk.at(*opened, whole=True)
+    lost = _lost_images(scene, walk) if strict and scene is not None and not path else []
+    with task_progress():
+        reports = [_report(found, deep=deep) for found in walk.arrays()]
+    appends = appends_to(walk.container.uncached().store, [each["path"] for each in reports])
+    for report in reports:
+        report["unfinished"] = report["unfinished"] or appends.get(report["path"], [])
+    if as_json:
+        click.echo(json.dumps(reports, indent=2))
+    else:
+        _show(reports)
+    if not reports:
+        why = "no arrays found; check the URL and the path"
+        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
+    for problem in (*_problems(reports, strict=strict), *lost):
+        echo(problem, err=True)
+    if lost or any(_is_bad(report, strict=strict) for report in reports):
+        raise click.exceptions.Exit(1)
+
+
+def _lost_images(scene: Scene, walk: Walk) -> list[str]:
+    """Return messages about images of a scene that its container lacks."""
+    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.leaves import scene_reader
+
+    if (reader := scene_reader(document := scene.document or b"")) is None:
+        return []
+    return [each.message for each in reader.missing_parts(document, Survey.of(walk), named=True)]
+
+
+def _report(found: Found, *, deep: bool) -> dict[str, Any]:
+    """Return the report on an array, with the error if it cannot be read."""
+    from xarray_n5.arrays.array import Array
+
+    report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
+    report |= {"unfinished": [], "digests": False, "error": None, "shards": None}
+    if not isinstance(found.node, Array):
+        return report | {"error": format_error(found.problem)}
+    try:
+        return report | _facts(found.node, deep=deep)
+    except (OSError, ValueError) as error:
+        return report | {"error": format_error(error)}
+
+
+def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
+    import numpy as np
+
+    from xarray_n5.arrays.repr import times
+    from xarray_n5.integrity.report import look
+    from xarray_n5.writing.chunk_table import MOST
+
+    if array.grid.size > MOST:
+        raise ValueError(
+            f"not verified: {times(array.grid.counts)} chunks, more than {MOST}: the report would "
+            "not fit in memory"
+        )
+    states, about = look(array, deep=deep)
+    names, counts = np.unique(states, return_counts=True)
+    damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
+    return {
+        "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "damaged": {array.node.key(at): str(states[at]) for at in damaged},
+        "stray": about["stray"],
+        "unfinished": about["unfinished"],
+        "digests": about["digests"],
+        "shards": array.shards,
+    }
+
+
+def _is_bad(report: dict[str, Any], *, strict: bool) -> bool:
+    missing = strict and "missing" in report["chunks"]
+    return bool(report["damaged"] or report["unfinished"] or report["error"] or missing)
+
+
+def _show(reports: list[dict[str, Any]]) -> None:
+    from xarray_n5.model.paths import join
+
+    width = max((len(report["path"] or "/") for report in reports), default=0)
+    for report in reports:
+        echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
+        _echo_some([f"{state}: {key}" for key, state in report["damaged"].items()])
+        _echo_some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
+
+
+def _counts(report: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in report["chunks"].items())
+    more = [
+        plural(len(report[key]), thing)
+        for key, thing in (("stray", "stray file"), ("unfinished", "unfinished write"))
+        if report[key]
+    ]
+    more += ["digests kept"] if report["digests"] else []
+    if report["shards"] is not None:
+        counts += " (shards)"
+    return "; ".join([counts or "no chunks", *more])
+
+
+def _echo_some(lines: list[str]) -> None:
+    for line in lines[:_SHOWN]:
+        echo(f"    {line}")
+    if len(lines) > _SHOWN:
+        echo(f"    ... and {len(lines) - _SHOWN} more")
+
+
+def _problems(reports: list[dict[str, Any]], *, strict: bool) -> list[str]:
+    """Return a line for each kind of problem, with what to do."""
+    found, of = [], plural(len(reports), "array")
+    for key, problem in (
+        ("damaged", "damaged chunks: remove them with xarray-n5 repair, then write them again"),
+        ("unfinished", "unfinished writes: repeat them with resume=True or --resume"),
+        ("error", "not been verified"),
+    ):
+        if count := sum(bool(report[key]) for report in reports):
+            found.append(f"{count} of {of} {'has' if count == 1 else 'have'} {problem}")
+    if strict and (count := sum("missing" in report["chunks"] for report in reports)):
+        found.append(f"{count} of {of} {'has' if count == 1 else 'have'} missing chunks")
+    return found

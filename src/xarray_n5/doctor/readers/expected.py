@@ -1,0 +1,93 @@
+"""The expected geometry of an image, and the dialects that contradict it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xarray_n5.dialects import DIALECTS, resolve_geometry
+from xarray_n5.dialects.list_order import context_for
+from xarray_n5.doctor.readers.compare import differences
+from xarray_n5.doctor.readers.protocol import Reading, reading_of
+from xarray_n5.model.alerts import ODD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xarray_n5.doctor.readers.compare import Difference
+    from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
+    from xarray_n5.model.axes import Geometry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A dialect in the attributes that contradicts the geometry that is used."""
+
+    dialect: str
+    difference: Difference
+
+
+def expected_geometry(image: StoredImage, dialect: str | None = None) -> tuple[Geometry, ...]:
+    """Return the geometry of each level, by one dialect before all others, or by precedence.
+
+    Raises
+    ------
+    ValueError
+        If the dialect is unknown, or does not describe the image.
+    """
+    if dialect is None:
+        return tuple(resolve_geometry(level.context)[0] for level in image.levels)
+    if dialect not in DIALECTS:
+        raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
+    if not describes(image, dialect):
+        raise ValueError(f"no {dialect} metadata describe {image.path or '/'}")
+    order = [dialect, *(name for name in DIALECTS if name != dialect)]
+    return tuple(resolve_geometry(level.context, order)[0] for level in image.levels)
+
+
+def describes(image: StoredImage, dialect: str) -> bool:
+    """Return whether a dialect describes all levels of an image."""
+    return all(_read(level, dialect) is not None for level in image.levels)
+
+
+def leading(geometry: Geometry) -> str | None:
+    """Return the dialect that a geometry is from, or None if there is none."""
+    sources = geometry.sources
+    source = next((sources[key] for key in ("scale", "units", "names") if key in sources), None)
+    return None if source is None else source.partition(":")[0]
+
+
+def conflicts(image: StoredImage, expected: Sequence[Geometry]) -> list[Conflict]:
+    """Return the dialects that contradict the geometry of the levels."""
+    found = []
+    for name in DIALECTS:
+        readings = tuple(_reading(level, name) for level in image.levels)
+        first = next(differences(readings, expected), None)
+        if first is not None:
+            found.append(Conflict(dialect=name, difference=first))
+    return found
+
+
+def _reading(level: StoredArray, dialect: str) -> Reading:
+    """Return the facts that a dialect states about a level, without those that it implies."""
+    geometry = _read(level, dialect)
+    if geometry is None:
+        return Reading(axes=None)
+    sizes = geometry.sources.get("scale")
+    if (geometry.placed and geometry.relative) or sizes == "units":  # voxels of unknown size
+        axes = (replace(axis, scale=None, offset=0.0) for axis in geometry.axes)
+        geometry = replace(geometry, axes=tuple(axes))
+    if "offset" in geometry.sources:
+        return reading_of(geometry)
+    implied = any(axis.factor != 1 for axis in geometry.axes)  # factors place a coarser level
+    return replace(reading_of(geometry), offsets="relative" if implied else "ignored")
+
+
+def _read(level: StoredArray, dialect: str) -> Geometry | None:
+    known = DIALECTS[dialect]
+    node = level.context.without_users_own().without_units_of_values()
+    try:
+        found = known.read(context_for(known, node))
+    except ODD:
+        return None
+    return found if found is not None and found.ndim == level.ndim else None

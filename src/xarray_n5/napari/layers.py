@@ -1,0 +1,302 @@
+"""Read a container or a project as napari layers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from xarray_n5.dask.block_sizes import are_many_small, choose
+from xarray_n5.dask.from_n5 import as_blocks
+from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.datasets.engine import open_groups
+from xarray_n5.dialects.levels import is_labels
+from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.graph import label
+from xarray_n5.images.tree import images_of_datasets
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.chunking import limit_blocks
+from xarray_n5.napari.places import is_lifted, is_moved, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import dask.array as da
+    import xarray as xr
+
+    from xarray_n5.images.tree import Variable
+    from xarray_n5.model.image import Image
+
+LayerData: TypeAlias = tuple[Any, dict[str, Any], Literal["image", "labels"]]
+"""The data of a layer, its arguments and its type."""
+
+MOST_LAYERS = 32
+"""The maximum number of layers of one container."""
+
+_MOST_CHANNELS = 16
+"""The maximum number of channels with separate layers; more are a dimension with a slider."""
+
+_SHOWN = 16
+"""The maximum number of omitted layers that a warning names."""
+
+_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination", "image"})
+"""Dimensions of projects along which the positions of views differ."""
+
+_COLORS = ("cyan", "yellow", "magenta", "red", "green", "blue")
+"""napari's own colormaps for several channels."""
+
+_OF_TWO = ("magenta", "green")
+
+_HEX = re.compile(r"#?([0-9a-fA-F]{6})")
+
+_MOST_BLOCKS = 1 << 40
+"""The maximum number of blocks, which are numbered only when they are computed."""
+
+_LEAST = 2
+"""The minimum number of axes of a layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """A part of an image that becomes a layer, before it is built."""
+
+    image: Image[Variable]
+    selection: Mapping[str, int | slice]
+    channel: tuple[int, int] | None = None
+    """The index of the channel, and the number of channels."""
+
+
+def read_layers(url: object) -> list[LayerData]:
+    """Return the images of a container or a project as layers; no chunk is read.
+
+    A pyramid is one layer, a channel and a view of a project one each. Label multisets are read
+    as their most frequent labels.
+
+    Parameters
+    ----------
+    url
+        A container, a node in one, or the XML of a project.
+
+    Returns
+    -------
+    list of tuple
+        Data, arguments and "image" or "labels"; the data of a pyramid are a list of Dask arrays,
+        the finest level first. Labels come last, so that napari shows them on top.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing, or no array of numbers with two axes or more.
+
+    Warns
+    -----
+    UserWarning
+        If there are more than 32 layers; the others are left out.
+    """
+    options = DatasetOptions(label_multisets="argmax")
+    groups = open_groups(
+        url, "", storage_options=None, form=None, drop=(), decoders={}, options=options
+    )
+    layers = [layer for image in images_of_datasets(groups) for layer in _layers(image)]
+    if not layers:
+        hint = "napari shows arrays of numbers with at least two axes"
+        raise NodeNotFoundError(str(url), "", "image", hint)
+    if left := layers[MOST_LAYERS:]:
+        named = ", ".join(_name(each, {}) for each in left[:_SHOWN])
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        warn(f"{url}: only {MOST_LAYERS} of {len(layers)} layers are shown, not {named}{more}")
+    built = [_built(each) for each in layers[:MOST_LAYERS]]
+    return sorted(built, key=lambda layer: layer[-1] == "labels")  # on top of the images
+
+
+def _layers(image: Image[Variable]) -> Iterator[_Layer]:
+    """Iterate over the layers of an image: one for each channel, and for each view."""
+    base = image.base.first.array
+    kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
+    few = [dim for dim in base.dims if base.sizes[dim] <= _MOST_CHANNELS]
+    channels = [dim for dim in few if kinds[str(dim)] == "channel"]
+    split = [dim for dim in base.dims if dim in channels or dim in _VIEWS]
+    split = split[: max(0, base.ndim - _LEAST)]
+    for at in itertools.product(*(range(base.sizes[dim]) for dim in split)):
+        selection: dict[str, int | slice] = {str(dim): i for dim, i in zip(split, at, strict=True)}
+        channel = next(
+            ((i, base.sizes[d]) for d, i in zip(split, at, strict=True) if d in channels), None
+        )
+        times = [slice(None)]
+        if "t" in base.dims and is_moved(image, selection):
+            times = [slice(t, t + 1) for t in range(base.sizes["t"])]
+        for time in times:
+            moved = {"t": time} if len(times) > 1 else {}
+            yield _Layer(image=image, selection={**selection, **moved}, channel=channel)
+
+
+def _built(layer: _Layer) -> LayerData:
+    image, selection = layer.image, layer.selection
+    data = [as_dask(level.first.array, selection) for level in image.levels.values()]
+    if is_lifted(image, selection):
+        data = [each[..., np.newaxis, :, :] for each in data]
+    dtype, attributes = image.base.first.array.dtype, image.base.attributes
+    labels = is_labels(dtype, attributes)
+    facts: dict[str, Any] = {}
+    if layer.channel is not None:
+        facts = _channel_facts(attributes, *layer.channel, dtype)
+    name = _name(layer, facts)
+    if labels:
+        facts = {key: facts[key] for key in facts.keys() & {"visible"}}
+    else:
+        facts["rgb"] = False
+    facts |= place_of(image, selection)
+    facts |= {"name": name, "multiscale": len(data) > 1}
+    return data if len(data) > 1 else data[0], facts, "labels" if labels else "image"
+
+
+def _name(layer: _Layer, facts: Mapping[str, Any]) -> str:
+    """Return a layer's name: the image's, and those of its channel, view and time point."""
+    image, part = str(layer.image.name), layer.image.base.first.array.isel(dict(layer.selection))
+    own = [f"t {part['t'].item()}"] if isinstance(layer.selection.get("t"), slice) else []
+    indices = {dim: at for dim, at in layer.selection.items() if isinstance(at, int)}
+    if label := _coordinate(part, "setup_name"):
+        return ": ".join([image, " ".join([label, *own])])
+    parts = [_label(part, dim, at, len(indices), facts) for dim, at in indices.items()]
+    return ": ".join(filter(None, [image, " ".join([*parts, *own])]))
+
+
+def _label(part: xr.DataArray, dim: str, index: int, count: int, facts: Mapping[str, Any]) -> str:
+    label = _coordinate(part, f"{dim}_name") or _coordinate(part, dim)
+    if "name" in facts and count == 1 and (not label or label.isdigit()):
+        return str(facts["name"])
+    if not label or label.isdigit():
+        return f"{dim} {label or index}"
+    return label
+
+
+def _coordinate(part: xr.DataArray, name: str) -> str:
+    """Return a scalar coordinate as a string; empty if there is none."""
+    if name not in part.coords or part.coords[name].ndim:
+        return ""
+    return str(part.coords[name].item())
+
+
+def _channel_facts(
+    group: Mapping[str, Any], index: int, count: int, dtype: np.dtype[Any]
+) -> dict[str, Any]:
+    """Return the arguments of a layer with one of several channels.
+
+    Parameters
+    ----------
+    group
+        The attributes of the image's group, which may have ``omero``.
+    index, count
+        The channel's index, and the number of channels.
+    dtype
+        The type of the values.
+
+    Returns
+    -------
+    dict
+        ``name`` if the channel has one, ``colormap``, ``blending``, ``visible`` and
+        ``contrast_limits``, each if it is known.
+    """
+    stated = _stated_channel(group, index)
+    found: dict[str, Any] = {"blending": "additive"} if count > 1 else {}
+    if color := _HEX.fullmatch(str(stated.get("color", ""))):
+        found["colormap"] = f"#{color[1].lower()}"
+    elif count > 1:
+        names = _OF_TWO if count == len(_OF_TWO) else _COLORS
+        found["colormap"] = names[index % len(names)]
+    if isinstance(label := stated.get("label"), str) and label:
+        found["name"] = label
+    if stated.get("active") is False:
+        found["visible"] = False
+    if (limits := _limits(stated.get("window"), dtype)) is not None:
+        found["contrast_limits"] = limits
+    return found
+
+
+def _stated_channel(group: Mapping[str, Any], index: int) -> dict[str, Any]:
+    match omero_of(group):
+        case {"channels": list(channels)} if index < len(channels):
+            return channels[index] if isinstance(channels[index], dict) else {}
+    return {}
+
+
+def _limits(window: object, dtype: np.dtype[Any]) -> tuple[float, float] | None:
+    """Return the limits of a window, unless they are only those of the type."""
+    match window:
+        case {"start": int() | float() as start, "end": int() | float() as end}:
+            if not (math.isfinite(start) and math.isfinite(end) and start < end):
+                return None
+            if dtype.kind in "iu":
+                ends = np.iinfo(dtype)
+                if start <= ends.min and end >= ends.max:
+                    return None
+            return float(start), float(end)
+    return None
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """A variable that is read lazily, by indexing."""
+
+    variable: xr.Variable
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    url: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.variable.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.variable.ndim
+
+    def __getitem__(self, key: tuple[slice, ...]) -> np.ndarray:
+        """Return the values at an index."""
+        return self.variable[key].to_numpy()
+
+
+def as_dask(array: xr.DataArray, selection: Mapping[str, int | slice]) -> da.Array:
+    """Return a part of an opened array as a Dask array of stored chunks.
+
+    If there are so many small chunks that tasks would cost more than they read, a block is several
+    whole chunks, as in :func:`from_n5` with ``chunks="auto"``.
+
+    Parameters
+    ----------
+    array
+        An array as the engine opens it.
+    selection
+        An index or a slice by dimension.
+    """
+    variable, facts = array.variable, array.encoding
+    part = variable.isel(dict(selection))
+    lazy = _Lazy(
+        part,
+        part.dtype,
+        limit_blocks(
+            _sides(variable, facts.get("chunks"), part) or part.shape, part.shape, _MOST_BLOCKS
+        ),
+        _sides(variable, facts.get("shards"), part),
+        str(facts.get("source", "")),
+    )
+    blocks = choose(None, lazy)
+    if are_many_small(blocks, lazy):
+        blocks = choose("auto", lazy)
+    name = f"{label('napari', str(array.name))}-{uuid.uuid4().hex}"
+    return as_blocks(lazy, blocks, name)
+
+
+def _sides(whole: xr.Variable, sides: Any, part: xr.Variable) -> tuple[int, ...] | None:
+    """Return the lengths of chunks along the dimensions of a part, if they are known."""
+    if sides is None or len(sides) != whole.ndim:
+        return None
+    by_dim = dict(zip(whole.dims, sides, strict=True))
+    return tuple(by_dim[dim] for dim in part.dims)

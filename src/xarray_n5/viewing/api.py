@@ -1,0 +1,250 @@
+"""Open xarray's objects, or data at a URL, in Neuroglancer."""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import tempfile
+import weakref
+import webbrowser
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import xarray as xr
+
+from xarray_n5.errors import N5Error
+from xarray_n5.model.level_names import level_name
+from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
+from xarray_n5.viewing.layers import layers_of
+from xarray_n5.viewing.links import is_public, link_of
+from xarray_n5_engine import N5BackendEntrypoint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_HEIGHT = 600
+"""The height of a viewer in a notebook, in pixels."""
+
+
+@suggest_keywords
+@dataclass(slots=True, repr=False, eq=False)
+class View:
+    """A viewer that runs until `stop()` is called, or until the process ends.
+
+    As the last line of a notebook's cell, it unfolds there. It is also a context manager, which
+    stops it.
+
+    Attributes
+    ----------
+    url : str
+        The URL of the viewer. Whoever has it sees the data, if they reach this address.
+    viewer : neuroglancer.Viewer or None
+        The viewer of the package `neuroglancer`, to change what is shown: its ``txn()``, ``state``
+        and ``screenshot()``. None for a link.
+
+    Examples
+    --------
+    >>> with xarray_n5.view("cells.n5", "em") as shown:  # doctest: +SKIP
+    ...     input(f"Open {shown.url}, and press Enter to stop")
+    """
+
+    url: str
+    viewer: Any = None
+    _server: Any = None
+    _files: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def running(self) -> bool:
+        """Whether this process serves the viewer.
+
+        Examples
+        --------
+        >>> xarray_n5.view("cells.n5", "em").running  # doctest: +SKIP
+        True
+        """
+        return self._server is not None
+
+    def stop(self) -> None:
+        """Stop serving the viewer; the page shows no more data. Stopping again does nothing.
+
+        Examples
+        --------
+        >>> shown = xarray_n5.view("cells.n5", "em")  # doctest: +SKIP
+        >>> shown.stop()  # doctest: +SKIP
+        """
+        server, self._server = self._server, None
+        if server is not None:
+            from xarray_n5.viewing.server import stop
+
+            stop(server)
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        """Show the URL."""
+        return f"<xarray_n5.View {self.url}>"
+
+    def _repr_html_(self) -> str:
+        url = html.escape(self.url, quote=True)
+        return (
+            f'<iframe src="{url}" width="100%" height="{_HEIGHT}" frameborder="0"></iframe>'
+            f'<a href="{url}" target="_blank" rel="noopener">Neuroglancer</a>'
+        )
+
+
+@suggest_keywords_of(xr.open_datatree, N5BackendEntrypoint.open_dataset)
+def view(
+    source: object,
+    group: str = "",
+    *,
+    labels: bool | Collection[str] | None = None,
+    link: bool | None = None,
+    open: bool = False,  # noqa: A002
+    address: str = "127.0.0.1",
+    port: int = 0,
+    storage_options: dict[str, Any] | None = None,
+    **opening: Any,
+) -> View:
+    """Show data in Neuroglancer, in a browser or a notebook.
+
+    Every variable with two dimensions or more is a layer; a pyramid is one, at all its levels.
+    Channels are layers that are added in their colours, labels are segmentations, and further
+    dimensions have sliders. Views of a project of BigDataViewer are placed by their registrations.
+    The data is read, or computed by Dask, when it is looked at; without levels, coarser ones are
+    computed. The contrast is taken from a section through the coarsest level.
+
+    This process serves the viewer and the data at `address`, by a URL with a secret token.
+
+    Parameters
+    ----------
+    source : xarray.DataArray, xarray.Dataset, xarray.DataTree, str or os.PathLike
+        An object of xarray; or a URL, as in ``xarray.open_datatree``, of N5, Zarr, HDF5 or a
+        project.
+    group : str, default: ""
+        The path of a group or an array, if `source` is a URL.
+    labels : bool or collection of str, optional
+        Whether images are segmentations, or the names of those that are. By default those of type
+        uint64, and those that Paintera or OME-NGFF describe as labels.
+    link : bool, optional
+        Whether to link stored N5 or Zarr from Neuroglancer's public page, which reads it from its
+        URL, instead of serving it. By default if `source` is a public URL, of http(s), s3 or gs,
+        that was opened without options. The web server must allow requests from elsewhere (CORS).
+    open : bool, default: False
+        Whether to open the viewer in a browser.
+    address : str, default: "127.0.0.1"
+        The address to serve at; by default this machine alone reaches it.
+    port : int, default: 0
+        The port to serve at; 0 for a free one.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, if `source` is a URL.
+    **opening
+        More options of ``xarray.open_datatree``, such as ``label_multisets="argmax"``.
+
+    Returns
+    -------
+    View
+        The viewer: its `url`, and `stop()`.
+
+    Raises
+    ------
+    MissingPackageError
+        If Neuroglancer is not installed: the extra ``view``.
+    TypeError
+        If `source` is neither an object of xarray nor a URL.
+    ValueError
+        If there is nothing to show, or too many layers.
+
+    Examples
+    --------
+    >>> shown = xarray_n5.view("cells.n5", "em")  # doctest: +SKIP
+    >>> shown.url  # doctest: +SKIP
+    'http://127.0.0.1:41533/v/.../'
+    """
+    if isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
+        if group or opening or storage_options or link:
+            raise TypeError(
+                "group, link, storage_options and options of opening require a URL as source"
+            )
+        shown = _serve(source, labels, address, port)
+    elif isinstance(source, (str, os.PathLike)):
+        how = {"storage_options": storage_options, **opening}
+        given = {key: value for key, value in how.items() if value is not None}
+        tree = open_tree(source, group or None, given)
+        with ExitStack() as stack:
+            stack.callback(tree.close)
+            url = str(source)
+            as_stored = opening.keys() <= {"label_multisets"}
+            wanted = is_public(url, storage_options) and as_stored if link is None else link
+            found = link_of(tree, url, group, labels, storage_options) if wanted else None
+            if link and found is None:
+                raise ValueError(
+                    "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr "
+                    "at an http, https, s3 or gs URL without credentials and queries, with an "
+                    "image in each layer; omit link=True to serve it instead"
+                )
+            shown = View(found) if found else _serve(tree, labels, address, port)
+            if found is None:
+                shown._files = stack.pop_all()  # noqa: SLF001 - of this file
+    else:
+        raise TypeError(
+            "expected a DataArray, a Dataset, a DataTree or a URL to view, got "
+            f"{type(source).__name__}"
+        )
+    if open:
+        webbrowser.open(page_of(shown))
+    return shown
+
+
+_PAGE = """<!DOCTYPE html>
+<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">
+<a href="{url}">Neuroglancer</a>
+"""
+
+
+def page_of(shown: View) -> str:
+    """Return a URL to start a browser with: of a file that only the user reads, and that redirects.
+
+    Other users see the arguments of programs, which must not hold the token.
+    """
+    if not shown.running:
+        return shown.url
+    folder = tempfile.mkdtemp(prefix="xarray-n5-")
+    remove = weakref.finalize(shown._server, shutil.rmtree, folder, ignore_errors=True)  # noqa: SLF001
+    shown._files.callback(remove)  # noqa: SLF001 - of this file
+    page = Path(folder, "view.html")
+    page.touch(mode=0o600)
+    page.write_text(_PAGE.format(url=html.escape(shown.url, quote=True)), encoding="utf-8")
+    return page.as_uri()
+
+
+def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.DataTree:
+    """Open a node as a tree; if the server cannot list, open a pyramid by its levels."""
+    tree = xr.open_datatree(source, engine="n5", group=group, **options)
+    if any(node.data_vars for node in tree.subtree):
+        return tree
+    levels: dict[str, xr.Dataset] = {}
+    with suppress(N5Error, ValueError):
+        while True:
+            each = xr.open_dataset(source, engine="n5", group=group, level=len(levels), **options)
+            levels[level_name(len(levels))] = each
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs), **levels}) if levels else tree
+
+
+def _serve(
+    shown: xr.DataArray | xr.Dataset | xr.DataTree,
+    labels: bool | Collection[str] | None,
+    address: str,
+    port: int,
+) -> View:
+    from xarray_n5.viewing.server import serve
+
+    server, viewer = serve(layers_of(shown, labels), address, port)
+    return View(viewer.get_viewer_url(), viewer, server)

@@ -1,0 +1,308 @@
+"""Make layers of images: one for each channel, and for each view with its own position."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.datasets.world import AXES, FRAME, to_world
+from xarray_n5.dialects.levels import is_labels as are_labels
+from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.errors import printable
+from xarray_n5.images.tree import datasets_of, images_of_datasets
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.viewing.levels import ServedLevel
+from xarray_n5.viewing.served import Dim, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from xarray_n5.images.tree import Variable
+    from xarray_n5.model.axes import Axis, Kind
+    from xarray_n5.model.image import Image
+
+_KINDS = "biuf"
+"""The kinds of types that can be shown."""
+
+_CHANNEL_DIMS = frozenset({"c", "channel"})
+
+_CHANNELS = 16
+"""The maximum number of channels with separate layers; more are a dimension."""
+
+_LAYERS = 100
+"""The maximum number of layers."""
+
+_SPACE = 3
+
+_POINTS = np.concatenate([np.zeros((1, _SPACE)), np.eye(_SPACE)])
+
+_HEX = re.compile("[0-9a-fA-F]{6}")
+
+_COLORS = {
+    1: ("#ffffff",),
+    2: ("#00ff00", "#ff00ff"),
+    3: ("#ff0000", "#00ff00", "#0000ff"),
+}
+_MORE = ("#00ffff", "#ff00ff", "#ffff00", "#ff0000", "#00ff00", "#0000ff")
+
+
+def layers_of(
+    shown: xr.DataArray | xr.Dataset | xr.DataTree, labels: bool | Collection[str] | None
+) -> list[Layer]:
+    """Return the layers of all images that can be shown.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to show, or there are too many layers.
+    """
+    images = images_to_show(shown)
+    if not isinstance(labels, bool) and labels is not None:
+        names = {name for image in images for name in _names(image)}
+        if unknown := sorted(set(labels) - names):
+            raise ValueError(f"labels has {unknown}; expected some of {sorted(names)}")
+    found: list[Layer] = []
+    for image in images:
+        labelled = is_labels(image, labels)
+        split = _split_dims(image, is_labels=labelled)
+        sizes = [image.base.first.array.sizes[dim] for dim in split]
+        if len(found) + int(np.prod(sizes)) > _LAYERS:
+            raise ValueError(
+                f"{image.name!r} would make more than {_LAYERS} layers; select some of the data "
+                "first, by a group or with isel or sel"
+            )
+        for index in product(*map(range, sizes)):
+            chosen = dict(zip(split, index, strict=True))
+            found.append(layer_of(image, chosen, is_labels=labelled))
+    return found
+
+
+def images_to_show(shown: xr.DataArray | xr.Dataset | xr.DataTree) -> list[Image[Variable]]:
+    """Return the images that can be shown, with a warning for each that cannot.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to show.
+    """
+    if isinstance(shown, xr.DataTree):
+        datasets = datasets_of(shown)
+    else:
+        if isinstance(shown, xr.DataArray):
+            shown = shown.to_dataset(name="image" if shown.name is None else str(shown.name))
+        datasets = {"": shown}
+    arrays = [item for dataset in datasets.values() for item in dataset.data_vars.items()]
+    for name, array in arrays:
+        if array.ndim > 1 and not (array.size and array.dtype.kind in _KINDS):
+            warn(
+                f"{printable(str(name))!r} is not shown: its type is {array.dtype}, or it is empty"
+            )
+    images = images_of_datasets(datasets)
+    found = [image for image in images if image.base.first.array.dtype.kind in _KINDS]
+    if not found:
+        raise ValueError(
+            "there is nothing to show: expected a numeric variable with at least two dimensions "
+            "that is not empty"
+        )
+    return found
+
+
+def is_labels(image: Image[Variable], labels: bool | Collection[str] | None) -> bool:
+    """Return whether an image is shown as a segmentation: by choice, metadata or type uint64."""
+    dtype = image.base.first.array.dtype
+    if labels is None:
+        return are_labels(dtype, image.base.attributes)
+    chosen = labels if isinstance(labels, bool) else not _names(image).isdisjoint(labels)
+    if chosen and dtype.kind == "f":
+        raise ValueError(f"{image.name!r} has type {dtype}; labels must be integers")
+    return chosen
+
+
+def _names(image: Image[Variable]) -> set[str]:
+    """Return the names by which users choose an image: its own, and that of its variable."""
+    return {str(image.name), str(image.base.first.name)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The matrices of views, from samples along z, y, x to positions."""
+
+    dims: tuple[Any, ...]
+    points: np.ndarray
+    """The positions of the first sample and its three neighbours, for each view."""
+    unit: str | None
+
+    @property
+    def varying(self) -> list[Any]:
+        """The dimensions along which matrices differ."""
+        first = [np.take(self.points, [0], axis=at) for at in range(len(self.dims))]
+        same = [np.allclose(self.points, each, rtol=ROUNDING, atol=ROUNDING) for each in first]
+        return [dim for dim, is_same in zip(self.dims, same, strict=True) if not is_same]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The matrix of the first view."""
+        points = self.points.reshape(-1, *_POINTS.shape)[0]
+        return np.concatenate([(points[1:] - points[0]).T, points[:1].T], axis=1)
+
+
+def _places(name: str | None, variable: Variable) -> _Places | None:
+    """Return the positions of views, unless coordinates suffice."""
+    dataset, array = variable.dataset, variable.array
+    dims: tuple[Any, ...] = ()
+    unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
+    if not set(AXES) <= set(array.dims):
+        if any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+            warn(
+                f"{name!r} is shown where its coordinates say: a matrix places samples along z, y "
+                f"and x, but it has {', '.join(map(str, array.dims))}; add the axis with "
+                "expand_dims('z')"
+            )
+        return None
+    if "affine" in dataset.variables:
+        affine = dataset["affine"]
+        dims = tuple(dim for dim in affine.dims if dim not in {"axis", "column"})
+        unit = affine.attrs.get("units", None if affine.attrs else unit)
+    elif any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+        dims = dataset["origin_x"].dims if "origin_x" in dataset.coords else ()
+    elif np.shape(array.attrs.get("affine", ())) != (_SPACE * (_SPACE + 1),):
+        return None
+    try:
+        return _Places(dims, to_world(dataset, _POINTS), unit)
+    except ValueError as error:
+        warn(f"{name!r} is shown where its coordinates say: {error}")
+        return None
+
+
+def _split_dims(image: Image[Variable], *, is_labels: bool) -> list[Any]:
+    """Return the dimensions whose samples become separate layers."""
+    array = image.base.first.array
+    places = _places(image.name, image.base.first)
+    split = set(places.varying if places else ())
+    if array.ndim > 2 and not is_labels:  # noqa: PLR2004 - two are shown
+        few = {dim for dim, size in array.sizes.items() if size <= _CHANNELS}
+        split |= few & _CHANNEL_DIMS
+    return [dim for dim in array.dims if dim in split]
+
+
+def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bool) -> Layer:
+    """Return the layer of an image, or of chosen channels and views of it."""
+    title, color = _title(image, chosen), _color(image, chosen)
+    parts = [level.first for level in image.levels.values()]
+    parts = [replace(each, dataset=each.dataset.isel(chosen)) for each in parts]
+    places = _places(image.name, parts[0])
+    kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
+    dims = parts[0].array.dims
+    space = _space([(dim, kinds[str(dim)]) for dim in dims]) if places is None else list(AXES)
+    outer = [dim for dim in dims if dim not in space]
+    levels: list[ServedLevel] = []
+    base: list[Axis] = []
+    for level, part in zip(image.levels.values(), parts, strict=True):
+        array = part.array.transpose(*outer, *space)
+        known = {axis.name: axis for axis in level.geometry.axes}
+        axes = [known[str(dim)] for dim in array.dims]
+        if places is None:
+            array, axes = _ascending(array, axes)
+        base = base or axes
+        levels.append(_level(array, axes, (base, levels), len(space), relative=places is not None))
+    shown = [Dim.of(str(axis.name), axis.unit) for axis in base]
+    world: tuple[Dim, ...] = ()
+    if places is not None:
+        world = tuple(Dim.of(axis, places.unit) for axis in AXES)
+        # Neuroglancer applies matrices to physical sizes: a sample counts as one unit.
+        shown[len(outer) :] = world
+    return Layer(
+        name=title,
+        dims=tuple(shown),
+        spatial=len(space),
+        levels=tuple(levels),
+        labels=is_labels,
+        matrix=None if places is None else places.matrix,
+        world=world,
+        color=None if is_labels else color,
+    ).with_levels()
+
+
+def _level(
+    array: xr.DataArray,
+    axes: Sequence[Axis],
+    finer: tuple[Sequence[Axis], Sequence[ServedLevel]],
+    spatial: int,
+    *,
+    relative: bool,
+) -> ServedLevel:
+    """Return a level; for views with a matrix, in samples of the finest level along space."""
+    base, levels = finer
+    whole = levels[0].shape if levels else array.shape
+    scale, offset = [], []
+    for at, (axis, first, size, most) in enumerate(
+        zip(axes, base, array.shape, whole, strict=True)
+    ):
+        step, start = axis.step, axis.offset
+        if axis.scale is None and size < most:
+            coarser = first.coarser(round(most / size))
+            step, start = coarser.step, coarser.offset
+        if relative and at >= array.ndim - spatial:
+            step, start = step / first.step, (start - first.offset) / first.step
+        scale.append(step)
+        offset.append(start)
+    return ServedLevel(
+        data=array.variable,
+        scale=tuple(scale),
+        offset=tuple(offset),
+        spatial=spatial,
+        factors=(1,) * array.ndim,
+    )
+
+
+def _space(kinds: Sequence[tuple[Any, Kind | None]]) -> list[Any]:
+    """Return the dimensions of space, at most three, by the kinds of all."""
+    known = [dim for dim, kind in kinds if kind == "space"]
+    plain = [dim for dim, kind in kinds if kind in {None, "space"}]
+    best = known if len(known) > 1 else plain
+    return (best if len(best) > 1 else [dim for dim, _ in kinds])[-_SPACE:]
+
+
+def _ascending(array: xr.DataArray, axes: Sequence[Axis]) -> tuple[xr.DataArray, list[Axis]]:
+    """Return an array and its axes with increasing coordinates, which Neuroglancer requires."""
+    sizes = zip(array.dims, array.shape, axes, strict=True)
+    falling = {
+        dim: replace(axis, scale=-axis.step, offset=axis.position(size - 1))
+        for dim, size, axis in sizes
+        if axis.step < 0
+    }
+    turned = [falling.get(dim, axis) for dim, axis in zip(array.dims, axes, strict=True)]
+    return array.isel(dict.fromkeys(falling, slice(None, None, -1))), turned
+
+
+def _title(image: Image[Variable], chosen: Mapping[Any, int]) -> str:
+    parts = [str(image.name)]
+    dataset = image.base.first.dataset
+    for dim, at in chosen.items():
+        named = [dataset[name] for name in (f"{dim}_name", dim) if name in dataset.coords]
+        values = [each for each in named if each.dims == (dim,)]
+        text = str(values[0].values[at]) if values else str(at)
+        is_word = bool(values) and values[0].dtype.kind in "UOT" and not text.isdigit()
+        parts.append(text if is_word else f"{dim} {text}")
+    return " ".join(parts)
+
+
+def _color(image: Image[Variable], chosen: Mapping[Any, int]) -> str | None:
+    """Return the colour of a channel: that of OME-NGFF, or one of a few."""
+    for dim, at in chosen.items():
+        if dim in _CHANNEL_DIMS:
+            size = image.base.first.array.sizes[dim]
+            match omero_of(image.base.attributes):
+                case {"channels": list(channels)} if len(channels) == size:
+                    color = channels[at].get("color") if isinstance(channels[at], dict) else None
+                    if isinstance(color, str) and _HEX.fullmatch(color):
+                        return f"#{color.lower()}"
+            colors = _COLORS.get(size, _MORE)
+            return colors[at % len(colors)]
+    return None
