@@ -1,7 +1,7 @@
-"""The entry point of xarray-n5's engine, outside the package so that its import is cheap.
+"""The entry points of the engines "n5" and "bdv", outside the package so that they import fast.
 
 xarray imports the engines of all packages as soon as anyone opens a file without naming one. The
-package, and Dask with it, are only imported when a file is opened with this engine.
+package, and Dask with it, are only imported when a file is opened with these engines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects import DialectChoice
 
 
-DECODERS = frozenset(
+_DECODERS = frozenset(
     {
         "mask_and_scale",
         "decode_times",
@@ -48,7 +48,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether this is certainly N5, by its name or the content of one local file."""
-        name = name_of(filename_or_obj)
+        name = _name_of(filename_or_obj)
         if name is not None and name.rstrip("/\\").lower().endswith((".n5", ".ozx", ".ims")):
             return True
         return name is not None and "://" not in name and _is_n5(Path(name))
@@ -158,36 +158,26 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray_n5.datasets.engine import open_dataset
 
-        return open_dataset(
-            filename_or_obj,
-            form=format,
-            **settings_of(
-                group,
-                drop_variables,
-                storage_options,
-                {
-                    "mask_and_scale": mask_and_scale,
-                    "decode_times": decode_times,
-                    "concat_characters": concat_characters,
-                    "decode_coords": decode_coords,
-                    "use_cftime": use_cftime,
-                    "decode_timedelta": decode_timedelta,
-                },
-                {
-                    "axis_order": axis_order,
-                    "attribute_order": attribute_order,
-                    "dialect": dialect,
-                    "origin": origin,
-                    "missing": missing,
-                    "level": level,
-                    "dims": dims,
-                    "inherit": inherit,
-                    "label_multisets": label_multisets,
-                    **unknown,
-                },
-                N5BackendEntrypoint.open_dataset_parameters or (),
-            ),
-        )
+        options = {
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "decode_coords": decode_coords,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+            "axis_order": axis_order,
+            "attribute_order": attribute_order,
+            "dialect": dialect,
+            "origin": origin,
+            "missing": missing,
+            "level": level,
+            "dims": dims,
+            "inherit": inherit,
+            "label_multisets": label_multisets,
+            **unknown,
+        }
+        settings = _settings("n5", group, drop_variables, storage_options, options)
+        return open_dataset(filename_or_obj, form=format, **settings)
 
     def open_groups_as_dict(
         self,
@@ -205,19 +195,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray_n5.datasets.engine import open_groups
 
-        decoders = {name: options.pop(name) for name in DECODERS & options.keys()}
-        return open_groups(
-            filename_or_obj,
-            form=format,
-            **settings_of(
-                group,
-                drop_variables,
-                storage_options,
-                decoders,
-                options,
-                N5BackendEntrypoint.open_dataset_parameters or (),
-            ),
-        )
+        settings = _settings("n5", group, drop_variables, storage_options, options)
+        return open_groups(filename_or_obj, form=format, **settings)
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
         """Return the tree of arrays below a node, each a node of its own.
@@ -231,20 +210,164 @@ class N5BackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(align_tree(self.open_groups_as_dict(filename_or_obj, **kwargs)))
 
 
+class BdvBackendEntrypoint(BackendEntrypoint):
+    """Open projects of BigDataViewer and BigStitcher: ``xr.open_dataset("dataset.xml")``."""
+
+    description: ClassVar[str] = "Open projects of BigDataViewer and BigStitcher by their XML"
+    url: ClassVar[str] = "https://xarray-n5.readthedocs.io"
+    supports_groups: ClassVar[bool] = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Return whether this is a local file that begins like the XML of a project."""
+        name = _name_of(filename_or_obj)
+        return name is not None and "://" not in name and _is_project(Path(name))
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: bool | None = None,
+        decode_times: bool | None = None,
+        concat_characters: bool | None = None,
+        decode_coords: bool | None = None,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: bool | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        axis_order: Literal["C", "F"] = "C",
+        origin: Literal["center", "corner"] = "center",
+        missing: Literal["fill", "error"] = "fill",
+        level: int | str | Mapping[str, float] | None = None,
+        dims: Sequence[str] | None = None,
+        setup: int | None = None,
+        timepoint: int | None = None,
+        setups: Literal["grid", "flat"] | None = None,
+        **unknown: Any,
+    ) -> xr.Dataset:
+        """Open one level of a project as a lazily indexed Dataset.
+
+        ``xr.open_datatree`` and ``xr.open_groups`` have the same options except `level`.
+
+        Parameters
+        ----------
+        filename_or_obj : str or os.PathLike
+            The XML: a path or an fsspec URL.
+        mask_and_scale, decode_times, concat_characters, decode_coords : bool, optional
+            As of :func:`xarray.open_dataset`.
+        drop_variables : str or iterable of str, optional
+            Names of variables to omit.
+        use_cftime, decode_timedelta : bool, optional
+            As of :func:`xarray.open_dataset`.
+        group : str, optional
+            A path such as ``setup0/timepoint0/s0``, or the beginning or the end of one.
+        storage_options : mapping, optional
+            Options of the fsspec filesystem: of the container's if the XML is a local file,
+            otherwise of the XML's.
+        axis_order : {"C", "F"}, default: "C"
+            "F" reverses the order of dimensions.
+        origin : {"center", "corner"}, default: "center"
+            The position of coordinate 0 in the first voxel.
+        missing : {"fill", "error"}, default: "fill"
+            "fill" reads views and chunks that are not stored as zeros; "error" raises for them.
+        level : int, str or mapping, optional
+            The level to open: its number, its name, or the largest distance of samples.
+        dims : sequence of str, optional
+            Names of the dimensions, instead of the default ones.
+        setup, timepoint : int, optional
+            The id of a setup, or of a time point, to open alone, without a dimension.
+        setups : {"grid", "flat"}, optional
+            "grid" gives each of channel, tile, angle and illumination that differs a dimension of
+            its own; "flat" has one dimension of setups. By default "grid" where the setups form a
+            full one.
+        **unknown
+            Other options are refused, with a suggestion.
+
+        Returns
+        -------
+        xarray.Dataset
+            The image, with the positions of its views.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If this is not the XML of a project, or if there is no such setup, time point or level,
+            or no view is stored.
+        MetadataError
+            If the XML is invalid.
+        ValueError
+            If there are several levels, or images that differ, and the options do not select one.
+
+        Examples
+        --------
+        >>> tiles = xr.DataArray(np.ones((2, 4, 8, 8)), dims=("tile", "z", "y", "x"))
+        >>> _ = tiles.n5.to_bdv("tiles.xml")
+        >>> xr.open_dataset("tiles.xml", engine="bdv", setup=1)["tiles"].dims
+        ('t', 'z', 'y', 'x')
+        """
+        from xarray_n5.bdv.scene import open_dataset
+
+        options = {
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "decode_coords": decode_coords,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+            "axis_order": axis_order,
+            "origin": origin,
+            "missing": missing,
+            "level": level,
+            "dims": dims,
+            **unknown,
+        }
+        choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
+        settings = _settings("bdv", group, drop_variables, storage_options, options)
+        return open_dataset(filename_or_obj, choice=choice, **settings)
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        setup: int | None = None,
+        timepoint: int | None = None,
+        setups: Literal["grid", "flat"] | None = None,
+        **options: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Return all levels of the images of a project as Datasets, by path.
+
+        Parameters are those of :meth:`open_dataset`.
+        """
+        from xarray_n5.bdv.scene import open_groups
+
+        choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
+        settings = _settings("bdv", group, drop_variables, storage_options, options)
+        return open_groups(filename_or_obj, choice=choice, **settings)
+
+    def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
+        """Return the tree of all levels of the images of a project.
+
+        Parameters are those of :meth:`open_groups_as_dict`.
+        """
+        from xarray import DataTree
+
+        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **kwargs))
+
+
 # xarray would find these itself, but options with unknown names are rejected here.
-N5BackendEntrypoint.open_dataset_parameters = tuple(
-    signature(N5BackendEntrypoint.open_dataset).parameters
-)[1:-1]
+for _engine in (N5BackendEntrypoint, BdvBackendEntrypoint):
+    _engine.open_dataset_parameters = tuple(signature(_engine.open_dataset).parameters)[1:-1]
 
 
-def settings_of(
+def _settings(
+    engine: str,
     group: str | None,
     drop: str | Iterable[str] | None,
     storage_options: Mapping[str, Any] | None,
-    decoders: Mapping[str, bool | None],
-    options: Mapping[str, Any],
-    known: Sequence[str],
-    engine: str = "n5",
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
     import xarray as xr
@@ -253,7 +376,9 @@ def settings_of(
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.model.options import refuse_keywords
 
-    _, *parameters = known
+    decoders = {name: options.pop(name) for name in _DECODERS & options.keys()}
+    kind = N5BackendEntrypoint if engine == "n5" else BdvBackendEntrypoint
+    _, *parameters = kind.open_dataset_parameters or ()
     unknown = [name for name in options if name not in parameters]
     if engine == "n5" and (of_projects := _OF_PROJECTS & {*unknown}):
         raise TypeError(
@@ -261,8 +386,8 @@ def settings_of(
             "their XML with engine='bdv'; in a container, select with .sel or group="
         )
     if unknown:
-        own = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
-        refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *own]))
+        theirs = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
+        refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *theirs]))
     return {
         "path": group or "",
         "storage_options": storage_options,
@@ -276,7 +401,7 @@ _OF_PROJECTS = {"setup", "timepoint", "setups"}
 """The options that only the engine of projects has."""
 
 
-def name_of(filename_or_obj: Any) -> str | None:
+def _name_of(filename_or_obj: Any) -> str | None:
     """Return a path or a URL as a string; None for other objects."""
     if not isinstance(filename_or_obj, (str, os.PathLike)):
         return None
@@ -289,7 +414,7 @@ def _is_n5(node: Path) -> bool:
     if not node.suffix and any(parent.suffix == ".n5" for parent in node.parents):
         return node.is_dir()
     try:
-        members = json.loads(start_of(node / "attributes.json"))
+        members = json.loads(_start_of(node / "attributes.json"))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(members, dict) and (
@@ -298,11 +423,27 @@ def _is_n5(node: Path) -> bool:
     )
 
 
+def _is_project(file: Path) -> bool:
+    """Return whether a local file is a project of BigDataViewer.
+
+    Its beginning is parsed by the package, which is not imported for other files.
+    """
+    try:
+        start = _start_of(file, 1 << 12)
+    except OSError:
+        return False
+    if b"<SpimData" not in start.replace(b"\0", b""):
+        return False
+    from xarray_n5.bdv.xml import looks_like_project
+
+    return looks_like_project(start)
+
+
 _MOST = 1 << 24
 """The number of bytes of a file that are read to guess: larger documents are not N5."""
 
 
-def start_of(path: Path, count: int = _MOST) -> bytes:
+def _start_of(path: Path, count: int = _MOST) -> bytes:
     """Return the beginning of a regular file, without waiting for a FIFO or a device."""
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:

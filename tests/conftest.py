@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.processes import START, prepare
 from tests.support.servers import CLIENTS, SERVERS, Bucket
-from xarray_n5_bdv_engine import BdvBackendEntrypoint
+from xarray_n5_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

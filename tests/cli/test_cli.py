@@ -46,7 +46,7 @@ DATA = tutorial.path("cells").parent
 
 CELLS = str(DATA / "cells.n5")
 
-PROGRAM = [sys.executable, "-c", "from xarray_n5.cli import main; main(prog_name='xarray-n5')"]
+PROGRAM = [sys.executable, "-m", "xarray_n5"]
 """The program, where the package need not be installed."""
 
 
@@ -989,19 +989,6 @@ def test_a_warning_of_another_thread_is_one_line() -> None:
         thread.join()
 
     assert CliRunner().invoke(command).stderr == "Warning: two lines\n"
-
-
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["copy", "--help"]])
-def test_nobody_waits_for_the_package_to_ask_for_help(words: list[str]) -> None:
-    code = (
-        "import sys; from xarray_n5.cli import main; "
-        f"main({words!r}, standalone_mode=False); "
-        "print(*sorted({'xarray', 'dask', 'numpy', 'xarray_n5'} & set(sys.modules)))"
-    )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == ""
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

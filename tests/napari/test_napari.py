@@ -55,7 +55,9 @@ with warnings.catch_warnings():
 
 ROOT = Path(__file__).parents[2]
 
-MANIFEST = ROOT / "src/xarray_n5/napari/napari.yaml"
+MANIFEST = ROOT / "src/xarray_n5/napari.yaml"
+
+FACTS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 UNITS: Any = pint.UnitRegistry()
 
@@ -134,29 +136,37 @@ def test_the_manifest_is_valid_and_names_the_reader() -> None:
     assert {"*.n5", "*.xml", "*.zarr", "*.h5", "*.ims", "*.ozx"} <= set(reader.filename_patterns)
 
 
+def manifest_entry() -> EntryPoint:
+    """The entry point by which napari finds the manifest."""
+    ((name, value),) = FACTS["project"]["entry-points"]["napari.manifest"].items()
+    return EntryPoint(name, value, "napari.manifest")
+
+
 def test_the_distribution_has_the_manifest_and_what_it_names() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        facts = tomllib.load(file)
-    ((name, value),) = facts["project"]["entry-points"]["napari.manifest"].items()
-    entry = EntryPoint(name, value, "napari.manifest")
+    entry = manifest_entry()
     spec = find_spec(entry.module)
     assert spec is not None
     (folder,) = spec.submodule_search_locations or []
-    assert npe2.PluginManifest.from_file(Path(folder) / entry.attr).name == facts["project"]["name"]
-    wheel = facts["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert npe2.PluginManifest.from_file(Path(folder) / entry.attr).name == FACTS["project"]["name"]
+    wheel = FACTS["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert f"src/{entry.module}" in wheel["only-include"]
 
 
-def test_a_folder_is_judged_without_importing_the_package(tmp_path: Path) -> None:
-    (tmp_path / "a.zarr").mkdir()
-    (tmp_path / "a.zarr/zarr.json").touch()
+def test_napari_finds_the_manifest_without_importing_the_package() -> None:
     code = (
-        "import sys, xarray_n5.napari as reader\n"
-        f"assert reader.get_reader({str(tmp_path / 'a.zarr')!r})\n"
-        f"assert reader.get_reader({str(tmp_path)!r}) is None\n"
-        "assert not {'xarray_n5', 'dask', 'napari', 'qtpy'} & sys.modules.keys()\n"
+        "import sys\n"
+        "from importlib.util import find_spec\n"
+        f"(folder,) = find_spec({manifest_entry().module!r}).submodule_search_locations\n"
+        "assert not {'xarray_n5', 'dask', 'xarray'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)  # noqa: S603
+
+
+def test_a_folder_without_documents_is_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr/zarr.json").touch()
+    assert get_reader(str(tmp_path / "a.zarr"))
+    assert get_reader(str(tmp_path)) is None
 
 
 def test_reading_imports_neither_napari_nor_qt(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ RETURNED = ("xarray_n5.viewing.api.View",)
 BESIDE = (
     "xarray_n5_engine.N5BackendEntrypoint.open_dataset",
     "xarray_n5.dialects.Funlib",
-    "xarray_n5_bdv_engine.BdvBackendEntrypoint.open_dataset",
+    "xarray_n5_engine.BdvBackendEntrypoint.open_dataset",
     "xarray_n5.bdv.to_bdv",
     "xarray_n5.bdv.copy",
     "xarray_n5.bdv.pyramid",

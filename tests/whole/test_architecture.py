@@ -52,16 +52,14 @@ RANKS = {
 
 CORE = "xarray_n5"
 ENGINE = "xarray_n5_engine"
-PROJECTS = "xarray_n5_bdv_engine"
 COMMANDS = "xarray_n5.cli"
 LEAVES = {path.name for path in SOURCE.parent.glob("xarray_n5_*/")} - {COMMANDS}
 
 MAY_IMPORT = {
     CORE: {CORE},
     ENGINE: {ENGINE, CORE},
-    PROJECTS: {PROJECTS, ENGINE, CORE, "xarray_n5.bdv"},
-    **{leaf: {leaf, ENGINE, PROJECTS, CORE} for leaf in LEAVES},
-    COMMANDS: {COMMANDS, ENGINE, PROJECTS, CORE, *LEAVES},
+    **{leaf: {leaf, ENGINE, CORE} for leaf in LEAVES},
+    COMMANDS: {COMMANDS, ENGINE, CORE, *LEAVES},
 }
 """What each package in ``src`` imports: the core knows no leaf, and a leaf knows no other leaf."""
 
@@ -215,7 +213,7 @@ def names_imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(("alone", "private"), PRIVATE.items())
 def test_one_file_imports_what_others_do_not_document(alone: str, private: str) -> None:
-    for path in {*ALL_MODULES} - {NAMES[f"{CORE}.{alone}"], NAMES[ENGINE], NAMES[PROJECTS]}:
+    for path in {*ALL_MODULES} - {NAMES[f"{CORE}.{alone}"], NAMES[ENGINE]}:
         found = names_imported(path)
         assert not {each for each in found if re.match(private, each)}, path
         assert not {each for each in found if re.match(r"(dask|xarray)\b.*\._", each)}, path
@@ -420,8 +418,7 @@ def test_files_stay_small() -> None:
 
 MOST_LINES = {
     CORE: 30_900,
-    ENGINE: 180,
-    PROJECTS: 110,
+    ENGINE: 230,
     COMMANDS: 1_470,
     "xarray_n5.bdv": 4_750,
     "xarray_n5.doctor": 1_800,

@@ -29,7 +29,7 @@ from xarray_n5.cli import main
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
 from xarray_n5.stores import MemoryStore
-from xarray_n5_bdv_engine import BdvBackendEntrypoint
+from xarray_n5_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -625,8 +625,7 @@ def test_guessing_imports_the_package_for_projects_only(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text("<?xml version='1.0'?><other/>")
     (tmp_path / "a.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
     code = (
-        "import sys; from xarray_n5_bdv_engine import BdvBackendEntrypoint\n"
-        "from xarray_n5_engine import N5BackendEntrypoint\n"
+        "import sys; from xarray_n5_engine import BdvBackendEntrypoint, N5BackendEntrypoint\n"
         "engines = BdvBackendEntrypoint(), N5BackendEntrypoint()\n"
         "found = [any(e.guess_can_open(each) for e in engines) for each in sys.argv[1:]]\n"
         "print(found, 'xarray_n5' in sys.modules)"

@@ -1,7 +1,6 @@
 """The command line: list, copy, verify, draw and show containers.
 
-Each command is a module, which imports the package only when it runs: the import takes a second,
-and shell completion should be immediate.
+Each command is a module, which imports what it needs of the package when it runs.
 """
 
 from __future__ import annotations

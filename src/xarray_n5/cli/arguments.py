@@ -69,7 +69,7 @@ def on_node(
 
 
 class Name(click.ParamType[str]):
-    """One of the names in a table; --help does not import the package for the names."""
+    """One of the names in a table, which is imported when an option is parsed."""
 
     def __init__(self, name: str, table: Callable[[], Iterable[str]]) -> None:
         self.name = name

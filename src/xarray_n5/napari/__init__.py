@@ -1,7 +1,6 @@
-"""napari's reader, as light as can be: the package is imported when a container is read.
+"""napari's reader; napari itself is never imported.
 
-napari calls :func:`get_reader` for every folder that is dropped onto it. Neither this module nor
-the package imports napari.
+napari calls :func:`get_reader` for every folder that is dropped onto it.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ def _is_known(path: str) -> bool:
 
 def _guess(path: str) -> bool:
     """Return whether one of xarray's engines would open a path without being named."""
-    from xarray_n5_bdv_engine import BdvBackendEntrypoint
-    from xarray_n5_engine import N5BackendEntrypoint
+    from xarray_n5_engine import BdvBackendEntrypoint, N5BackendEntrypoint
 
     engines = (N5BackendEntrypoint(), BdvBackendEntrypoint())
     return any(engine.guess_can_open(path) for engine in engines)
