@@ -1,7 +1,6 @@
-"""What lives in packages next to the core, or above the accessors, and is imported on first use.
+"""How files and groups that describe scenes are recognised, and which module reads them.
 
-The core imports no leaf: it knows their public names, and the files of scenes that they open, by
-the tables here alone. So do accessors for functions of higher ranks.
+The core imports none of these modules itself: they stand above it, and few users need them.
 """
 
 from __future__ import annotations
@@ -9,96 +8,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from xarray_n5.model.options import suggest_keywords
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     import numpy as np
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
-    from xarray_n5.bdv.api import to_bdv
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
-    from xarray_n5.hangar.api import HangarWriter, from_hangar, hangar_records, to_hangar
-    from xarray_n5.integrity.chunk_map import chunk_map
     from xarray_n5.integrity.diagnosis.finding import Finding
     from xarray_n5.integrity.diagnosis.survey import Survey
-    from xarray_n5.integrity.digest import digest
-    from xarray_n5.integrity.repair import repair
-    from xarray_n5.integrity.verify import verify
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
-    from xarray_n5.sampling.api import interp, interp_like, level_for
-    from xarray_n5.sampling.crop import Bounds, crop, pair_of
-    from xarray_n5.sampling.map_overlap import map_overlap
-    from xarray_n5.sampling.placement import Targets
-    from xarray_n5.sampling.world_grid import world_grid
-    from xarray_n5.scenes.datasets import write_datasets
-    from xarray_n5.scenes.write import write_scene
     from xarray_n5.stores import Store
-    from xarray_n5.viewing.api import View, view
+    from xarray_n5.writing.transaction import Transaction
 
-__all__ = [
-    "Bounds",
-    "HangarWriter",
-    "Targets",
-    "View",
-    "chunk_map",
-    "crop",
-    "digest",
-    "from_hangar",
-    "hangar_records",
-    "interp",
-    "interp_like",
-    "level_for",
-    "map_overlap",
-    "pair_of",
-    "register_scene",
-    "repair",
-    "to_bdv",
-    "to_hangar",
-    "verify",
-    "view",
-    "world_grid",
-    "write_datasets",
-    "write_scene",
-]
+SCENES = {b"<SpimData": "xarray_n5.bdv.scene"}
+"""Bytes at the beginning of files that describe a scene, and the module that reads them."""
 
-LEAVES = {
-    **dict.fromkeys(
-        ("HangarWriter", "from_hangar", "hangar_records", "to_hangar"), "xarray_n5.hangar.api"
-    ),
-    **dict.fromkeys(("Bounds", "crop", "pair_of"), "xarray_n5.sampling.crop"),
-    "Targets": "xarray_n5.sampling.placement",
-    **dict.fromkeys(("interp", "interp_like", "level_for"), "xarray_n5.sampling.api"),
-    **{name: f"xarray_n5.integrity.{name}" for name in ("chunk_map", "digest", "repair", "verify")},
-    "map_overlap": "xarray_n5.sampling.map_overlap",
-    "to_bdv": "xarray_n5.bdv.api",
-    **dict.fromkeys(("View", "view"), "xarray_n5.viewing.api"),
-    "world_grid": "xarray_n5.sampling.world_grid",
-    "write_datasets": "xarray_n5.scenes.datasets",
-    "write_scene": "xarray_n5.scenes.write",
-}
-"""Names, and the modules that define them."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import the module of a name on first use."""
-    if name not in LEAVES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(LEAVES[name]), name)
-
-
-SCENES: dict[bytes, str | SceneReader] = {b"<SpimData": "xarray_n5.bdv.scene"}
-"""Bytes at the beginning of files that describe a scene, and what reads them, or its module."""
-
-SCENE_GROUPS: dict[str, str | GroupReader] = {
+SCENE_GROUPS = {
     "ome/scene": "xarray_n5.scenes.scene",
     "ImarisDataSet": "xarray_n5.imaris.scene",
 }
-"""Attributes of a group that describe a scene, or keys in one, and what reads it, or its module."""
+"""Attributes of a group that describe a scene, or keys in one, and the module that reads it."""
+
+SCENE_WRITERS = {
+    "write_datasets": "xarray_n5.scenes.datasets",
+    "write_scene": "xarray_n5.scenes.write",
+}
+"""Functions that store Datasets, or another scene, as a group, and their modules."""
 
 LOOK = 4096
 """The number of bytes at a file's start that show whether it describes a scene."""
@@ -111,8 +50,7 @@ def scene_reader(document: bytes) -> SceneReader | None:
     """
     head = document[:LOOK]
     plain = head.replace(b"\0", b"")
-    marked = (reader for mark, reader in SCENES.items() if mark in plain)
-    readers: Iterator[Any] = (import_module(r) if isinstance(r, str) else r for r in marked)
+    readers: Iterator[Any] = (import_module(SCENES[mark]) for mark in SCENES if mark in plain)
     return next((reader for reader in readers if reader.recognizes(head)), None)
 
 
@@ -124,59 +62,18 @@ def scene_in(node: object) -> Scene | None:
     attributes = getattr(node, "attrs", {})
     ome = attributes.get("ome")
     keys = {*attributes} | {f"ome/{key}" for key in (ome if isinstance(ome, dict) else ())}
-    for reader in (SCENE_GROUPS[key] for key in SCENE_GROUPS.keys() & keys):
-        found: Any = import_module(reader) if isinstance(reader, str) else reader
-        if (scene := found.scene_of(node)) is not None:
-            return scene  # type: ignore[no-any-return]
-    return None
+    readers: Iterator[Any] = (import_module(SCENE_GROUPS[k]) for k in SCENE_GROUPS.keys() & keys)
+    scenes = (reader.scene_of(node) for reader in readers)
+    return next((scene for scene in scenes if scene is not None), None)
 
 
-@suggest_keywords
-def register_scene(mark: bytes, reader: SceneReader) -> None:
-    """Register a reader of files that describe images in containers, and their positions.
-
-    Programs that import the reader open such files with the engine "n5" and :func:`copy`, and
-    describe them with a command line of their own, which calls ``xarray_n5.cli.main``. The command
-    ``xarray-n5`` imports no other readers. Local files are recognised by their beginning; on
-    servers, :func:`copy` and commands read only files that are called ``*.xml``.
-
-    Parameters
-    ----------
-    mark : bytes
-        Bytes that are among the first 4096 of each such file, and of few others.
-    reader : SceneReader
-        An object or a module with the functions of ``SceneReader`` in ``xarray_n5/leaves.py``.
-
-    Raises
-    ------
-    TypeError
-        If `mark` is not bytes, or `reader` is not such an object.
-    ValueError
-        If `mark` is empty or contains NUL, or a reader of another type has it.
-
-    Examples
-    --------
-    >>> class Stage:
-    ...     def recognizes(self, head):
-    ...         return head.startswith(b"# stage")
-    ...
-    ...     def hint(self, document):
-    ...         return "it lists positions of a stage"
-    >>> xarray_n5.register_scene(b"# stage", Stage())
-    """
-    if not isinstance(mark, bytes):
-        raise TypeError(f"mark is {mark!r}; expected bytes")
-    if not callable(getattr(reader, "recognizes", None)):
-        raise TypeError(f"reader is {reader!r}; expected an object with the method recognizes")
-    if not mark or b"\0" in mark:
-        raise ValueError(f"mark is {mark!r}; expected bytes without NUL")
-    if type(SCENES.get(mark, reader)) is not type(reader):
-        raise ValueError(f"a reader of files with {mark!r} is already registered")
-    SCENES[mark] = reader
+def scene_writer(name: str) -> Callable[..., Transaction]:
+    """Return a function of `SCENE_WRITERS`."""
+    return getattr(import_module(SCENE_WRITERS[name]), name)  # type: ignore[no-any-return]
 
 
 class SceneReader(Protocol):
-    """What a leaf does with files that describe scenes: images in containers, and their places."""
+    """What a module does with files that describe scenes: images, and their places."""
 
     def recognizes(self, head: bytes) -> bool:
         """Return whether a file that begins with `head` is one of these."""
@@ -209,7 +106,7 @@ class SceneReader(Protocol):
 
 
 class GroupReader(Protocol):
-    """What a leaf does with groups that describe scenes."""
+    """What a module does with groups that describe scenes."""
 
     def scene_of(self, group: Group) -> Scene | None:
         """Return the scene that a group's attributes describe, or None.

@@ -13,8 +13,8 @@ import pytest
 from xxhash import xxh64_hexdigest
 
 from tests.support.hangar_samples import BLOSC, only_file, samples
-from xarray_n5 import from_hangar, hangar_records, to_hangar
 from xarray_n5.errors import ChunkError, MissingPackageError
+from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
 
 if TYPE_CHECKING:
     from pathlib import Path

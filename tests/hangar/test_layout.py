@@ -12,8 +12,8 @@ from xxhash import xxh64_hexdigest
 
 import xarray_n5
 from tests.support.hangar_samples import BLOSC, only_file, samples
-from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.hangar import HangarWriter, from_hangar, to_hangar
 from xarray_n5.hangar.layout import DTYPES, Layout, filters, following, is_finished
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def test_all_types_have_their_numbers_in_the_file(tmp_path: Path) -> None:
     for code in DTYPES:
         values = samples(2, (20,)).astype(code)
         folder = tmp_path / str(np.dtype(code).num)
-        records = xarray_n5.to_hangar(values, folder)
+        records = xarray_n5.hangar.to_hangar(values, folder)
         with h5py.File(only_file(folder), "r", swmr=True) as file:
             assert file.attrs["schema_dtype_num"] == np.dtype(code).num
         np.testing.assert_array_equal(np.asarray(from_hangar(folder, records)), values)

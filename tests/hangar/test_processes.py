@@ -13,8 +13,8 @@ import pytest
 
 import xarray_n5
 from tests.support.hangar_samples import LZF, WRITING, fork_python, only_file, samples
-from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import ChunkError, MetadataError
+from xarray_n5.hangar import HangarWriter, from_hangar, to_hangar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,9 +121,9 @@ def test_a_forked_process_opens_files_of_its_own(tmp_path: Path) -> None:
 
         folder = sys.argv[1]
         path = os.path.join(folder, os.listdir(folder)[0])
-        lazy = xarray_n5.from_hangar(path)
+        lazy = xarray_n5.hangar.from_hangar(path)
         before = lazy.compute(scheduler="sync")
-        writer = xarray_n5.HangarWriter(folder, (3,), "u1")
+        writer = xarray_n5.hangar.HangarWriter(folder, (3,), "u1")
         child = os.fork()
         if child == 0:
             after = lazy.compute(scheduler="sync")

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.support.hangar_samples import LZF, only_file, samples
-from xarray_n5 import from_hangar, hangar_records, to_hangar
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError, PathError
+from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
 from xarray_n5.hangar.columns import blocks_of
 from xarray_n5.hangar.files import Run
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.support.hangar_samples import samples
-from xarray_n5 import HangarWriter, from_hangar, hangar_records, to_hangar
 from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.hangar import HangarWriter, from_hangar, hangar_records, to_hangar
 from xarray_n5.hangar.records import Record, parse_record
 
 if TYPE_CHECKING:

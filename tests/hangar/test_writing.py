@@ -16,8 +16,8 @@ import xarray as xr
 
 from tests.support.exhaustive import some
 from tests.support.hangar_samples import WRITING, fork_python, only_file, run_python, samples
-from xarray_n5 import HangarWriter, from_hangar, to_hangar
 from xarray_n5.errors import MetadataError
+from xarray_n5.hangar import HangarWriter, from_hangar, to_hangar
 from xarray_n5.hangar import writer as hangar_writer
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_a_file_has_its_name_when_it_can_be_read(
         return made(*given, **options)
 
     monkeypatch.setattr(h5py.File, "create_dataset", note)
-    code = "import sys, xarray_n5; print(xarray_n5.from_hangar(sys.argv[1]).sum().compute())"
+    code = "import sys, xarray_n5; print(xarray_n5.hangar.from_hangar(sys.argv[1]).sum().compute())"
     with HangarWriter(tmp_path, (3, 5), "i2") as writer:
         records = [writer.write(samples()[0])]
         out, _ = fork_python(code, tmp_path).communicate()
@@ -159,7 +159,7 @@ def test_a_writer_killed_while_it_makes_a_file_spoils_nothing(tmp_path: Path) ->
             return made(file, name, **options)
 
         h5py.File.create_dataset = create_dataset
-        xarray_n5.to_hangar(numpy.ones((2, 3)), sys.argv[1])
+        xarray_n5.hangar.to_hangar(numpy.ones((2, 3)), sys.argv[1])
     """
     killed = fork_python(code, tmp_path)
     killed.communicate()
@@ -200,7 +200,7 @@ def test_a_writer_that_lives_to_the_end_says_nothing(tmp_path: Path) -> None:
     code = """
         import sys, numpy, xarray_n5
         sys.stderr = sys.stdout
-        writer = xarray_n5.HangarWriter(sys.argv[1], (3,), "f8")
+        writer = xarray_n5.hangar.HangarWriter(sys.argv[1], (3,), "f8")
         writer.write(numpy.ones(3))
     """
     ended = run_python(code, tmp_path)

@@ -28,7 +28,7 @@ WRITING = """
     import numpy as np
     import xarray_n5
 
-    with xarray_n5.HangarWriter(sys.argv[1], (50, 40), "u4") as writer:
+    with xarray_n5.hangar.HangarWriter(sys.argv[1], (50, 40), "u4") as writer:
         for number in range(int(sys.argv[2])):
             print(writer.write(np.full((50, 40), number, "u4")), flush=True)
 """

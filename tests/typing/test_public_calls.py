@@ -90,9 +90,9 @@ def test_functions_of_arrays_return_arrays() -> None:
 
 def test_hangar_functions_return_records(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
-    records = xarray_n5.to_hangar(VALUES, tmp_path / "files")
+    records = xarray_n5.hangar.to_hangar(VALUES, tmp_path / "files")
     assert_type(records, list[str])
-    assert_type(xarray_n5.from_hangar(tmp_path / "files"), da.Array | xr.Dataset)
+    assert_type(xarray_n5.hangar.from_hangar(tmp_path / "files"), da.Array | xr.Dataset)
 
 
 def is_refused(blocks: da.Array, url: str) -> None:
@@ -120,4 +120,4 @@ def is_refused(blocks: da.Array, url: str) -> None:
 
 def is_shown(image: xr.DataArray) -> tuple[View, Any]:
     """Calls that need Neuroglancer, or return what depends on the data."""
-    return xarray_n5.view(image), xarray_n5.hangar_records("repository")
+    return xarray_n5.view(image), xarray_n5.hangar.hangar_records("repository")

@@ -32,7 +32,7 @@ def _bounds(_: object, __: object, text: str | None) -> Any:
     """Return the coordinates of a selection such as `z=100:220 um, y=:50`, by dimension."""
     if text is None:
         return None
-    from xarray_n5.leaves import pair_of
+    from xarray_n5.sampling.crop import pair_of
 
     found: dict[str, Any] = {}
     for part in text.split(","):

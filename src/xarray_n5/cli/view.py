@@ -57,13 +57,13 @@ def view(
       xarray-n5 view cells.n5
       xarray-n5 view dataset.xml --no-browser --port 8080
     """
-    import xarray_n5
     from xarray_n5.viewing.api import page_of
+    from xarray_n5.viewing.api import view as serve
 
     opening: dict[str, Any] = {"label_multisets": label_multisets}
     if attribute_order != "auto":
         opening["attribute_order"] = attribute_order
-    shown = xarray_n5.view(
+    shown = serve(
         url,
         path,
         labels=labels,

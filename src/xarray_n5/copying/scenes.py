@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5 import leaves
 from xarray_n5.arrays.spec import supported
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.bounds import tree_within
@@ -17,6 +16,7 @@ from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.write import write
 from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.images.tree import groups_of
+from xarray_n5.leaves import scene_writer
 from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def plan_scene(
             raise ValueError(
                 f"{group!r} is a part of {scene.url!r}, but a scene has all of its images; omit it"
             )
-        return leaves.write_scene(scene.content(storage_options), how, path, options)
+        content = scene.content(storage_options)
+        return scene_writer("write_scene")(content, how, path, options)
     tree = xr.open_datatree(
         source, engine="n5", chunks={}, group=group or None, storage_options=storage_options
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
-from xarray_n5 import leaves
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.invalidate import revoke
 from xarray_n5.arrays.labels import list_labels
@@ -30,6 +29,7 @@ from xarray_n5.datasets.overwrite import (
 from xarray_n5.datasets.world import is_placed
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
+from xarray_n5.leaves import scene_writer
 from xarray_n5.model.roundtrip_attrs import note_of
 from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.plan import plan_write
@@ -85,7 +85,7 @@ def write(
     root = datasets[0][1]
     own = [each for each, _, _ in datasets if not isinstance(each, Levels)]
     if how.dialect == SCENE and any(map(is_placed, own)):
-        return leaves.write_datasets(datasets, how)
+        return scene_writer("write_datasets")(datasets, how)
     marker = how.marker(root, datasets)
     earlier = EarlierRun.of(marker, how)
     if earlier.is_done:

@@ -1,5 +1,5 @@
 """What other programs read from a container, and how their readings are made to agree."""
 
-from xarray_n5.doctor.api import examine
+import lazy_loader as _lazy_loader
 
-__all__ = ["examine"]
+__getattr__, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)

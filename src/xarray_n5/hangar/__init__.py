@@ -1,1 +1,5 @@
-"""Hangar repositories: `from_hangar`, `to_hangar`, `HangarWriter`."""
+"""Samples in Hangar's HDF5 files, read and written."""
+
+import lazy_loader as _lazy_loader
+
+__getattr__, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)

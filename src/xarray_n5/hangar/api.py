@@ -96,10 +96,10 @@ def from_hangar(
     Examples
     --------
     >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
-    >>> records = xarray_n5.to_hangar(samples, "files")
-    >>> xarray_n5.from_hangar("files", records).shape
+    >>> records = xarray_n5.hangar.to_hangar(samples, "files")
+    >>> xarray_n5.hangar.from_hangar("files", records).shape
     (2, 2, 3)
-    >>> xarray_n5.from_hangar("files", records[1:])[0].compute()
+    >>> xarray_n5.hangar.from_hangar("files", records[1:])[0].compute()
     array([[ 6.,  7.,  8.],
            [ 9., 10., 11.]], dtype=float32)
     """
@@ -147,10 +147,10 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
 
     Examples
     --------
-    >>> records = xarray_n5.hangar_records("repo", "master")  # doctest: +SKIP
+    >>> records = xarray_n5.hangar.hangar_records("repo", "master")  # doctest: +SKIP
     >>> records["image"]["0"]  # doctest: +SKIP
     '00:rlUK3C:8067007c0f05c359:16:105:10 10'
-    >>> images = xarray_n5.from_hangar("repo", records["image"])  # doctest: +SKIP
+    >>> images = xarray_n5.hangar.from_hangar("repo", records["image"])  # doctest: +SKIP
     """
     return read_records(repo, ref)
 
@@ -196,7 +196,7 @@ def to_hangar(
     Examples
     --------
     >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
-    >>> records = xarray_n5.to_hangar(samples, "files")
+    >>> records = xarray_n5.hangar.to_hangar(samples, "files")
     >>> [record.split(":")[-1] for record in records]
     ['2 3', '2 3']
     """

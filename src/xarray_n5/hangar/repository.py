@@ -36,7 +36,7 @@ _SMALL, _RATIO = 1 << 24, 64
 def read_records(repo: str | os.PathLike[str], ref: str) -> dict[str, dict[int | str, str]]:
     """Return the records of a commit's samples, by column and by sample.
 
-    Parameters and errors are those of :func:`xarray_n5.hangar_records`.
+    Parameters and errors are those of :func:`xarray_n5.hangar.hangar_records`.
     """
     folder = Path(repo) / ".hangar"
     if not (folder / "hash.lmdb").exists():

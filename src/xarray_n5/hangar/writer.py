@@ -80,7 +80,7 @@ class HangarWriter:
 
     Examples
     --------
-    >>> with xarray_n5.HangarWriter("files", (2, 3), "uint8") as writer:
+    >>> with xarray_n5.hangar.HangarWriter("files", (2, 3), "uint8") as writer:
     ...     record = writer.write(np.ones((2, 3), "uint8"))
     >>> record.split(":")[2:]
     ['ee18e7d7b7680c64', '0', '0', '2 3']
@@ -136,7 +136,7 @@ class HangarWriter:
         Returns
         -------
         str
-            The sample's record, for :func:`~xarray_n5.from_hangar`.
+            The sample's record, for :func:`~xarray_n5.hangar.from_hangar`.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class HangarWriter:
 
         Examples
         --------
-        >>> with xarray_n5.HangarWriter("files", (2, 3), "uint8") as writer:
+        >>> with xarray_n5.hangar.HangarWriter("files", (2, 3), "uint8") as writer:
         ...     writer.write(np.ones((1, 3), "uint8")).split(":")[-1]
         '1 3'
         """
@@ -169,7 +169,7 @@ class HangarWriter:
 
         Examples
         --------
-        >>> writer = xarray_n5.HangarWriter("files", (2, 3), "uint8")
+        >>> writer = xarray_n5.hangar.HangarWriter("files", (2, 3), "uint8")
         >>> record = writer.write(np.ones((2, 3), "uint8"))
         >>> writer.close()
         """

@@ -42,9 +42,7 @@ _TASKS = 16
 _OBJECTS = 1000
 """The maximum number of objects that are looked at in a task."""
 
-_OURS = frozenset(
-    {"xarray_n5", "xarray_n5.bdv", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"}
-)
+_OURS = frozenset({"xarray_n5", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"})
 
 _WITHIN = (
     *("func", "pyfunc", "__func__", "__self__", "__wrapped__", "args", "kwargs", "keywords"),

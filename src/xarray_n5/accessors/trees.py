@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
-from xarray_n5 import leaves
-from xarray_n5.datasets.accessor import Accessor, show_each
+from xarray_n5.accessors.images import Accessor, show_each
 from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
-    from xarray_n5.leaves import Targets
     from xarray_n5.model.halos import Blocks
+    from xarray_n5.sampling.placement import Targets
     from xarray_n5.writing.request import Encoding
 
 
@@ -100,9 +99,11 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> tree.n5.interp(x=[1.0, 2.0]).raw.values, tree.n5.interp(x=[0.0, 4.0]).raw.values
         (array([5.5, 6. ]), array([5., 8.]))
         """
+        from xarray_n5.sampling.api import interp, level_for
+
         targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
-        dataset = leaves.level_for(self._object, targets, level)
-        return leaves.interp(dataset, targets, method=method, fill_value=fill_value, chunks=chunks)
+        dataset = level_for(self._object, targets, level)
+        return interp(dataset, targets, method=method, fill_value=fill_value, chunks=chunks)
 
     def interp_like(
         self,
@@ -157,10 +158,10 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> tree.n5.interp_like(grid).raw.values
         array([5.5, 7. ])
         """
-        dataset = leaves.level_for(self._object, other, level)
-        return leaves.interp_like(
-            dataset, other, method=method, fill_value=fill_value, chunks=chunks
-        )
+        from xarray_n5.sampling.api import interp_like, level_for
+
+        dataset = level_for(self._object, other, level)
+        return interp_like(dataset, other, method=method, fill_value=fill_value, chunks=chunks)
 
     @suggest_keywords_of(encoding="encoding={path: {variable: ...}}")
     def to_n5(

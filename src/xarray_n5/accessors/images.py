@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 import xarray as xr
 
-from xarray_n5 import leaves
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.repr import as_html, as_text, show_geometry
 from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
     from xarray_n5.formats import FormatName
-    from xarray_n5.leaves import Bounds, Targets, View
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth
+    from xarray_n5.sampling.crop import Bounds
+    from xarray_n5.sampling.placement import Targets
+    from xarray_n5.viewing.api import View
     from xarray_n5.writing.request import Encoding, PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
@@ -112,8 +113,10 @@ class Accessor(Generic[T]):
         >>> cropped["s0/raw"].values, cropped["s1/raw"].values
         (array([6, 7]), array([7]))
         """
+        from xarray_n5.sampling.crop import crop
+
         given = {**(bounds or {}), **bounds_kwargs}
-        return leaves.crop(self._object, given, pad=pad, fill_value=fill_value)
+        return crop(self._object, given, pad=pad, fill_value=fill_value)
 
     @property
     def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
@@ -128,7 +131,9 @@ class Accessor(Generic[T]):
         >>> xr.open_datatree("dataset.xml", engine="bdv")["s0/dataset"].shape
         (1, 1, 4, 8, 8)
         """
-        return MethodType(leaves.to_bdv, self._object)
+        from xarray_n5.bdv.api import to_bdv
+
+        return MethodType(to_bdv, self._object)
 
     def view(
         self,
@@ -172,7 +177,9 @@ class Accessor(Generic[T]):
         >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
         >>> shown = xr.DataTree(image.to_dataset()).n5.view()  # doctest: +SKIP
         """
-        return leaves.view(self._object, labels=labels, open=open, address=address, port=port)
+        from xarray_n5.viewing.api import view
+
+        return view(self._object, labels=labels, open=open, address=address, port=port)
 
 
 @suggest_keywords
@@ -311,10 +318,10 @@ class _ImageAccessor(Accessor[S]):
         >>> image.n5.interp(x=[1.0, 4.0, 5.0]).values
         array([5.5, 8. , nan])
         """
+        from xarray_n5.sampling.api import interp
+
         targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
-        return leaves.interp(
-            self._object, targets, method=method, fill_value=fill_value, chunks=chunks
-        )
+        return interp(self._object, targets, method=method, fill_value=fill_value, chunks=chunks)
 
     def interp_like(
         self,
@@ -365,9 +372,9 @@ class _ImageAccessor(Accessor[S]):
         >>> image.n5.interp_like(grid).values, image.n5.interp_like(grid, "nearest").values
         (array([5.5, 7. ]), array([5, 6]))
         """
-        return leaves.interp_like(
-            self._object, other, method=method, fill_value=fill_value, chunks=chunks
-        )
+        from xarray_n5.sampling.api import interp_like
+
+        return interp_like(self._object, other, method=method, fill_value=fill_value, chunks=chunks)
 
     @suggest_keywords_of(encoding="encoding={variable: ...}")
     def to_n5(
@@ -641,7 +648,9 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         >>> shifted[3, 3].values
         array(9, dtype=uint8)
         """
-        return leaves.map_overlap(
+        from xarray_n5.sampling.map_overlap import map_overlap
+
+        return map_overlap(
             func,
             self._object,
             *others,

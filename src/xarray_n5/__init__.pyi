@@ -1,0 +1,99 @@
+from . import bdv, doctor, hangar, tutorial
+from ._version import __version__
+from .arrays.array import Array
+from .arrays.create import create_array
+from .arrays.group import Group, create_group
+from .arrays.open import open_array, open_group
+from .codecs import register_compression
+from .copying.api import copy
+from .dask.from_n5 import from_n5
+from .dask.to_n5 import to_n5
+from .dialects import register_dialect
+from .errors import (
+    AlignmentError,
+    BlockError,
+    ChunkError,
+    ContainerNotVisibleError,
+    DifferenceError,
+    FinishedAppendError,
+    MetadataError,
+    MissingChunkError,
+    MissingPackageError,
+    N5Error,
+    NodeExistsError,
+    NodeNotFoundError,
+    OneWriterError,
+    PathError,
+    ReadOnlyError,
+    RefusedError,
+    RequestError,
+    ResumeError,
+    StaleTaskError,
+    UnfinishedWriteWarning,
+    UnknownCompressionError,
+    UnsafePathError,
+    VarlengthChunkError,
+)
+from .integrity.chunk_map import chunk_map
+from .integrity.digest import digest
+from .integrity.repair import repair
+from .integrity.verify import verify
+from .model.axes import Axis, Geometry
+from .pyramids.api import pyramid
+from .sampling.map_overlap import map_overlap
+from .sampling.world_grid import world_grid
+from .viewing.api import view
+from .writing.progress import ProgressBar
+
+__all__ = [
+    "AlignmentError",
+    "Array",
+    "Axis",
+    "BlockError",
+    "ChunkError",
+    "ContainerNotVisibleError",
+    "DifferenceError",
+    "FinishedAppendError",
+    "Geometry",
+    "Group",
+    "MetadataError",
+    "MissingChunkError",
+    "MissingPackageError",
+    "N5Error",
+    "NodeExistsError",
+    "NodeNotFoundError",
+    "OneWriterError",
+    "PathError",
+    "ProgressBar",
+    "ReadOnlyError",
+    "RefusedError",
+    "RequestError",
+    "ResumeError",
+    "StaleTaskError",
+    "UnfinishedWriteWarning",
+    "UnknownCompressionError",
+    "UnsafePathError",
+    "VarlengthChunkError",
+    "__version__",
+    "bdv",
+    "chunk_map",
+    "copy",
+    "create_array",
+    "create_group",
+    "digest",
+    "doctor",
+    "from_n5",
+    "hangar",
+    "map_overlap",
+    "open_array",
+    "open_group",
+    "pyramid",
+    "register_compression",
+    "register_dialect",
+    "repair",
+    "to_n5",
+    "tutorial",
+    "verify",
+    "view",
+    "world_grid",
+]

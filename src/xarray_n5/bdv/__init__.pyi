@@ -1,0 +1,3 @@
+from .api import copy, pyramid, register, to_bdv
+
+__all__ = ["copy", "pyramid", "register", "to_bdv"]

@@ -1,0 +1,3 @@
+from .api import examine
+
+__all__ = ["examine"]
