@@ -1,6 +1,6 @@
 """How files and groups that describe scenes are recognised, and which module reads them.
 
-The core imports none of these modules itself: they stand above it, and few users need them.
+The core imports none of these modules itself: they are above it, and few users need them.
 """
 
 from __future__ import annotations

@@ -1171,8 +1171,7 @@ def test_warnings_say_what_the_page_shows_and_no_other_is_shown(
 def templates() -> dict[str, str]:
     """Patterns of the messages that the package warns with, by where they stand."""
     found = {}
-    leaves = [SOURCE.with_name(f"xarray_n5_{name}") for name in ("bdv", "imaris", "scenes")]
-    for path in sorted(each for folder in (SOURCE, *leaves) for each in folder.rglob("*.py")):
+    for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         for call in ast.walk(ast.parse(text)) if "warn(" in text else ():
             if not (isinstance(call, ast.Call) and getattr(call.func, "id", "") == "warn"):

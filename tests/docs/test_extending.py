@@ -6,22 +6,18 @@ import inspect
 import sys
 import types
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 
 import xarray_n5
 from tests.docs.test_pages import ROOT, blocks, unchanged_tables
 from tests.stores import test_stores
 from tests.support.stores import MinimalStore
-from xarray_n5.cli import main
 from xarray_n5.formats.protocol import KeyedFormat
-from xarray_n5.leaves import SCENES, Scene, SceneReader
 from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
@@ -65,8 +61,8 @@ def test_the_contract_is_of_some_length() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "name"),
-    [(Store, "SqliteStore"), (KeyedFormat, "Npy"), (SceneReader, "TilesReader"), (Scene, "Tiles")],
-    ids=["store", "format", "reader", "scene"],
+    [(Store, "SqliteStore"), (KeyedFormat, "Npy")],
+    ids=["store", "format"],
 )
 def test_its_classes_have_all_members_of_their_protocols(protocol: type, name: str) -> None:
     kind = DEFINED[name]
@@ -120,53 +116,3 @@ def test_its_chunks_are_read_by_numpy() -> None:
     np.testing.assert_array_equal(form.decode(None, data), values)
     with pytest.raises(EOFError):
         form.peek(None, data, len(data) - 1)
-
-
-def test_a_scene_is_registered_once_and_by_bytes(tmp_path: Path) -> None:
-    reader = DEFINED["TilesReader"]()
-    with mock.patch.dict(SCENES):
-        xarray_n5.register_scene(b'"tiles"', reader)
-        xarray_n5.register_scene(b'"tiles"', DEFINED["TilesReader"]())
-        for mark in (b"", b"a\0b"):
-            with pytest.raises(ValueError, match="expected bytes without NUL"):
-                xarray_n5.register_scene(mark, reader)
-        with pytest.raises(ValueError, match="already registered"):
-            xarray_n5.register_scene(b"<SpimData", reader)
-        with pytest.raises(TypeError, match="expected bytes"):
-            xarray_n5.register_scene("tiles", reader)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="with the method recognizes"):
-            xarray_n5.register_scene(b"tiles", "xarray_n5.bdv.hooks")  # type: ignore[arg-type]
-        (tmp_path / "tiles.json").write_bytes(b'{"tiles": {"a": 0}, "container": "../a.n5"}')
-        with pytest.raises(xarray_n5.PathError):
-            xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
-    with pytest.raises(xarray_n5.NodeNotFoundError):
-        xr.open_dataset(tmp_path / "tiles.json", engine="n5", group="a")
-
-
-def test_commands_of_a_program_that_imports_a_reader_describe_its_scenes(tmp_path: Path) -> None:
-    xarray_n5.to_n5(np.ones((2, 3), "u1"), tmp_path / "a.n5", "left", axes=["y", "x"])
-    path = tmp_path / "tiles.json"
-    path.write_bytes(b'{"tiles": {"left": 4}, "container": "a.n5"}')
-    with mock.patch.dict(SCENES):
-        xarray_n5.register_scene(b'"tiles"', DEFINED["TilesReader"]())
-        assert "left   begins at 4" in CliRunner().invoke(main, ["info", str(path)]).output
-        xarray_n5.copy(path, tmp_path / "b.n5")
-    assert CliRunner().invoke(main, ["info", str(path)]).exit_code == 1
-
-
-@pytest.mark.parametrize("kind", [ValueError, KeyError])
-def test_errors_of_readers_name_the_file_and_the_reader(tmp_path: Path, kind: type) -> None:
-    path = tmp_path / "tiles.json"
-    path.write_bytes(b'{"tiles": {}}')
-    with mock.patch.dict(SCENES):
-        reader = DEFINED["TilesReader"]()
-        xarray_n5.register_scene(b'"tiles"', reader)
-        broken = mock.patch.object(type(reader), "open_scene", side_effect=kind("no stage"))
-        with (
-            broken,
-            pytest.raises(
-                xarray_n5.MetadataError,
-                match=rf"tiles.json: TilesReader cannot read the file: {kind.__name__}: '?no stage",
-            ),
-        ):
-            xr.open_dataset(path, engine="n5", group="a")

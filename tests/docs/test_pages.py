@@ -23,7 +23,6 @@ from xarray_n5.cli import main
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS, KEYED_FORMATS
-from xarray_n5.leaves import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 def unchanged_tables() -> Iterator[None]:
     """Undo what a page registers."""
     with ExitStack() as stack:
-        for table in (COMPRESSIONS, DIALECTS, FORMATS, SCENES):
+        for table in (COMPRESSIONS, DIALECTS, FORMATS):
             stack.enter_context(mock.patch.dict(table))  # type: ignore[arg-type]
         stack.callback(KEYED_FORMATS.__setitem__, slice(None), list(KEYED_FORMATS))
         yield

@@ -1,6 +1,6 @@
 """Lines of code: those with code, without docstrings, comments and blank lines.
 
-`python -m tests.support.lines` prints them by package, and by folder of the core.
+`python -m tests.support.lines` prints them by folder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 import xarray_n5
 
 SOURCE = Path(xarray_n5.__file__).parent.parent
+
+LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scenes", "viewing"})
+"""The folders above the core, and the command line above these."""
 
 _EMPTY = frozenset(
     {
@@ -40,20 +43,21 @@ def lines_of_code(path: Path) -> int:
 
 
 def by_folder() -> Counter[str]:
-    """Return the lines of code of each package, and of each folder of the core."""
+    """Return the lines of code of each folder, of the core (all but `LEAVES`), and of all."""
     counts = Counter[str]()
     for path in sorted(SOURCE.rglob("*.py")):
         package, *inner = path.relative_to(SOURCE).with_suffix("").parts
+        folder = package if not inner else inner[0] if len(inner) > 1 else "*.py"
         lines = lines_of_code(path)
         counts["all"] += lines
-        counts[package] += lines
-        if package == "xarray_n5":
-            counts[f"{package}/{inner[0] if len(inner) > 1 else '*.py'}"] += lines
+        counts[folder] += lines
+        if inner and folder not in LEAVES:
+            counts["core"] += lines
     return counts
 
 
 def main() -> None:
-    """Print a line for each package and folder."""
+    """Print a line for each folder."""
     for name, count in sorted(by_folder().items()):
         sys.stdout.write(f"{count:7,} {name}\n")
 

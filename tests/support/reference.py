@@ -24,10 +24,6 @@ BESIDE = (
     "xarray_n5_engine.N5BackendEntrypoint.open_dataset",
     "xarray_n5.dialects.Funlib",
     "xarray_n5_engine.BdvBackendEntrypoint.open_dataset",
-    "xarray_n5.bdv.to_bdv",
-    "xarray_n5.bdv.copy",
-    "xarray_n5.bdv.pyramid",
-    "xarray_n5.bdv.register",
 )
 """What docs/api.md describes besides: the options of the engine, and a dialect with options."""
 
@@ -39,8 +35,9 @@ def public_objects() -> dict[str, Any]:
     for name, kind in ACCESSORS.items():
         found[name] = kind.n5  # type: ignore[attr-defined]
     found |= {name: resolve_name(name) for name in RETURNED}
-    module = found.pop("xarray_n5.tutorial")
-    found |= {f"xarray_n5.tutorial.{name}": getattr(module, name) for name in module.__all__}
+    for name, module in [pair for pair in found.items() if inspect.ismodule(pair[1])]:
+        del found[name]
+        found |= {f"{name}.{public}": getattr(module, public) for public in module.__all__}
     for name, each in list(found.items()):
         if inspect.isclass(each):
             found |= {f"{name}.{own}": member for own, member in members_of(each).items()}
@@ -65,8 +62,7 @@ def public_functions() -> dict[str, Any]:
     return {
         name: each
         for name, each in public_objects().items()
-        if (inspect.isfunction(each) and name not in BESIDE)
-        or name.removeprefix("xarray_n5.") in made
+        if (inspect.isfunction(each) and name not in BESIDE) or name.rpartition(".")[2] in made
     }
 
 

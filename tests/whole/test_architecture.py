@@ -1,11 +1,12 @@
-"""The shape of the house: what is public, which way imports point, how large files are."""
+"""The shape of the house: what is public, who imports what is private, how large files are."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-from collections import Counter
+import subprocess
+import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import xarray_n5
-from tests.support.lines import by_folder, lines_of_code
-from tests.support.surface import used_by_leaves
+from tests.support.lines import LEAVES, by_folder
 from xarray_n5 import errors
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
@@ -28,52 +28,24 @@ SOURCE = Path(xarray_n5.__file__).parent
 
 TESTS = Path(__file__).parents[1]
 
-RANKS = {
-    "errors": 0,
-    "graph": 0,
-    "leaves": 0,
-    "model": 0,
-    "codecs": 1,
-    "dialects": 1,
-    "stores": 2,
-    "formats": 3,
-    "arrays": 4,
-    "writing": 5,
-    "dask": 6,
-    "images": 7,
-    "datasets": 8,
-    "integrity": 8,
-    "pyramids": 9,
-    "sampling": 9,
-    "tutorial": 9,
-    "copying": 10,
-}
-"""The ranks of the core's folders and files; each imports only lower ranks."""
-
 CORE = "xarray_n5"
 ENGINE = "xarray_n5_engine"
-COMMANDS = "xarray_n5.cli"
-LEAVES = {path.name for path in SOURCE.parent.glob("xarray_n5_*/")} - {COMMANDS}
-
-MAY_IMPORT = {
-    CORE: {CORE},
-    ENGINE: {ENGINE, CORE},
-    **{leaf: {leaf, ENGINE, CORE} for leaf in LEAVES},
-    COMMANDS: {COMMANDS, ENGINE, CORE, *LEAVES},
-}
-"""What each package in ``src`` imports: the core knows no leaf, and a leaf knows no other leaf."""
 
 ALL_MODULES = sorted(SOURCE.parent.rglob("*.py"))
 
 PUBLIC = {
-    *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
-    *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
-    "register_scene",
-    *("ProgressBar", "chunk_map", "copy", "digest", "doctor", "map_overlap", "pyramid", "repair"),
-    *("verify", "tutorial", "view", "world_grid"),
-    *("from_hangar", "to_hangar", "hangar_records", "HangarWriter"),
-    *("__version__", *errors.__all__),
+    "xarray_n5": {
+        *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
+        *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
+        *("ProgressBar", "chunk_map", "copy", "digest", "map_overlap", "pyramid", "repair"),
+        *("verify", "view", "world_grid", "bdv", "doctor", "hangar", "tutorial"),
+        *("__version__", *errors.__all__),
+    },
+    "xarray_n5.bdv": {"copy", "pyramid", "register", "to_bdv"},
+    "xarray_n5.doctor": {"examine"},
+    "xarray_n5.hangar": {"HangarWriter", "from_hangar", "hangar_records", "to_hangar"},
 }
+"""The public names of each module that has some."""
 
 
 def module_name(path: Path) -> str:
@@ -93,7 +65,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """The modules of ``src`` that a file imports anywhere in it, for the types alone as well."""
+    """The modules of the package that a file imports anywhere, for types alone as well."""
     tree = nodes_of(path)
     found = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
     for node in tree:
@@ -101,99 +73,12 @@ def imports(path: Path) -> set[str]:
             module = node.module or ""
             inner = {f"{module}.{alias.name}" for alias in node.names} & NAMES.keys()
             found |= inner or {module}
-    return {name for name in found if top(name) in MAY_IMPORT}
+    return {name for name in found if name.partition(".")[0] == CORE}
 
 
-def top(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def folder(name: str) -> str:
-    """The folder or file of the core that a module is in."""
-    return name.split(".")[1] if "." in name else ""
-
-
-def points_down(name: str, other: str) -> bool:
-    """Return whether a module of the core may import another one of it."""
-    same_folder = folder(other) == folder(name)
-    errors_of_model = (folder(name), other) == ("model", "xarray_n5.errors")
-    below = RANKS.get(folder(other), 99) < RANKS.get(folder(name), -1)
-    return same_folder or errors_of_model or below
-
-
-def test_imports_point_down_the_ranks() -> None:
-    core = [name for name in NAMES if top(name) == CORE and name not in {CORE, TABLE}]
-    pairs = [(name, other) for name in core for other in imports(NAMES[name])]
-    pairs = [pair for pair in pairs if top(pair[1]) == CORE]
-    assert [pair for pair in pairs if not points_down(*pair)] == []
-
-
-TABLE = "xarray_n5.leaves"
-"""The table of public names that live in leaves, which names them for type checkers."""
-
-
-def test_the_core_knows_no_leaf_and_a_leaf_knows_no_other() -> None:
-    pairs = [(name, other) for name, path in NAMES.items() for other in imports(path)]
-    wrong = [(a, b) for a, b in pairs if top(b) not in MAY_IMPORT[top(a)] and a != TABLE]
-    assert wrong == []
-
-
-PAGE = (SOURCE.parents[1] / "docs" / "extending.md").read_text("utf-8")
-
-SURFACE = {*re.findall(r"^\| `(xarray_n5[.\w]*)` +\|", PAGE, re.MULTILINE)}
-"""The modules that a leaf may import: the table of docs/extending.md."""
-
-INTERNALS = {
-    "xarray_n5.arrays.context",
-    "xarray_n5.arrays.marker",
-    "xarray_n5.arrays.overwrite",
-    "xarray_n5.arrays.repr",
-    "xarray_n5.arrays.unfinished",
-    "xarray_n5.codecs.blosc",
-    "xarray_n5.codecs.hdf5",
-    "xarray_n5.copying.copy",
-    "xarray_n5.copying.pyramids",
-    "xarray_n5.copying.scenes",
-    "xarray_n5.copying.started",
-    "xarray_n5.dask.block_sizes",
-    "xarray_n5.dialects.bdv",
-    "xarray_n5.dialects.canonical",
-    "xarray_n5.dialects.cosem",
-    "xarray_n5.dialects.imagej",
-    "xarray_n5.dialects.list_order",
-    "xarray_n5.dialects.n5_viewer",
-    "xarray_n5.dialects.ngff",
-    "xarray_n5.dialects.ngff_attributes",
-    "xarray_n5.dialects.paintera",
-    "xarray_n5.dialects.values",
-    "xarray_n5.integrity.diagnosis.diagnose",
-    "xarray_n5.integrity.diagnosis.finding",
-    "xarray_n5.integrity.digest",
-    "xarray_n5.integrity.repair",
-    "xarray_n5.integrity.report",
-    "xarray_n5.pyramids.api",
-    "xarray_n5.pyramids.base",
-    "xarray_n5.pyramids.factors",
-    "xarray_n5.pyramids.reduce",
-    "xarray_n5.writing.chunk_table",
-    "xarray_n5.writing.progress",
-    "xarray_n5.writing.write",
-}
-"""Other modules of the core that leaves still import; none is added.
-
-A leaf that needs one more gets a name in a module of `SURFACE`.
-"""
-
-
-def test_leaves_import_the_modules_that_are_listed_for_them() -> None:
-    assert used_by_leaves().keys() - SURFACE == INTERNALS
-    assert [name for name in SURFACE if name not in NAMES] == []
-
-
-def test_the_names_that_are_listed_for_leaves_exist() -> None:
-    rows = re.findall(r"^\| `(xarray_n5[.\w]*)` +\|([^|]+)\|", PAGE, re.MULTILINE)
-    names = [(module, name) for module, text in rows for name in re.findall(r"`(\w+)`", text)]
-    assert [each for each in names if not hasattr(import_module(each[0]), each[1])] == []
+def test_no_module_imports_names_from_the_root() -> None:
+    roots = [path for path in ALL_MODULES if CORE in imports(path)]
+    assert roots == [NAMES[ENGINE]]  # for what the import attaches
 
 
 PRIVATE = {
@@ -253,9 +138,8 @@ NAMES_OF_LEVELS = {
 
 def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
     asking = {name for name in NAMES if f"{CORE}.model.level_names" in imports(NAMES[name])}
-    assert {name for name in asking if top(name) == CORE} == {
-        f"{CORE}.{n}" for n in NAMES_OF_LEVELS
-    }
+    asking = {name.removeprefix(f"{CORE}.") for name in asking}
+    assert {name for name in asking if name.partition(".")[0] not in LEAVES} == NAMES_OF_LEVELS
 
 
 ONE_CALLER = {
@@ -301,11 +185,6 @@ def test_an_image_is_one_class_and_a_level_is_another_one() -> None:
     assert classes == of_the_core
 
 
-def test_every_folder_has_a_rank() -> None:
-    assert {folder(name) for name in NAMES if top(name) == CORE} - {""} == RANKS.keys()
-    assert {top(name) for name in NAMES} == MAY_IMPORT.keys()
-
-
 BESIDE = {
     "benchmarks": "comparisons that are run by hand",
     "data": "files that tests read",
@@ -318,11 +197,9 @@ BESIDE = {
 
 
 def test_folders_of_tests_are_those_of_src() -> None:
-    core = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    leaves = {path.parent.name for path in SOURCE.parent.glob("xarray_n5_*/__init__.py")}
-    mirrored = core | {name.removeprefix("xarray_n5_") for name in leaves}
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     found = {path.name for path in TESTS.iterdir() if path.is_dir()} - {"__pycache__"}
-    assert found == mirrored | BESIDE.keys()
+    assert found == folders | BESIDE.keys()
 
 
 def test_folders_of_tests_hold_tests_and_support_holds_none() -> None:
@@ -334,19 +211,18 @@ def test_folders_of_tests_hold_tests_and_support_holds_none() -> None:
     assert not {path for path in files if len(path.parts) == 1}
 
 
-def test_no_file_imports_itself_through_others() -> None:
-    left = {name: imports(path) - {name} for name, path in NAMES.items() if name != TABLE}
-    while ends := [name for name in left if not left[name] & left.keys()]:
-        left = {name: others for name, others in left.items() if name not in ends}
-    while starts := left.keys() - set().union(*left.values()):
-        left = {name: others for name, others in left.items() if name not in starts}
-    assert left == {}
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_public_names_are_these(name: str) -> None:
+    module = import_module(name)
+    stub = ast.parse(NAMES[name].with_suffix(".pyi").read_text("utf-8"))
+    (listed,) = (ast.literal_eval(n.value) for n in stub.body if isinstance(n, ast.Assign))
+    assert set(listed) == set(module.__all__) == PUBLIC[name] == set(dir(module))
+    assert all(getattr(module, each) is not None for each in PUBLIC[name])
 
 
-def test_the_public_names_are_these() -> None:
-    assert set(xarray_n5.__all__) == PUBLIC
-    for name in PUBLIC:
-        assert getattr(xarray_n5, name) is not None
+def test_modules_with_public_names_are_reached_after_one_import() -> None:
+    code = "import xarray_n5 as x; print(x.bdv.to_bdv, x.hangar.from_hangar, x.doctor.examine)"
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
 
 
 @pytest.mark.parametrize("page", ["docs/api.md", "docs/errors.md"])
@@ -356,7 +232,8 @@ def test_every_error_stands_in_the_documentation(page: str) -> None:
 
 
 def test_public_names_are_documented() -> None:
-    texts = {name: inspect.getdoc(getattr(xarray_n5, name)) for name in PUBLIC - {"__version__"}}
+    names = [(module, name) for module in PUBLIC for name in PUBLIC[module] - {"__version__"}]
+    texts = {f"{m}.{name}": inspect.getdoc(getattr(import_module(m), name)) for m, name in names}
     assert [name for name, text in texts.items() if len(text or "") <= 20] == []
 
 
@@ -417,26 +294,23 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    CORE: 30_900,
+    "core": 30_700,
     ENGINE: 230,
-    COMMANDS: 1_470,
-    "xarray_n5.bdv": 4_750,
-    "xarray_n5.doctor": 1_800,
-    "xarray_n5.hangar": 1_010,
-    "xarray_n5.imaris": 380,
-    "xarray_n5.napari": 320,
-    "xarray_n5.scenes": 1_300,
-    "xarray_n5.viewing": 1_180,
+    "bdv": 4_750,
+    "cli": 1_470,
+    "doctor": 1_800,
+    "hangar": 1_010,
+    "imaris": 380,
+    "napari": 320,
+    "scenes": 1_300,
+    "viewing": 1_180,
 }
-"""The most lines of code of each package; docs/design.md has a table of them. To be reduced."""
+"""The most lines of code of the core and of others; docs/design.md has a table. To be reduced."""
 
 
-def test_packages_do_not_grow() -> None:
-    counts = Counter[str]()
-    for name, path in NAMES.items():
-        counts[top(name)] += lines_of_code(path)
-    assert counts.keys() == MOST_LINES.keys()
-    over = [f"{n}: {c}, at most {MOST_LINES[n]}" for n, c in counts.items() if c > MOST_LINES[n]]
+def test_folders_do_not_grow() -> None:
+    counts = by_folder()
+    over = [f"{n}: {counts[n]}, at most {m}" for n, m in MOST_LINES.items() if counts[n] > m]
     assert over == [], "remove lines, or raise MOST_LINES here, and update docs/design.md"
 
 
@@ -445,16 +319,8 @@ def test_the_page_tells_how_large_folders_are() -> None:
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) +\| +([\d,]+) \|", text, re.MULTILINE)
     counts, wrong = by_folder(), []
     for names, said in rows:
-        several = re.findall(r"`(\w+)`", names)
-        keys = [f"xarray_n5{name}" if name.startswith("_") else name for name in several]
-        found = sum(counts[key] or counts[f"{CORE}/{key}"] for key in keys)
+        found = sum(counts[name] for name in re.findall(r"`(\w+)`", names))
         if abs(found - int(said.replace(",", ""))) > 100:
             wrong.append(f"{names}: {said}, found {found:,}")
     assert len(rows) > 12
     assert wrong == [], "update docs/design.md, by python -m tests.support.lines"
-
-
-def test_names_of_hangar_are_found_where_they_are_imported_on_first_use() -> None:
-    assert set(dir(xarray_n5)) >= PUBLIC
-    with pytest.raises(AttributeError, match="has no attribute 'from_hanger'"):
-        xarray_n5.from_hanger  # noqa: B018

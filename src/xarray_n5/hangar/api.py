@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     Records = Iterable[str] | Mapping[int | str, str]
 
-__all__ = ["HangarWriter", "from_hangar", "hangar_records", "to_hangar"]
-
 
 @suggest_keywords
 def from_hangar(
