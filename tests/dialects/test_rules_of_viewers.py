@@ -1,6 +1,6 @@
 """Viewers read what is written here: Neuroglancer, n5-ij, webknossos, by the rules of each.
 
-Neuroglancer itself shows images in ``view/test_neuroglancer.py``; these are the rules of its N5
+Neuroglancer itself shows images in ``viewing/test_neuroglancer.py``; these are the rules of its N5
 data source (src/datasource/n5/frontend.ts and src/util/si_units.ts), which cost no browser.
 """
 
