@@ -321,8 +321,9 @@ def test_a_block_larger_than_the_chunks_is_read_with_a_warning() -> None:
         assert N5.decode(array(), header(4, 2) + bytes(16)).shape == (2, 4)
 
 
-def test_surplus_bytes_of_a_raw_block_are_ignored() -> None:
-    assert N5.decode(array(), header(1, 1) + b"\0\7surplus").tolist() == [[7]]
+def test_surplus_bytes_of_a_whole_raw_block_are_ignored() -> None:
+    decoded = N5.decode(array(), header(3, 2) + b"\0\7" * 6 + b"surplus")
+    assert decoded.tolist() == [[7] * 3] * 2
 
 
 def test_a_varlength_block_with_all_elements_is_an_ordinary_one() -> None:

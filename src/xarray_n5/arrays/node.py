@@ -6,13 +6,13 @@ import math
 from collections import OrderedDict
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from operator import ge
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from xarray_n5.arrays.elements import holds_only
+from xarray_n5.arrays.former_end import check_former_end
 from xarray_n5.errors import (
     ChunkError,
     MetadataError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.documents import PendingHint
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.model.grid import Index
+    from xarray_n5.model.grid import Index, Piece
     from xarray_n5.stores.base import Store
 
 Missing: TypeAlias = Literal["fill", "error"]
@@ -158,10 +158,6 @@ class ArrayNode:
         """Return a value that changes with each write of the metadata; one request."""
         return self.container.etag(self.path)
 
-    def peek(self, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape in a chunk's first bytes; raise if its size contradicts it."""
-        return self.format.peek(self.metadata, head, size)
-
     def chunk_index(self, key: str) -> Index | None:
         """Return the chunk that a key relative to the array names, or None."""
         return self.container.chunk_index(self.metadata, key)
@@ -205,17 +201,24 @@ class ArrayNode:
         """Return a chunk's bytes, or None if it is not stored."""
         return self.container.get_chunk(self.path, self.metadata, index)
 
-    def load(self, index: Index) -> np.ndarray | None:
-        """Return a chunk as it is stored, of any shape and byte order; None if it is not stored."""
-        return self.decoded(index, self.container.get_chunk(self.path, self.metadata, index))
+    def decoded(
+        self, index: Index, data: bytes | None, written: Sequence[Piece] = ()
+    ) -> np.ndarray | None:
+        """Decode a chunk's bytes to a block of any byte order; None for None.
 
-    def decoded(self, index: Index, data: bytes | None) -> np.ndarray | None:
-        """Decode a chunk's bytes to a block; None for None."""
+        Parts that are about to be `written` may be missing from a chunk that is too short.
+        """
         if data is None:
             if self.missing == "error":
                 why = "the chunk is not stored, which missing='error' does not allow"
                 raise MissingChunkError("decode", self.container.url, self.key(index), why)
             return None
+        stored = self._decoded(index, data)
+        if (shape := stored.shape) != self.metadata.chunks:
+            check_former_end(self.container, self.path, self.metadata, index, shape, written)
+        return stored
+
+    def _decoded(self, index: Index, data: bytes) -> np.ndarray:
         try:
             return self.format.decode(self.metadata, data)
         except Varlength as error:
@@ -225,23 +228,23 @@ class ArrayNode:
             url, key = self.container.url, self.key(index)
             raise ChunkError("decode", url, key, _reason(error)) from error
 
-    def decode(self, index: Index, data: bytes) -> tuple[np.ndarray, bool]:
-        """Decode a chunk's bytes to a block, and return whether it covers the chunk's extent."""
-        stored = self.decoded(index, data)
-        extent = self.metadata.grid.extent(index)
-        whole = stored is not None and all(map(ge, stored.shape, extent))
-        return self.native(index, stored), whole
+    def decode(self, index: Index, data: bytes) -> np.ndarray | None:
+        """Decode a chunk's bytes to a block; None if its shape does not fit the chunk."""
+        stored = self._decoded(index, data)
+        return self.native(index, stored) if self.metadata.grid.fits(index, stored.shape) else None
 
-    def block(self, index: Index, *, check: bool = False) -> np.ndarray:
+    def block(
+        self, index: Index, *, check: bool = False, written: Sequence[Piece] = ()
+    ) -> np.ndarray:
         """Return a chunk clipped to the array, in native order: new, whole, writable.
 
         The decoded array itself is returned if possible, which saves a copy. With `check`, raise
-        for a group with the metadata of an array.
+        for a group with the metadata of an array. `written` are parts that are replaced next.
         """
         data = self.get(index)
         if data is None and check:
             self.container.check_array(self.path, self.metadata)
-        stored = self.decoded(index, data)
+        stored = self.decoded(index, data, written)
         own = None if data is None or stored is None else _in_place(stored, data)
         if own is not None and own.dtype == self.metadata.dtype:
             if own.shape == self.metadata.grid.extent(index):

@@ -84,7 +84,7 @@ def _fill_up(
             continue
         reach = tuple(map(max, extent, after.extent(index) if index in after else extent))
         with io.locked(index):  # another append may be writing its part
-            block = io.load(index)
+            block = io.decoded(index, io.get(index))
             if block is not None and _is_unfit(io, block, extent, reach):
                 full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
                 overlap = tuple(map(slice, map(min, block.shape, extent)))

@@ -214,7 +214,7 @@ def _decoded(io: ArrayNode, sharding: Sharding, each: _Wanted, data: bytes) -> n
 def _anew(io: ArrayNode, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
     """Return a chunk of the whole shard as it is now."""
     io.indices.forget([each.part.shard])
-    shard = io.load(each.part.shard)
+    shard = io.decoded(each.part.shard, io.get(each.part.shard))
     return None if shard is None else shard[sharding.grid.slices(each.at)]
 
 

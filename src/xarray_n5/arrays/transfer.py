@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, islice, product, tee
-from operator import ge, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -65,11 +65,10 @@ def read(
     def work(chosen: Iterable[_Part]) -> None:
         assembly = Assembly(metadata, result, plain=plain)
         for (index, target, inside), found in _stored(chunks, chosen, cache):
-            if found is None or found.shape == grid.chunks:
+            if found is None or found.shape == grid.chunks or grid.fits(index, found.shape):
                 assembly.add(found, target, inside)
-                continue
-            short = not all(map(ge, found.shape, grid.extent(index)))
-            assembly.add(chunks.native(index, found) if short else found, target, inside)
+            else:
+                assembly.add(chunks.native(index, found), target, inside)
         assembly.end()
 
     _share(work, _parts, pieces, threads)
@@ -187,7 +186,8 @@ def _merged(
         order: Any = "C" if node.metadata.inner is None else "K"
         block = np.asarray(part_of, node.metadata.dtype, order=order)
     else:
-        block = replace(node, missing="fill").block(index)  # also with missing="error"
+        # Also with missing="error".
+        block = replace(node, missing="fill").block(index, written=parts)
         block[outer([part.inside for part in parts])] = part_of
     return index, block
 

@@ -12,7 +12,7 @@ import numpy as np
 from xarray_n5.arrays.invalidate import forget
 from xarray_n5.arrays.marker import REPAIRED, WriteMarker, unfinished_writes
 from xarray_n5.arrays.open import open_array
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.integrity.report import DAMAGED, decoded, known_of
 from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option, suggest_keywords
@@ -98,10 +98,9 @@ def repair(
         raise MetadataError(f"{array.url} has {array.node.metadata.content.value}: it is read-only")
     io = array.node
     store, states = io.store, found["state"].to_numpy()
-    # Other programs leave short chunks where an array grew; only with digests are they damage.
-    kinds = DAMAGED if found.attrs.get("digests") else DAMAGED - {"wrong-shape"}
-    looked_at = _Look(array, kinds, *known_of(array, deep=True)[0])
-    damaged = [index for index in _indices(np.isin(states, sorted(kinds))) if looked_at(index)[0]]
+    looked_at = _Look(array, bool(found.attrs.get("digests")), *known_of(array, deep=True)[0])
+    suspects = _indices(np.isin(states, sorted(DAMAGED)))
+    damaged = [index for index in suspects if looked_at(index)[0]]
     absent = _indices(states == "missing") if missing else []
     absent = [index for index in absent if not array.chunk_exists(index)]
     _mark(array, damaged + absent)
@@ -137,8 +136,8 @@ class _Look:
     """Read a chunk again, and decide whether to remove it."""
 
     array: Array
-    kinds: frozenset[str]
-    """The states of chunks to remove."""
+    has_digests: bool
+    """Whether any other shape is damage: other programs leave short chunks where arrays grow."""
     digests: np.ndarray
     known: np.ndarray
 
@@ -146,7 +145,14 @@ class _Look:
         """Return whether a chunk is damaged now, and its bytes."""
         data = self.array.node.get(index)
         wanted = int(self.digests[index]) if self.known[index] else None
-        return decoded(self.array, index, data, wanted)[0] in self.kinds, data
+        state = decoded(self.array, index, data, wanted)[0]
+        if state == "wrong-shape" and not self.has_digests:
+            try:
+                self.array.node.decoded(index, data)
+            except ChunkError:
+                return True, data
+            return False, data
+        return state in DAMAGED, data
 
 
 def _indices(where: np.ndarray) -> list[Index]:

@@ -170,12 +170,12 @@ def decoded(
     io = array.node
     io = replace(io, metadata=io.metadata.multisets_as(Content.LABELS))
     try:
-        block, whole = io.decode(index, data)
+        block = io.decode(index, data)
     except VarlengthChunkError:
         return "ok", len(data), 0
     except ChunkError as error:
         return _damage(error.__cause__), len(data), 0
-    if not whole:
+    if block is None:
         return "wrong-shape", len(data), 0
     found = digest(block)
     state = "ok" if wanted is None or found == wanted else "digest-differs"
@@ -186,12 +186,10 @@ def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tupl
     if found is None:
         return "missing", 0, 0
     try:
-        shape = array.node.peek(*found)
+        shape = array.node.format.peek(array.node.metadata, *found)
     except (ValueError, EOFError) as error:
         return _damage(error), found[1], 0
-    extent = array.grid.extent(index)
-    whole = all(have >= need for have, need in zip(shape, extent, strict=True))
-    return "ok" if whole else "wrong-shape", found[1], 0
+    return "ok" if array.grid.fits(index, shape) else "wrong-shape", found[1], 0
 
 
 def _damage(cause: BaseException | None) -> str:

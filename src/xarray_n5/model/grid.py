@@ -9,6 +9,7 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import product
+from operator import le
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -86,6 +87,10 @@ class ChunkGrid:
         return tuple(
             min(c, s - i * c) for i, s, c in zip(index, self.shape, self.chunks, strict=True)
         )
+
+    def fits(self, index: Sequence[int], shape: Sequence[int]) -> bool:
+        """Return whether a chunk of this shape has its extent, and no more than a full chunk."""
+        return all(map(le, self.extent(index), shape)) and all(map(le, shape, self.chunks))
 
     def slices(self, index: Sequence[int]) -> tuple[slice, ...]:
         """Return the slices of the array that chunk `index` covers."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from operator import gt, lt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import ArrayMetadata
 
 _DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
+_OBJECTS = "it holds serialised Java objects, which are not read: they could run code from the file"
 _MOST_BYTES = 1 << 31
 
 _ALIGNED = 16
@@ -54,22 +56,12 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
             return np.ndarray(
                 metadata.chunks, dtype, _decompress(metadata, memoryview(data)[start:], size)
             )
-    mode, shape, count, start = _header(metadata, data)
+    shape, count, start = _header(metadata, data)
     payload = memoryview(data)[start:]
     _check_size(metadata, shape, count, payload.nbytes)
-    if mode == _OBJECT or metadata.content is Content.OBJECTS:
-        raise ValueError(
-            f"it holds {payload.nbytes} bytes of serialised Java objects, which cannot be read: "
-            "decoding them could run code from the file"
-        )
-    decoders = {
-        Content.NUMBERS: _numbers,
-        Content.STRINGS: _strings,
-        Content.LABEL_MULTISETS: _label_multisets,
-        Content.LABELS: _label_multisets,
-        Content.VOTES: _label_multisets,
-    }
-    return decoders[metadata.content](metadata, payload, shape, count)
+    decoders = {Content.NUMBERS: _numbers, Content.STRINGS: _strings}
+    decoder = decoders.get(metadata.content, _label_multisets)
+    return decoder(metadata, payload, shape, count)
 
 
 @functools.lru_cache(maxsize=256)
@@ -89,7 +81,7 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     ValueError
         If the header is invalid.
     """
-    _, shape, count, start = _header(metadata, head)
+    shape, count, start = _header(metadata, head)
     _check_size(metadata, shape, count, size - start)
     if metadata.content is not Content.NUMBERS:
         return shape
@@ -118,10 +110,12 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
     return b"".join((header, metadata.compression.encode(elements.data if size else b"")))
 
 
-def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
-    """Return the mode, the shape, the number of elements if present, and the payload's offset."""
+def _header(metadata: ArrayMetadata, data: bytes) -> tuple[tuple[int, ...], int | None, int]:
+    """Return the shape, the number of elements if present, and the payload's offset."""
     if not data:
         raise EOFError("the file is empty: its writer was stopped; delete it to read zeros")
+    if metadata.content is Content.OBJECTS:
+        raise ValueError(_OBJECTS)
     try:
         mode, shape, count, start = _modern_header(data)
         problem = _problem(metadata, mode, shape)
@@ -133,13 +127,13 @@ def _header(metadata: ArrayMetadata, data: bytes) -> tuple[int, tuple[int, ...],
         return old
     if problem:
         raise (EOFError if mode < 0 else ValueError)(problem)
-    return mode, shape, count, start
+    return shape, count, start
 
 
 def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
     mode, ndim = struct.unpack_from(">HH", data)
     if mode == _OBJECT:
-        return mode, (), struct.unpack_from(">I", data, 2)[0], 6
+        return mode, (), None, 0
     dimensions = struct.unpack_from(f">{ndim}I", data, 4)
     start = 4 + 4 * ndim
     if mode == _VARLENGTH:
@@ -150,14 +144,16 @@ def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
 def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str | None:
     if mode not in {_DEFAULT, _VARLENGTH, _OBJECT}:
         return f"the header has mode {mode}; expected 0, 1 or 2"
-    if mode != _OBJECT and len(shape) != len(metadata.shape):
+    if mode == _OBJECT:
+        return _OBJECTS
+    if len(shape) != len(metadata.shape):
         return f"the header has {len(shape)} dimensions; the dataset has {len(metadata.shape)}"
     return None
 
 
 def _legacy_header(
     metadata: ArrayMetadata, data: bytes
-) -> tuple[int, tuple[int, ...], int | None, int] | None:
+) -> tuple[tuple[int, ...], int | None, int] | None:
     """Return the header of the README's first version, which has only the dimensions.
 
     No release ever wrote it, so it is only used if everything is consistent.
@@ -173,13 +169,29 @@ def _legacy_header(
         decoded = metadata.compression.decode(data[4 * ndim :], size)
     except Exception:  # noqa: BLE001 - any error of a codec means a wrong guess
         return None
-    return (_DEFAULT, shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
+    return (shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
+
+
+def _check_shape(
+    metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None, stored: int
+) -> None:
+    """Raise for a shape that no block has, at the array's ends or inside; lists have any shape."""
+    elements, chunks = math.prod(shape), metadata.chunks
+    numbers = metadata.content is Content.NUMBERS
+    if numbers and count not in {None, elements}:
+        return
+    if 0 in shape or (any(map(lt, shape, chunks)) and any(map(gt, shape, chunks))):
+        raise ValueError(f"the header has shape {shape}; expected 1 to {chunks} along each axis")
+    nbytes = elements * metadata.dtype.itemsize
+    if numbers and isinstance(metadata.compression, Raw) and shape != chunks and stored > nbytes:
+        raise ValueError(f"the header has shape {shape}, {nbytes} bytes; {stored} are stored")
 
 
 def _check_size(
     metadata: ArrayMetadata, shape: tuple[int, ...], count: int | None, stored: int
 ) -> None:
     """Raise for sizes that no chunk has, before memory is allocated for them."""
+    _check_shape(metadata, shape, count, stored)
     elements, itemsize = math.prod(metadata.chunks), metadata.dtype.itemsize
     promised = elements * itemsize
     plain = isinstance(metadata.compression, Raw)

@@ -173,6 +173,8 @@ def sampled_chunks(survey: Survey) -> Iterator[Finding]:
                 f"{listed(sample.strays)}; the array was larger, or its metadata is wrong",
                 f"list all of them with {verify}, and remove them or correct 'dimensions'",
             )
+        if sample.io.metadata.content is Content.OBJECTS:
+            continue
         damaged = dict(_shapes(sample))
         for index in list(sample.heads)[:_DECODED]:
             size = sample.heads[index][1]
@@ -204,13 +206,12 @@ def _shapes(sample: Sample) -> Iterator[tuple[Index, tuple[str, str]]]:
     metadata = sample.io.metadata
     for index, head in sample.heads.items():
         try:
-            shape = sample.io.peek(*head)
+            shape = sample.io.format.peek(metadata, *head)
         except (ValueError, EOFError) as error:
             yield index, ("chunk-damaged", f"cannot be decoded: {error}{_likely(sample, index)}")
             continue
-        extent = metadata.grid.extent(index)
-        sides = zip(shape, extent, metadata.chunks, strict=True)
-        if not all(least <= side <= most for side, least, most in sides):
+        if not metadata.grid.fits(index, shape):
+            extent = metadata.grid.extent(index)
             yield index, ("chunk-shape", _unlike(shape, extent, metadata.chunks))
 
 
@@ -222,8 +223,6 @@ def _unlike(found: tuple[int, ...], extent: tuple[int, ...], chunks: tuple[int, 
 def _decoded(sample: Sample, index: Index) -> Iterator[tuple[Index, tuple[str, str]]]:
     """Check that a chunk can be decoded."""
     io, metadata = sample.io, sample.io.metadata
-    if metadata.content is Content.OBJECTS:
-        return
     io = replace(io, metadata=metadata.multisets_as(Content.LABELS))
     try:
         if metadata.inner is not None:  # of a shard, its index and one chunk
