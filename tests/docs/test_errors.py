@@ -121,6 +121,13 @@ def json_is_damaged() -> None:
     xarray_n5.open_array("new.n5/a")
 
 
+def a_file_is_cut_off() -> None:
+    xarray_n5.create_array("new.h5", "a", shape=(4,), dtype="uint8")[...] = 1
+    with Path("new.h5").open("r+b") as file:
+        file.truncate(3000)
+    xarray_n5.open_array("new.h5", "a")
+
+
 def a_compression_is_unknown() -> None:
     xarray_n5.open_array(array("new.n5/a", compression={"type": "jpeg"}))
 
@@ -244,6 +251,14 @@ def a_chunk_is_truncated() -> None:
     xarray_n5.open_array("cells.n5", "raw")[0, 0, 0]
 
 
+def a_chunk_is_too_short() -> None:
+    members = {"dimensions": [8, 3, 2], "blockSize": [4, 3, 2], "dataType": "uint8"}
+    write_document("new.n5/new", **members, compression={"type": "raw"})
+    chunk("new.n5/new/0/0/0", 0, 2, 3, 2, data=bytes(12))
+    chunk("new.n5/new/1/0/0", 0, 4, 3, 2, data=bytes(24))
+    xarray_n5.open_array("new.n5", "new")[...]
+
+
 def a_chunk_is_missing() -> None:
     xarray_n5.open_array("java-2.5.1.n5", "missing2d", missing="error")[...]
 
@@ -298,7 +313,12 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "ContainerNotVisibleError": [a_worker_sees_nothing],
     "PathError": [a_path_leaves],
     "UnsafePathError": [a_link_leaves, a_link_leads_nowhere],
-    "MetadataError": [a_type_cannot_be_held, metadata_are_damaged, json_is_damaged],
+    "MetadataError": [
+        a_type_cannot_be_held,
+        metadata_are_damaged,
+        json_is_damaged,
+        a_file_is_cut_off,
+    ],
     "UnknownCompressionError": [a_compression_is_unknown],
     "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
     "BlockError": [a_block_is_not_what_dask_says],
@@ -310,7 +330,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "RefusedError": [a_request_is_refused],
     "MissingPackageError": [a_package_is_absent],
     "DifferenceError": [a_copy_differs],
-    "ChunkError": [a_chunk_is_truncated],
+    "ChunkError": [a_chunk_is_truncated, a_chunk_is_too_short],
     "MissingChunkError": [a_chunk_is_missing],
     "VarlengthChunkError": [a_chunk_holds_a_list],
 }

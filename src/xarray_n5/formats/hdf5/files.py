@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _N5_VERSION = "1.0.0"
 """The version on the root of new files, which all versions of n5-hdf5 accept."""
+
+_ERRNO = re.compile(r"\berrno = ([1-9]\d{0,8})\b")
+"""The system's error in a message of HDF5."""
 
 _MAX_FILES = 32
 """The number of files whose facts are kept."""
@@ -147,7 +151,7 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
             cache.files.popitem(last=False)
         found.users += 1
         try:
-            with _failures(f"{path}: HDF5 cannot read it", ": the file is damaged; restore it"):
+            with _failures(path, "HDF5 cannot read it", ": the file is damaged; restore it"):
                 yield found
         finally:
             found.users -= 1
@@ -170,8 +174,8 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
         if new:
             opening.check_stub(path)
         with (
+            _failures(path, "HDF5 cannot make this change"),
             opening.created(path, folder) if new else opening.open_to_write(path) as file,
-            _failures(f"{path}: HDF5 cannot make this change"),
         ):
             if new:
                 file.attrs[VERSION] = _N5_VERSION
@@ -183,14 +187,19 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _failures(what: str, then: str = "") -> Iterator[None]:
-    """Convert HDF5's errors; those of this package and of the system are not changed."""
+def _failures(path: str, what: str, then: str = "") -> Iterator[None]:
+    """Convert HDF5's errors, also of closing the file; those of this package are not changed."""
     try:
         yield
     except FAILURES as error:
-        if isinstance(error, N5Error) or getattr(error, "errno", None) is not None:
+        if isinstance(error, N5Error):
             raise
-        raise MetadataError(f"{what} ({error}){then}") from error
+        if found := _ERRNO.search(str(error)):  # h5py raises RuntimeError, too, if a disk is full
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), path) from error
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise MetadataError(f"{path}: {what} ({error}){then}") from error
 
 
 def chunk_name(index: Sequence[int]) -> str:

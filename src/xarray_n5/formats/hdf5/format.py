@@ -125,3 +125,19 @@ def is_stub(path: str, found: os.stat_result) -> bool:
     version = start[len(SIGNATURE) : len(SIGNATURE) + 1]
     superblock = _SUPERBLOCK if version in {b"", b"\0", b"\1"} else _NEWER_SUPERBLOCK
     return len(start) <= superblock and start[: len(SIGNATURE)] == SIGNATURE[: len(start)]
+
+
+def cut_short(path: str) -> tuple[int, int] | None:
+    """Return the size of a file that ends early, and the size that its superblock states.
+
+    None if it is large enough, or lacks more than one chunk: no write of a chunk was stopped.
+    Source: HDF5 file format specification, II.A. Of the superblock's addresses, the third is that
+    of the file's end.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123
+        stored, start = os.fstat(file.fileno()).st_size, file.read(_SUPERBLOCK)
+    if len(start) < _SUPERBLOCK or not start.startswith(SIGNATURE):
+        return None
+    first, width = {0: (24, start[13]), 1: (28, start[13])}.get(start[8], (12, start[9]))
+    stated = int.from_bytes(start[first + 2 * width : first + 3 * width], "little")
+    return (stored, stated) if 0 < stated - stored <= _MAX_CHUNK_BYTES else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
-from xarray_n5.formats.hdf5.format import stamp_of
+from xarray_n5.formats.hdf5.format import cut_short, stamp_of
 from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, final_key, join, partial_key
 from xarray_n5.stores.base import Layer, ObjectInfo
 from xarray_n5.stores.local import LocalStore
@@ -157,7 +158,15 @@ def _unreadable(path: str, error: OSError) -> Exception:
     """Return the error of a file that HDF5 cannot open."""
     if error.errno is not None:
         return error  # the system's, such as a missing permission
-    return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
+    sizes = cut_short(path)
+    if sizes is None:
+        return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
+    stored, stated = sizes
+    return MetadataError(
+        f"{path}: HDF5 cannot open it: it has {stored} bytes, but states {stated}. After a write "
+        f"that failed, `truncate -s {stated} {shlex.quote(path)}` makes it open again; then run "
+        "`xarray-n5 verify`. If it is a copy, copy it again"
+    )
 
 
 def _retry(opening: Callable[[], Any], seconds: float) -> Any:
