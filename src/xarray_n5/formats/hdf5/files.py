@@ -7,6 +7,7 @@ about a file are kept until it changes. Chunks are read and decompressed outside
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
 _N5_VERSION = "1.0.0"
 """The version on the root of new files, which all versions of n5-hdf5 accept."""
 
-_ERRNO = re.compile(r"\berrno = ([1-9]\d{0,8})\b")
-"""The system's error in a message of HDF5."""
+_ERRNO = re.compile(r"\berrno = (\d{1,9})\b")
+_OF_DISKS = frozenset({"EFBIG", "ENOSPC", "EDQUOT", "EIO"})
+"""The system's errors that h5py may raise as a RuntimeError, when it closes a file."""
 
 _MAX_FILES = 32
 """The number of files whose facts are kept."""
@@ -194,8 +196,8 @@ def _failures(path: str, what: str, then: str = "") -> Iterator[None]:
     except FAILURES as error:
         if isinstance(error, N5Error):
             raise
-        if found := _ERRNO.search(str(error)):  # h5py raises RuntimeError, too, if a disk is full
-            number = int(found[1])
+        number = int(found[1]) if (found := _ERRNO.search(str(error))) else 0
+        if errno.errorcode.get(number) in _OF_DISKS:
             raise OSError(number, os.strerror(number), path) from error
         if getattr(error, "errno", None) is not None:
             raise
