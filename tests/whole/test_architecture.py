@@ -294,7 +294,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    "core": 30_700,
+    "core": 30_760,
     ENGINE: 230,
     "bdv": 4_750,
     "cli": 1_470,
