@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import Any
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,9 @@ from xarray_n5.model.systems import (
     parse_system,
 )
 from xarray_n5.model.transformations import MOST_DEPTH, MOST_PARTS, parse_transformation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EXAMPLES = [
     ({"type": "identity"}, (1, 2, 3)),
@@ -263,24 +268,148 @@ def shift(*numbers: float) -> dict[str, Any]:
 
 def test_the_shortest_way_inverts_edges() -> None:
     edges = (edge("a", "b", shift(1, 0, 0)), edge("c", "b", {"type": "scale", "scale": [2, 2, 2]}))
-    route = graph(*edges).route(Reference("a"), Reference("c"))
-    assert moved(route.matrix, (3, 4, 6)).tolist() == [2, 2, 3]
-    assert [back for _, back in route.steps] == [False, True]
-    assert route.conflict is None
-    assert graph(*edges).route(Reference("a"), Reference("a")).steps == ()
+    routes = graph(*edges).routes(Reference("c"))
+    assert moved(routes.matrix(Reference("a")), (3, 4, 6)).tolist() == [2, 2, 3]
+    assert [back for _, back in routes.steps(Reference("a"))] == [False, True]
+    assert [*routes.steps(Reference("c"))] == []
+    assert routes.conflicts == []
+    outward = graph(*edges).routes(Reference("a"), outward=True)
+    assert np.array_equal(outward.matrix(Reference("c")), routes.matrix(Reference("a")))
 
 
-def test_ways_that_differ_are_reported() -> None:
+@pytest.mark.parametrize("outward", [False, True])
+def test_ways_that_differ_are_reported(*, outward: bool) -> None:
+    def routes(*edges: Any) -> tuple[np.ndarray, list[str]]:
+        ends = [Reference("a"), Reference("c")][:: 1 if outward else -1]
+        found = graph(*edges).routes(ends[0], outward=outward)
+        return moved(found.matrix(ends[1]), (0, 0, 0)), found.conflicts
+
     direct = edge("a", "c", shift(2, 0, 0))
     ways = (edge("a", "b", shift(1, 0, 0)), edge("b", "c", shift(1, 0, 0)))
     other = (edge("a", "b", shift(1, 0, 0)), edge("b", "c", shift(1, 0, 0.01)))
-    assert graph(*ways, direct).route(Reference("a"), Reference("c")).conflict is None
-    route = graph(*other, direct).route(Reference("a"), Reference("c"))
-    assert moved(route.matrix, (0, 0, 0)).tolist() == [2, 0, 0]
-    assert "lead to other positions" in str(route.conflict)
-    first = graph(direct, edge("a", "c", shift(3, 0, 0))).route(Reference("a"), Reference("c"))
-    assert moved(first.matrix, (0, 0, 0)).tolist() == [2, 0, 0]
-    assert first.conflict
+    assert routes(*ways, direct)[1] == []
+    position, (conflict,) = routes(*other, direct)
+    assert position.tolist() == [2, 0, 0]
+    assert "lead to other positions" in conflict
+    position, (conflict,) = routes(direct, edge("a", "c", shift(3, 0, 0)))
+    assert position.tolist() == [2, 0, 0]
+    position, (conflict,) = routes(direct, edge("c", "a", shift(-3, 0, 0)))
+    assert position.tolist() == [2, 0, 0]
+
+
+def searched_again(
+    edges: Sequence[Any], start: Reference, end: Reference, without: int | None = None
+) -> tuple[np.ndarray, list[int]] | None:
+    """The matrix and the edges of the first of the shortest ways, by a search from its start."""
+    reached: dict[Reference, tuple[np.ndarray, list[int]]] = {start: (np.eye(4), [])}
+    queue = [start]
+    for node in queue:
+        for number, each in enumerate(edges):
+            if number == without or node not in (each.input, each.output):
+                continue
+            far = each.output if node == each.input else each.input
+            if far not in reached:
+                rows = np.vstack([matrix(each, 3), [0, 0, 0, 1]])
+                rows = rows if node == each.input else np.linalg.inv(rows)
+                reached[far] = rows @ reached[node][0], [*reached[node][1], number]
+                queue.append(far)
+    return reached.get(end)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    pairs=st.lists(
+        st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from([0, 0, 0, 0.5])),
+        min_size=1,
+        max_size=12,
+    ),
+    outward=st.booleans(),
+)
+def test_one_search_finds_the_ways_and_conflicts_of_many(
+    pairs: list[tuple[int, int, float]], *, outward: bool
+) -> None:
+    # The system s3 is at 3, so that most edges agree.
+    edges = [edge(f"s{a}", f"s{b}", shift(b - a + wrong, 0, 0)) for a, b, wrong in pairs if a != b]
+    edges.append(edge("s0", "s1", shift(1, 0, 0)))
+    whole, hub = graph(*edges), Reference("s0")
+    routes = whole.routes(hub, outward=outward)
+    for node in whole.systems:
+        ends = (hub, node) if outward else (node, hub)
+        expected = searched_again(edges, *ends)
+        assert (expected is None) == (node not in routes.matrices)
+        if expected is None:
+            continue
+        rows, steps = expected
+        assert np.array_equal(routes.matrix(node), rows[:3])
+        if not outward:
+            assert [step for step, _ in routes.steps(node)] == [edges[n] for n in steps]
+        for other in filter(None, (searched_again(edges, *ends, n) for n in steps)):
+            assert np.array_equal(other[0], rows) or routes.conflicts
+    if not any(wrong for _, _, wrong in pairs):
+        assert routes.conflicts == []
+
+
+def test_each_matrix_is_computed_once_however_many_ways_there_are() -> None:
+    loaded: list[str] = []
+
+    def load(path: str) -> np.ndarray:
+        loaded.append(path)
+        return np.eye(3, 4)
+
+    layers = [[f"{layer} {n}" for n in range(3)] for layer in range(40)]
+    edges = [
+        parse_transformation({"type": "affine", "path": f"m{a} {b}"}).between(
+            Reference(a), Reference(b)
+        )
+        for here, there in pairwise([*layers, ["world"]])
+        for a in here
+        for b in there
+    ]
+    known = {Reference(name): system(name) for layer in [*layers, ["world"]] for name in layer}
+    whole = SystemGraph(tuple(edges), known, load)
+    for end in ("world", "3 1", "39 0"):
+        routes = whole.routes(Reference(end))
+        assert len(routes.matrices) == 3 * 40 + 1
+        assert routes.conflicts == []
+    # Two directions of an edge have two matrices, of which the inverse takes two.
+    assert max(Counter(loaded).values()) <= 3
+    whole.routes(Reference("world"))
+    assert len(loaded) <= 3 * len(edges)
+
+
+def test_the_first_listed_of_ways_that_are_as_short_counts() -> None:
+    both = [edge("a", "b", shift(1, 0, 0)), edge("a", "c", shift(2, 0, 0))]
+    last = [edge("c", "d", shift(0, 0, 0)), edge("b", "d", shift(0, 0, 0))]
+    for listed, position in ((both, 1), (both[::-1], 2)):
+        routes = graph(*listed, *last).routes(Reference("d"))
+        assert moved(routes.matrix(Reference("a")), (0, 0, 0)).tolist() == [position, 0, 0]
+        outward = graph(*last, *listed).routes(Reference("a"), outward=True)
+        assert moved(outward.matrix(Reference("d")), (0, 0, 0)).tolist() == [position, 0, 0]
+
+
+def test_systems_that_are_not_listed_are_passed() -> None:
+    edges = [edge(f"s{n}", f"s{n + 1}", shift(0, n, 0)) for n in range(5)]
+    known = {Reference(name): system(name) for name in ("s0", "s5")}
+    routes = SystemGraph(tuple(edges), known).routes(Reference("s5"))
+    assert moved(routes.matrix(Reference("s0")), (0, 0, 0)).tolist() == [0, 10, 0]
+    known[Reference("flat")] = system("flat", "yx")
+    flat = edge("s2", "flat", {"type": "identity"})
+    routes = SystemGraph((*edges, flat), known).routes(Reference("s5"))
+    assert moved(routes.matrix(Reference("s0")), (0, 0, 0)).tolist() == [0, 10, 0]
+    assert Reference("flat") not in routes.matrices
+    lifted = edge("flat", "s5", {"type": "projectAxis", "createdOutputs": [0]})
+    routes = SystemGraph((*edges, flat, lifted), known).routes(Reference("s5"))
+    assert len(routes.conflicts) == 1
+
+
+def test_numbers_that_are_too_large_together_are_a_reason() -> None:
+    large = {"type": "scale", "scale": [1e200, 1, 1]}
+    routes = graph(edge("a", "b", large), edge("b", "c", large)).routes(Reference("c"))
+    with pytest.raises(MetadataError, match="too large"):
+        routes.matrix(Reference("a"))
+    tiny = graph(edge("a", "b", {"type": "scale", "scale": [1e-310, 1, 1]}))
+    with pytest.raises(MetadataError, match="no inverse"):
+        tiny.routes(Reference("a")).matrix(Reference("b"))
 
 
 @pytest.mark.parametrize(
@@ -297,13 +426,13 @@ def test_edges_that_cannot_be_inverted_are_reasons_why_there_is_no_way(
 ) -> None:
     axes = {"b": "yx"} if document["type"] == "projectAxis" else {}
     with pytest.raises(MetadataError, match=f"from 'b' to 'a': .*{reason}"):
-        graph(edge("a", "b", document), **axes).route(Reference("b"), Reference("a"))
+        graph(edge("a", "b", document), **axes).routes(Reference("a")).matrix(Reference("b"))
 
 
 def test_an_edge_to_another_number_of_axes_than_its_system_is_not_followed() -> None:
     wrong = edge("a", "b", {"type": "affine", "affine": [[1, 0, 0, 0], [0, 1, 0, 0]]})
     with pytest.raises(MetadataError, match="leads to 2 axes, expected the 3 of 'b'"):
-        graph(wrong).route(Reference("a"), Reference("b"))
+        graph(wrong).routes(Reference("b")).matrix(Reference("a"))
 
 
 def test_names_that_a_transformation_by_position_exchanges_are_reported() -> None:

@@ -64,13 +64,12 @@ def inverse(transformation: Transformation, n_in: int, load: Loader | None = Non
     linear = rows[:, :-1]
     if linear.shape[0] != linear.shape[1]:
         raise MetadataError(f"{transformation}: no inverse from {len(rows)} to {n_in} axes")
-    try:
-        back = np.linalg.inv(linear)
-    except np.linalg.LinAlgError:
-        back = np.full_like(linear, np.nan)
-    if not np.isfinite(back).all() or np.linalg.cond(linear) > _SINGULAR:
+    with np.errstate(all="ignore"):
+        back = np.linalg.inv(linear) if np.linalg.cond(linear) <= _SINGULAR else linear * np.nan
+        whole = np.concatenate([back, -back @ rows[:, -1:]], axis=1)
+    if not np.isfinite(whole).all():
         raise MetadataError(f"{transformation}: no inverse, its matrix is singular")
-    return np.concatenate([back, -back @ rows[:, -1:]], axis=1)
+    return whole
 
 
 _SINGULAR = 1e14
@@ -83,14 +82,17 @@ def compose(first: np.ndarray, then: np.ndarray) -> np.ndarray:
     Raises
     ------
     MetadataError
-        If the second matrix is for another number of axes.
+        If the second matrix is for another number of axes, or the numbers are too large.
     """
     if then.shape[1] != len(first) + 1:
         raise MetadataError(
             f"a transformation to {len(first)} axes precedes one from {then.shape[1] - 1} axes"
         )
-    rows: np.ndarray = then[:, :-1] @ first
-    rows[:, -1] += then[:, -1]
+    with np.errstate(all="ignore"):
+        rows: np.ndarray = then[:, :-1] @ first
+        rows[:, -1] += then[:, -1]
+    if not np.isfinite(rows).all():
+        raise MetadataError("the numbers of several transformations are too large")
     return rows
 
 

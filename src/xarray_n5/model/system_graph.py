@@ -4,7 +4,8 @@ A node is a :class:`Reference`: the name of a system and the path of its group, 
 group of the graph, or the path of a dataset without a name::
 
     SystemGraph(edges, systems, load=None)      # Transformations with input and output
-    SystemGraph.route(start, end, n_in=None) -> Route(steps, matrix, conflict)
+    SystemGraph.routes(hub, outward=False) -> Routes from all systems to one, or from one to all
+    Routes.matrix(system) -> array, Routes.steps(system), Routes.conflicts
     SystemGraph.exchanged() -> list of messages about edges that exchange names of axes
     space_axes(system) -> indices of its axes of space, as z, y, x
     on_space(matrix, start_axes, end) -> matrix of these axes only
@@ -15,20 +16,20 @@ Errors are :class:`MetadataError`, whose message says why there is no way.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.matrices import compose, inverse, matrix
 from xarray_n5.model.systems import Reference
 from xarray_n5.model.transformations import parse_transformation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.matrices import Loader
     from xarray_n5.model.systems import CoordinateSystem, SystemAxis
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-6
 """The largest difference of two ways that are the same."""
-
-_SHOWN = 3
-"""The number of reasons in a message."""
 
 _ZYX = ("z", "y", "x")
 
@@ -51,15 +49,33 @@ image, and ``affine``, the rows of a matrix from coordinates along these to the 
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """The shortest way from one system to another one."""
+class Routes:
+    """The shortest ways from all systems to one, the hub, or outward from the hub to all."""
 
-    steps: tuple[tuple[Transformation, bool], ...]
-    """The transformations in order, and whether each is inverted."""
-    matrix: np.ndarray
+    hub: Reference
+    outward: bool
+    matrices: dict[Reference, np.ndarray]
     """Rows of the end's axes, columns of the start's axes and the offset."""
-    conflict: str | None = None
-    """A message if another way leads to other positions."""
+    towards: dict[Reference, tuple[Transformation, bool, Reference]] = field(default_factory=dict)
+    """The first step to the hub, whether it is inverted, and the system that it leads to."""
+    reasons: dict[Reference, str] = field(default_factory=dict)
+    """Why systems have no way: the transformation to the hub that cannot be followed."""
+    conflicts: list[str] = field(default_factory=list)
+    """Messages about transformations that lead to other positions than the ways."""
+
+    def matrix(self, node: Reference) -> np.ndarray:
+        """Return the matrix of a system's way; raise MetadataError if it has none."""
+        if node not in self.matrices:
+            start, end = (self.hub, node) if self.outward else (node, self.hub)
+            reason = f": {self.reasons[node]}" if node in self.reasons else ""
+            raise MetadataError(f"no transformations lead from {start} to {end}{reason}")
+        return self.matrices[node]
+
+    def steps(self, node: Reference) -> Iterator[tuple[Transformation, bool]]:
+        """Iterate over the steps from a system to the hub, and whether each is inverted."""
+        while node != self.hub:
+            edge, back, node = self.towards[node]
+            yield edge, back
 
 
 @dataclass(frozen=True)
@@ -72,7 +88,7 @@ class SystemGraph:
     load: Loader | None = None
 
     @cached_property
-    def _neighbours(self) -> dict[Reference, list[tuple[int, bool, Reference]]]:
+    def neighbours(self) -> dict[Reference, list[tuple[int, bool, Reference]]]:
         """The numbers of the edges at each system, whether inverted, and where they lead."""
         found: dict[Reference, list[tuple[int, bool, Reference]]] = {}
         for number, edge in enumerate(self.edges):
@@ -82,88 +98,72 @@ class SystemGraph:
             found.setdefault(edge.output, []).append((number, True, edge.input))
         return found
 
-    def route(self, start: Reference, end: Reference, n_in: int | None = None) -> Route:
-        """Return the shortest way, by the first listed edges if several are as short.
+    @cached_property
+    def _rows(self) -> Callable[[int, bool, int], np.ndarray | str]:
+        """The function :meth:`_matrix`, which is called once for each edge and direction."""
+        return cache(self._matrix)
 
-        Parameters
-        ----------
-        start
-            The system, or the dataset, where it begins.
-        end
-            The system to which it leads.
-        n_in
-            The number of axes of the start, if it is not a known system.
+    def routes(self, hub: Reference, *, outward: bool = False) -> Routes:
+        """Return the shortest ways to a system, or outward from it, by the first listed edges.
 
-        Raises
-        ------
-        MetadataError
-            If there is no way of affine transformations, inverted ones among them.
+        The search is breadth first: the matrix of a way is that of one edge and that of the system
+        next to it. Each other edge between two systems with ways is compared with these, once.
         """
-        if n_in is None:
-            if start not in self.systems:
-                raise MetadataError(f"the coordinate system {start} is not known")
-            n_in = len(self.systems[start].axes)
-        reasons: list[str] = []
-        steps, rows = self._shortest(start, end, n_in, None, reasons)
-        if steps is None:
-            known = "; ".join(dict.fromkeys(reasons[:_SHOWN]))
-            raise MetadataError(
-                f"no transformations lead from {start} to {end}{': ' if known else ''}{known}"
-            )
-        for number, _ in steps:
-            others, again = self._shortest(start, end, n_in, number, [])
-            if others is not None and _differ(rows, again):
-                way = ", ".join(str(self.edges[at]) for at, _ in others)
-                return self._as_route(
-                    steps, rows, f"from {start} to {end}, {way} lead to other positions"
-                )
-        return self._as_route(steps, rows, None)
-
-    def _as_route(
-        self, steps: Sequence[tuple[int, bool]], rows: np.ndarray, conflict: str | None
-    ) -> Route:
-        return Route(tuple((self.edges[at], back) for at, back in steps), rows, conflict)
-
-    def _shortest(
-        self, start: Reference, end: Reference, n_in: int, without: int | None, reasons: list[str]
-    ) -> tuple[list[tuple[int, bool]] | None, np.ndarray]:
-        """Return the numbers of the edges of a shortest way, and its matrix; None if there is none.
-
-        The `reasons` why edges cannot be followed are appended.
-        """
-        here = np.eye(n_in, n_in + 1)
-        reached: dict[Reference, tuple[list[tuple[int, bool]], np.ndarray]] = {start: ([], here)}
-        queue = deque([start])
-        while queue and end not in reached:
-            node = queue.popleft()
-            steps, rows = reached[node]
-            for number, back, other in self._neighbours.get(node, ()):
-                if other in reached or number == without:
+        size = len(self.systems[hub].axes)
+        routes = Routes(hub, outward, {hub: np.eye(size, size + 1)})
+        frontier, used = [hub], set[int]()
+        while frontier:
+            listed = [(*edge, near) for near in frontier for edge in self.neighbours.get(near, ())]
+            frontier = []
+            for number, back, far, near in listed if outward else sorted(listed, key=itemgetter(0)):
+                is_known, edge = far in routes.matrices, self.edges[number]
+                if is_known and (number in used or back == outward):
                     continue
                 try:
-                    reached[other] = (
-                        [*steps, (number, back)],
-                        compose(rows, self._rows(number, back, len(rows))),
-                    )
+                    rows = self._joined(routes, near, number, back)
                 except MetadataError as error:
-                    edge, text = str(self.edges[number]), str(error)
-                    reasons.append(text if text.startswith(edge) else f"{edge}: {text}")
+                    routes.reasons.setdefault(far, f"{edge}: {error}")
                     continue
-                queue.append(other)
-        found = reached.get(end)
-        return (None, here) if found is None else found
+                if is_known and _differ(routes.matrices[far], rows):
+                    routes.conflicts.append(f"{edge} and shorter ways lead to other positions")
+                elif not is_known:
+                    routes.matrices[far] = rows
+                    routes.towards[far] = edge, not back, near
+                    used.add(number)
+                    frontier.append(far)
+        self._explain(routes)
+        return routes
 
-    def _rows(self, number: int, back: bool, here: int) -> np.ndarray:
-        """Return the matrix of an edge; raise if a system has another number of axes."""
+    def _joined(self, routes: Routes, near: Reference, number: int, back: bool) -> np.ndarray:
+        """Return the matrix of the way by an edge at a system, and the system's way."""
+        known = routes.matrices[near]
+        size = len(known) if routes.outward else known.shape[1] - 1
+        rows = self._rows(number, back == routes.outward, size)
+        if isinstance(rows, str):
+            raise MetadataError(rows)
+        return compose(known, rows) if routes.outward else compose(rows, known)
+
+    def _matrix(self, number: int, back: bool, size: int) -> np.ndarray | str:
+        """Return the matrix of an edge, or why it has none; unknown systems have `size` axes."""
         edge = self.edges[number]
         own, target = (self.systems.get(node) for node in (edge.input, edge.output) if node)
-        rows = matrix(edge, len(own.axes) if own else here, self.load)
-        if target is not None and len(target.axes) != len(rows):
-            raise MetadataError(
-                f"{edge}: leads to {len(rows)} axes, expected the {len(target.axes)} of "
-                f"{target.name!r}"
-            )
-        return inverse(edge, rows.shape[1] - 1, self.load) if back else rows
+        try:
+            rows = matrix(edge, len(own.axes) if own else size, self.load)
+            if target is not None and len(target.axes) != len(rows):
+                expected = f"expected the {len(target.axes)} of {target.name!r}"
+                return f"leads to {len(rows)} axes, {expected}"
+            return inverse(edge, rows.shape[1] - 1, self.load) if back else rows
+        except N5Error as error:
+            return str(error).removeprefix(f"{edge}: ")
+
+    def _explain(self, routes: Routes) -> None:
+        """Give the reason of an edge that cannot be followed to all systems behind it."""
+        unreached = [*routes.reasons]
+        for node in unreached:
+            for _, _, far in self.neighbours[node]:
+                if far not in routes.matrices and far not in routes.reasons:
+                    routes.reasons[far] = routes.reasons[node]
+                    unreached.append(far)
 
     def exchanged(self) -> list[str]:
         """Return messages about edges that map axes to others by position, against their names.
@@ -173,11 +173,10 @@ class SystemGraph:
         found = []
         for edge in self.edges:
             ends = [self.systems.get(node) for node in (edge.input, edge.output) if node]
-            names = [[axis.name for axis in end.axes] for end in ends if end]
-            if _by_position(edge) and len(names) == len(ends) == len(("input", "output")):
-                before, after = names
-                if before != after and sorted(before) == sorted(after):
-                    found.append(f"{edge} maps the axes {before} to {after} by position")
+            match [[axis.name for axis in end.axes] for end in ends if end]:
+                case [before, after] if before != after and sorted(before) == sorted(after):
+                    if _by_position(edge):
+                        found.append(f"{edge} maps the axes {before} to {after} by position")
         return found
 
 
@@ -187,7 +186,8 @@ def _by_position(edge: Transformation) -> bool:
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> bool:
-    return bool((np.abs(one - other) > _TOLERANCE * np.maximum(1, np.abs(one))).any())
+    limit = _TOLERANCE * np.maximum(1, np.abs(one))
+    return one.shape != other.shape or bool((np.abs(one - other) > limit).any())
 
 
 def space_axes(axes: Sequence[SystemAxis]) -> list[int]:
@@ -286,22 +286,19 @@ class ImageSystems:
 
         Systems that no transformation leads to are left out, and those of labels.
         """
-        graph = replace(self.graph, load=load)
         found: dict[str, Placement] = {}
-        problems = list(self.problems)
         start, axes = Reference(self.intrinsic.name), self.intrinsic.axes
+        routes = replace(self.graph, load=load).routes(start, outward=True)
+        problems = [*self.problems, *routes.conflicts]
         dims = tuple(axes[at].name for at in space_axes(axes))
-        linked = {end for edge in graph.edges for end in (edge.input, edge.output)}
-        for reference, system in graph.systems.items():
-            if reference == start or reference.path or reference not in linked:
+        for reference, system in self.graph.systems.items():
+            if reference == start or reference.path or reference not in self.graph.neighbours:
                 continue
             try:
-                route = graph.route(start, reference)
-                rows = on_space(route.matrix, axes, system)
+                rows = on_space(routes.matrix(reference), axes, system)
             except MetadataError as error:
                 problems.append(str(error))
                 continue
-            problems += [route.conflict] if route.conflict else []
             shown = [system.axes[at] for at in space_axes(system.axes)]
             found[system.name] = Placement(
                 tuple(axis.name for axis in shown),
@@ -309,7 +306,7 @@ class ImageSystems:
                 dims,
                 tuple(tuple(row) for row in rows.tolist()),
             )
-        return found, problems + graph.exchanged()
+        return found, problems + self.graph.exchanged()
 
 
 def _has_path(one: Transformation) -> bool:

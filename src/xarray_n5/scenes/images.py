@@ -66,7 +66,8 @@ def find_images(
     listed: dict[str, tuple[Group, dict[str, Any], list[str]]] = {}
     for path in paths:
         node = nodes.get(path)
-        entry = next(images_in(node.attrs), None) if isinstance(node, Group) else None
+        ome = node.attrs.get("ome") if isinstance(node, Group) else None
+        entry = next(images_in({"ome": ome}), None)
         if isinstance(node, Group) and entry is not None and (levels := level_paths(entry)):
             listed[path] = node, entry, levels
         else:
@@ -75,13 +76,13 @@ def find_images(
     arrays = group.nodes(wanted)
     found = []
     for path, (node, entry, levels) in listed.items():
-        own = {level: arrays.get(join(path, level)) for level in levels}
-        own = {level: array for level, array in own.items() if isinstance(array, Array)}
+        stored = ((level, arrays.get(join(path, level))) for level in levels)
+        own = {level: array for level, array in stored if isinstance(array, Array)}
         if len(own) < len(levels):
             lacking = ", ".join(each for each in levels if each not in own)
             warn(f"{node.url}: the levels {lacking} are not stored; they are left out")
         if own:
-            found.append(_image(path, node, entry, own, dialect))  # type: ignore[arg-type]
+            found.append(_image(path, node, entry, own, dialect))
     return found
 
 
@@ -102,10 +103,13 @@ def _image(
         raise MetadataError(f"{node.url}: {error}") from error
     if (text := described_problems(own, own.problems)) is not None:
         warn(text)
-    levels = {
-        level_name(number): _level(path, array, level, {**node.attrs}, dialect)
-        for number, (level, array) in enumerate(arrays.items())
-    }
+    bare = {key: value for key, value in entry.items() if key != "coordinateTransformations"}
+    around = {**node.attrs, "ome": {**node.attrs["ome"], "multiscales": [bare]}}
+    levels = {}
+    with warnings.catch_warnings():
+        for number, (level, array) in enumerate(arrays.items()):
+            levels[level_name(number)] = _level(path, array, level, around, dialect)
+            warnings.simplefilter("ignore")  # those of the first level are the same
     return SceneImage(
         path,
         Image(None, levels),
@@ -118,15 +122,9 @@ def _image(
 
 
 def _level(
-    path: str, array: Array, level: str, attributes: dict[str, Any], dialect: DialectChoice | None
+    path: str, array: Array, level: str, around: dict[str, Any], dialect: DialectChoice | None
 ) -> Level[Array]:
     """Return a level with the axes that its own transformations describe."""
-    ome = attributes["ome"]
-    bare = [
-        {key: value for key, value in each.items() if key != "coordinateTransformations"}
-        for each in ome["multiscales"][:1]
-    ]
-    around = {**attributes, "ome": {**ome, "multiscales": bare}}
     node = array.node
     context = ArrayContext(
         attributes=node.metadata.attributes,
@@ -136,9 +134,5 @@ def _level(
         lists_x_first=node.container.lists_x_first,
         dtype=node.metadata.dtype,
     )
-    with warnings.catch_warnings():
-        if level != level_paths(bare[0])[0]:
-            warnings.simplefilter("ignore")  # those of the base level are the same
-        geometry = geometry_in(node, context, dialect)
-    geometry = replace(geometry, affine=None, systems=None)
+    geometry = replace(geometry_in(node, context, dialect), affine=None, systems=None)
     return Level({(): Part(array)}, geometry, transposed=node.transposed)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.open import open_array
 from xarray_n5.datasets.world import AXES
-from xarray_n5.errors import MetadataError, N5Error
+from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.matrices import compose
+from xarray_n5.model.paths import join
 from xarray_n5.model.scene import lines_aside
 from xarray_n5.model.system_graph import SystemGraph, on_space, space_axes
 from xarray_n5.model.systems import Reference
@@ -18,18 +22,22 @@ from xarray_n5.model.systems import Reference
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.model.scene import Line
-    from xarray_n5.model.system_graph import Route
-    from xarray_n5.model.systems import CoordinateSystem
+    from xarray_n5.model.system_graph import Routes
+    from xarray_n5.model.systems import CoordinateSystem, SystemAxis
     from xarray_n5.scenes.images import SceneImage
     from xarray_n5.scenes.metadata import SceneMetadata
 
-_MOST_STEPS = 1 << 22
-"""The maximum number of transformations that are followed from all images."""
+_FEW, _MOST = 8, 1 << 17
+"""The number of systems that all scenes may have, and that of steps to more of them."""
+
+_STEPS = 16
+"""The number of steps that take as long as the position of an image."""
 
 _SHOWN = 3
-"""The number of images that a warning names."""
+"""The number of images, or transformations, that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +56,25 @@ class World:
         for image in self.images:
             systems |= image.systems
             edges += image.edges
-        if len(edges) * len(self.images) > _MOST_STEPS and len(edges) > 2 * len(self.images):
-            raise MetadataError(
-                f"{self.group.url}: the scene has {len(edges)} transformations for "
-                f"{len(self.images)} images, too many to follow; expected one for each image"
-            )
         return SystemGraph(tuple(edges), systems, self._load)
 
-    def _load(self, path: str) -> Any:
+    @cached_property
+    def _inside(self) -> dict[str, Routes]:
+        """The ways from the intrinsic system of each image by its own transformations alone."""
+        return {
+            image.path: replace(self.graph, edges=image.edges).routes(image.intrinsic, outward=True)
+            for image in self.images
+        }
+
+    @cached_property
+    def _through(self) -> tuple[Routes, Routes]:
+        """The ways from all systems to the world, and from there to all."""
+        world = self.default or self.images[0].intrinsic
+        return self.graph.routes(world), self.graph.routes(world, outward=True)
+
+    def _load(self, path: str) -> Array:
         """Return the array of a matrix."""
-        try:
-            return self.group[path]
-        except KeyError:
-            raise MetadataError(f"{self.group.url}: there is no array {path!r}") from None
+        return open_array(self.group.container, join(self.group.path, path))
 
     @property
     def default(self) -> Reference | None:
@@ -70,34 +84,39 @@ class World:
     def named(self, default: Reference) -> dict[str, dict[str, Reference]]:
         """Return the systems by name, the `default` first: for the path of each image, its own.
 
-        All images have those of the scene. A warning names systems of images that are hidden by one
-        of the scene with the same name.
+        All images have those of the scene. Warnings name systems of images that are hidden by one
+        of the scene with the same name, and those that are too many.
         """
-        shared = [default, *(Reference(each.name) for each in self.metadata.systems)]
-        paths = [image.path for image in self.images]
-        found = {each.name: dict.fromkeys(paths, each) for each in shared}
-        linked = {end for edge in self.graph.edges for end in (edge.input, edge.output)}
+        shared = {default.name: default}
+        shared |= {each.name: Reference(each.name) for each in self.metadata.systems}
+        found: dict[str, dict[str, Reference]] = {}
         hidden: list[str] = []
         for image in self.images:
             for own in image.systems:
-                if own not in linked or own in (image.intrinsic, default):
+                if own not in self.graph.neighbours or own in (image.intrinsic, default):
                     continue
-                if found.setdefault(own.name, {}).setdefault(image.path, own) != own:
+                if own.name in shared:
                     hidden.append(str(own))
+                else:
+                    found.setdefault(own.name, {})[image.path] = own
         if hidden:
             shown = ", ".join([*hidden[:_SHOWN], *["..."] * (len(hidden) > _SHOWN)])
             warn(
                 f"{self.group.url}: the systems {shown} of images are not available by name, since "
                 "the scene has others with these names; open the images"
             )
-        return found
+        most = max(_FEW, _MOST // (_STEPS * len(self.images) + len(self.graph.edges)))
+        self.warn_of("too many systems; not available by name: ", [*shared, *found][most:])
+        paths = [image.path for image in self.images]
+        whole = ((name, dict.fromkeys(paths, each)) for name, each in shared.items())
+        return dict(islice(chain(whole, found.items()), most))
 
-    def route(self, image: SceneImage, to: Reference) -> Route:
-        """Return the way from an image's intrinsic system; raise MetadataError without any."""
-        try:
-            return self.graph.route(image.intrinsic, to)
-        except N5Error as error:
-            raise MetadataError(str(error)) from error
+    def _rows(self, image: SceneImage, end: Reference) -> np.ndarray:
+        """Return the matrix to a system of the image: inside of it, or through the world."""
+        if end in self._inside[image.path].matrices:
+            return self._inside[image.path].matrices[end]
+        before, after = self._through
+        return compose(before.matrix(image.intrinsic), after.matrix(end))
 
     def positions(self, to: Mapping[str, Reference]) -> Positions:
         """Return the positions of images in systems: that of each image by its path.
@@ -108,7 +127,8 @@ class World:
         lines: dict[str, list[Line]] = {}
         lost: list[str] = []
         notes: list[str] = []
-        first = next(iter(to.values()))
+        first, *others = dict.fromkeys(to.values())
+        routes = None if others else self.graph.routes(first)
         for image in self.images:
             if (end := to.get(image.path)) is None:
                 continue
@@ -116,19 +136,19 @@ class World:
             if system.axes != self.graph.systems[first].axes:
                 lost.append(f"{image.path!r}: its system of this name has other axes")
                 continue
+            axes = image.systems[image.intrinsic].axes
             try:
-                route = self.route(image, end)
-                matrices[image.path] = spatial(route.matrix, image, system)
+                rows = routes.matrix(image.intrinsic) if routes else self._rows(image, end)
+                matrices[image.path] = spatial(rows, axes, system)
             except MetadataError as error:
                 lost.append(f"{image.path!r}: {error}")
                 continue
-            axes = image.systems[image.intrinsic].axes
-            lines[image.path], problems = lines_aside(route.matrix, axes, system)
-            edges = ", ".join(str(edge) for edge, _ in route.steps)
-            notes += [f"{image.path!r}, {edges}: {problem}" for problem in problems]
-            notes += [route.conflict] if route.conflict else []
+            lines[image.path], problems = lines_aside(rows, axes, system)
+            steps = islice(routes.steps(image.intrinsic), _SHOWN) if routes and problems else ()
+            edges = "".join(f", {edge}" for edge, _ in steps)
+            notes += [f"{image.path!r}{edges}: {problem}" for problem in problems]
         self.warn_of(f"images have no position in {first}: ", lost)
-        self.warn_of("", notes)
+        self.warn_of("", [*notes, *(routes.conflicts if routes else ())])
         return Positions(self.graph.systems[first], matrices, lines)
 
     def warn_of(self, what: str, problems: Sequence[str]) -> None:
@@ -149,7 +169,7 @@ class Positions:
     """The coordinates along other axes, such as time."""
 
 
-def spatial(rows: np.ndarray, image: SceneImage, end: CoordinateSystem) -> np.ndarray:
+def spatial(rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSystem) -> np.ndarray:
     """Return the matrix of positions z, y, x from one between systems with any axes.
 
     Raises
@@ -157,7 +177,6 @@ def spatial(rows: np.ndarray, image: SceneImage, end: CoordinateSystem) -> np.nd
     MetadataError
         If its axes of space are not x, y and z, or it has no inverse.
     """
-    start = image.systems[image.intrinsic].axes
     columns = [start[at].name.lower() for at in space_axes(start)]
     own = [end.axes[at].name for at in space_axes(end.axes)]
     inner = on_space(rows, start, end)
@@ -168,11 +187,9 @@ def spatial(rows: np.ndarray, image: SceneImage, end: CoordinateSystem) -> np.nd
             f"its axes of space are {columns}, those of {end.name!r} are {own}; expected x, y and z"
         )
     found = np.zeros((len(AXES), len(AXES) + 1))
-    at = [AXES.index(each) for each in targets]
-    for number, column in enumerate(columns):
-        found[at, AXES.index(column)] = inner[:, number]
-    found[at, -1] = inner[:, -1]
-    _complete(found, [AXES.index(each) for each in columns], at)
+    before, after = ([AXES.index(each) for each in names] for names in (columns, targets))
+    found[np.ix_(after, [*before, -1])] = inner
+    _complete(found, before, after)
     linear = found[:, :-1]
     if np.linalg.matrix_rank(linear / (np.abs(linear).max(initial=0) or 1), tol=1e-12) < len(AXES):
         raise MetadataError(f"the transformation to {end.name!r} is singular")

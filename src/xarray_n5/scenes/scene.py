@@ -162,19 +162,16 @@ class NgffScene(GroupScene):
         default = world.default
         if default is None:
             raise MetadataError(f"{self.url}: the scene has no coordinate system of its images")
-        parts = []
+        routes, parts = world.graph.routes(default), []
         for image in world.images:
             try:
-                route = world.route(image, default)
+                rows = routes.matrix(image.intrinsic)
             except MetadataError as error:
                 raise MetadataError(
                     f"{self.url}: {image.path!r} has no position: {error}"
                 ) from error
-            parts.append(
-                ScenePart(
-                    path=image.path, image=image.image, steps=steps_of(route), matrix=route.matrix
-                )
-            )
+            steps = steps_of(routes, image.intrinsic)
+            parts.append(ScenePart(path=image.path, image=image.image, steps=steps, matrix=rows))
         more = {key: value for key, value in self.group.attrs.items() if key != "ome"}
         self._warn_lost(world, default, {*self.group.attrs["ome"], *more})
         return SceneContent(parts=tuple(parts), world=world.graph.systems[default], attributes=more)

@@ -12,7 +12,7 @@ from xarray_n5.datasets.placed import PlacedImage, matrices
 from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, WORLD_SYSTEMS
 from xarray_n5.model.axes import Axis
 from xarray_n5.model.image import Image, Level
-from xarray_n5.model.system_graph import ImageSystems, SystemGraph
+from xarray_n5.model.system_graph import ImageSystems
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import same_unit, written_unit
 
@@ -69,10 +69,10 @@ def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneIma
         for dim, line in lines.items()
         if dim in axes and _moves(line) and moved[dim] == axes[dim]
     ]
-    levels = {
-        name: replace(level, geometry=_with_axes(level.geometry, lines))
-        for name, level in image.image.levels.items()
-    }
+    levels = {}
+    for name, level in image.image.levels.items():
+        own = tuple(_moved(axis, lines.get(str(axis.name))) for axis in level.geometry.axes)
+        levels[name] = replace(level, geometry=replace(level.geometry, axes=own))
     return replace(image, image=replace(image.image, levels=levels)), lost
 
 
@@ -90,11 +90,6 @@ def _moved(axis: Axis, line: Line | None) -> Axis:
         return axis if same_unit(unit, axis.unit) else replace(axis, unit=unit)
     start = line.step * axis.offset + line.start
     return replace(axis, unit=unit, scale=line.step * axis.step, offset=start)
-
-
-def _with_axes(geometry: Geometry, lines: Mapping[str, Line]) -> Geometry:
-    axes = tuple(_moved(axis, lines.get(str(axis.name))) for axis in geometry.axes)
-    return replace(geometry, axes=axes)
 
 
 def _signature(image: SceneImage) -> object:
@@ -120,7 +115,7 @@ def _stacked(
     intrinsic = {image.intrinsic.name: image.systems[image.intrinsic] for image in images}
     systems = None
     if len(intrinsic) == 1:
-        systems = ImageSystems(next(iter(intrinsic.values())), SystemGraph((), {}))
+        systems = ImageSystems.placed(next(iter(intrinsic.values())), {}, {})
     for name, base in images[0].image.levels.items():
         own = base.geometry.transpose() if base.transposed else base.geometry
         geometry = own if alone else own.below((Axis(name=DIM),))
@@ -156,15 +151,13 @@ def _positions(
     lines = [named.get(axis, Axis()) for axis in AXES]
     level = np.diag([*(axis.step for axis in lines), 1.0])
     level[: len(AXES), -1] = [axis.offset for axis in lines]
+    lost = np.full((len(AXES), len(AXES) + 1), np.nan)
     found: dict[str, xr.Variable] = {}
     for number, (name, positions) in enumerate(placed.items()):
-        known = positions.matrices
-        if not any(path in known for path in paths):
+        known = [positions.matrices.get(path) for path in paths]
+        if all(rows is None for rows in known):
             continue
-        values = np.full((len(paths), len(AXES), len(AXES) + 1), np.nan)
-        for at, path in enumerate(paths):
-            if path in known:
-                values[at] = known[path] @ level
+        values = np.array([lost if rows is None else rows @ level for rows in known])
         facts: dict[str, Any] = {
             "long_name": "from samples of this level to positions",
             WORLD_SYSTEM: name,
@@ -190,15 +183,11 @@ def _fixed(
 ) -> dict[str, xr.Variable]:
     """Return the coordinates of whole images along axes that they do not have, such as time."""
     taken = {DIM, "axis", "column", *AXES, *(str(axis.name) for axis in geometry.axes)}
+    lines = ((path, line) for path in paths for line in world.lines.get(path, ()))
+    starts = {(path, line.axis): line.start for path, line in lines if line.own is None}
     found = {}
     for axis in world.system.axes:
-        values = [
-            next(
-                (e.start for e in world.lines.get(path, ()) if (e.axis, e.own) == (axis, None)),
-                np.nan,
-            )
-            for path in paths
-        ]
+        values = [starts.get((path, axis), np.nan) for path in paths]
         if (name := _variable(axis.name)) not in taken and not np.isnan(values).all():
             facts = {"units": written_unit(axis.unit)} if axis.unit else {}
             found[name] = xr.Variable(dims, values if dims else values[0], facts)
