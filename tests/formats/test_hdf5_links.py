@@ -11,7 +11,19 @@ import pytest
 import xarray as xr
 from click.testing import CliRunner
 
-from xarray_n5 import N5Error, PathError, create_array, from_n5, open_array, open_group, to_n5
+from xarray_n5 import (
+    Group,
+    N5Error,
+    PathError,
+    copy,
+    create_array,
+    digest,
+    from_n5,
+    open_array,
+    open_group,
+    to_n5,
+    verify,
+)
 from xarray_n5.cli import main
 
 if TYPE_CHECKING:
@@ -240,3 +252,158 @@ def test_a_path_behind_the_file_takes_the_option_too(home: Path) -> None:
     assert (open_array(f"{url}/{path}", **FOLLOW)[...] == SECRET).all()
     found = CliRunner().invoke(main, ["info", url, path, "-o", "follow_external=true"])
     assert found.exit_code == 0, found.output
+
+
+# Graphs of links with more paths than objects
+
+DEPTH = 9
+
+
+def _hard_links(file: h5py.File) -> None:
+    group = file.create_group("g")
+    for number in range(DEPTH):
+        group[f"v{number}"] = np.arange(3)
+        inner = group.create_group("m")
+        group["a"] = group["z"] = inner
+        group = inner
+
+
+def _soft_links(file: h5py.File) -> None:
+    group = file.create_group("g")
+    for number in range(DEPTH):
+        group[f"v{number}"] = np.arange(3)
+        group["a"] = h5py.SoftLink("m")
+        group["z"] = h5py.SoftLink(f"{group.name}/m")
+        group = group.create_group("m")
+
+
+def _all_to_all(file: h5py.File) -> None:
+    groups = [file.create_group(f"g{number}") for number in range(DEPTH + 1)]
+    for number, group in enumerate(groups[:-1]):
+        group[f"v{number}"] = np.arange(3)
+        for later in groups[number + 1 :]:
+            group[later.name[1:]] = later
+
+
+def _external_links(file: h5py.File) -> None:
+    with h5py.File(f"{file.filename}.other", "w") as other:
+        _hard_links(other)
+        other["g/m/back"] = h5py.ExternalLink(file.filename, "/")
+        other["g/m/self"] = h5py.ExternalLink(f"./{other.filename.rpartition('/')[2]}", "/g/m/m")
+    file["a"] = file["b"] = file.create_group("inside")
+    file["a/out"] = h5py.ExternalLink(f"{file.filename}.other", "/g")
+
+
+GRAPHS = [_hard_links, _soft_links, _all_to_all, _external_links]
+
+
+def _datasets(groups: Any) -> list[str]:
+    return [name for group in groups.values() for name in group.data_vars]
+
+
+def _copied(url: str, how: dict[str, Any]) -> list[str]:
+    copy(url, f"{url}.n5", source_options=how.get("storage_options"))
+    return _datasets(xr.open_groups(f"{url}.n5", engine="n5"))
+
+
+WALKS: dict[str, Callable[[str, dict[str, Any]], list[str]]] = {
+    "open_groups": lambda url, how: _datasets(xr.open_groups(url, engine="n5", **how)),
+    "open_datatree": lambda url, how: _datasets(
+        {node.path: node for node in xr.open_datatree(url, engine="n5", **how).subtree}
+    ),
+    "verify": lambda url, how: [
+        node.name for node in verify(url, **how).subtree if "state" in node
+    ],
+    "copy": _copied,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("walk", WALKS)
+def test_each_group_is_visited_once(
+    tmp_path: Path, graph: Callable[[h5py.File], None], walk: str
+) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        graph(file)
+    how = FOLLOW if graph is _external_links else {}
+    assert sorted(WALKS[walk](url, how)) == [f"v{number}" for number in range(DEPTH)]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("command", ["tree", "info", "verify", "digest", "doctor", "repair"])
+def test_commands_visit_each_group_once(
+    tmp_path: Path, graph: Callable[[h5py.File], None], command: str
+) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        graph(file)
+    how = ["-o", "follow_external=true"] if graph is _external_links else []
+    result = CliRunner().invoke(main, [command, url, *how])
+    assert result.exit_code in {0, 1}, result.output
+    assert len(result.output.splitlines()) < 25 * DEPTH
+
+
+LINKS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "the first of equally short paths": ({"b": "/c", "e": "/c"}, ["/b", "/b/d"]),
+    "the shortest path": ({"a/x": "/c", "a/y": "/c/d"}, ["/a", "/a/y", "/c"]),
+    "hidden groups": ({".a": "/c", "__DATA_TYPES__/x": "/c"}, ["/c", "/c/d"]),
+}
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+@pytest.mark.parametrize("case", LINKS)
+def test_the_path_at_which_a_group_is_shown(tmp_path: Path, case: str, soft: bool) -> None:
+    url, (links, shown) = str(tmp_path / "a.h5"), LINKS[case]
+    with h5py.File(url, "w") as file:
+        file["c/d/v"] = np.arange(3)
+        file["c/w"] = np.arange(2)
+        for path, target in links.items():
+            file[path] = h5py.SoftLink(target) if soft else file[target]
+    groups = xr.open_groups(url, engine="n5")
+    nodes = {path: open_group(url)[path] for path in groups if path != "/"}
+    assert sorted(path for path, node in nodes.items() if isinstance(node, Group)) == shown
+    for path, target in links.items():
+        inner = "v" if target == "/c/d" else "d/v"
+        assert open_array(url, f"{path}/{inner}")[...].tolist() == [0, 1, 2]
+        assert xr.open_dataset(url, engine="n5", group=f"{path}/{inner}").sizes
+    assert set(links) & {"b", "e"} <= set(open_group(url))
+
+
+def test_a_group_that_is_opened_shows_links_to_groups_elsewhere(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        file["a/v"] = np.arange(3)
+        file["b/c/again"] = file["a"]
+        file["b/c/up"] = file["b"]
+    assert "/c/again/v" in xr.open_groups(url, engine="n5", group="b")
+    assert digest(url, "b/c") == digest(url, "b/c")
+    tree = xr.open_datatree(url, engine="n5", group="b/c/up/c")
+    assert [path for path in tree.groups if "up" in path] == []
+    assert "/again/v" in tree.groups
+
+
+def test_an_array_is_shown_at_all_of_its_paths(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.h5")
+    with h5py.File(url, "w") as file:
+        file["raw"] = np.arange(12).reshape(3, 4)
+        file["image/s0"] = file["raw"]
+        file["image/s1"] = np.arange(2).reshape(1, 2)
+    tree = xr.open_datatree(url, engine="n5")
+    assert {"/raw", "/image/s0", "/image/s1"} <= set(tree.groups)
+    copy(url, tmp_path / "copy.n5")
+    assert digest(url) == digest(tmp_path / "copy.n5")
+
+
+def test_links_in_other_files_are_listed_as_they_are_now(tmp_path: Path) -> None:
+    url, other = str(tmp_path / "a.h5"), str(tmp_path / "b.h5")
+    with h5py.File(other, "w") as file:
+        file["g/v"] = np.arange(3)
+    with h5py.File(url, "w") as file:
+        file["out"] = h5py.ExternalLink(other, "/g")
+    group = open_group(url, "out", **FOLLOW)
+    assert list(group) == ["v"]
+    with h5py.File(other, "a") as file:
+        file["g/w"] = np.arange(3)
+    assert list(group) == ["v", "w"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.group import Group
 from xarray_n5.formats import get_format
+from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import find_node, open_container
 from xarray_n5.formats.structure import prefetch
@@ -205,7 +207,7 @@ def open_node(
     """Open the array or group at `path` for reading; the arrays of a group open alike.
 
     Metadata are read once; with `whole`, those of all nodes below in batches. With `listed`, a
-    group is expected, which is listed in any case.
+    group is expected, which is listed in any case. Below an HDF5 group, each group is listed once.
 
     Raises
     ------
@@ -234,4 +236,6 @@ def open_node(
         raise container.not_found(node, "array or group")
     if whole and isinstance(container, KeyedContainer) and container.batch > 1:
         prefetch(container.store, container.format, node.path)
+    if isinstance(container, Hdf5Container):
+        container = replace(container, top=node.path)
     return Group(container, node, options)

@@ -18,7 +18,7 @@ from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
 from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
-from xarray_n5.formats.hdf5.links import address_of, check_inside, members_of, node_in
+from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in
 from xarray_n5.formats.hdf5.opening import Sidecar
 from xarray_n5.formats.missing import list_names
 from xarray_n5.formats.protocol import Node
@@ -51,6 +51,8 @@ class Hdf5Container:
     """Whether writes wait until they have reached the disk."""
     follow_external: bool = False
     """Whether external links, external storage and virtual datasets are read."""
+    top: str | None = field(default=None, compare=False)
+    """The path at which a walk begins: below it, each group is listed once."""
     owner: str = field(default_factory=_this_process, compare=False)
     """The host and process that may write, and no other."""
     format: ClassVar[Hdf5] = Hdf5()
@@ -82,7 +84,7 @@ class Hdf5Container:
         """Return the file and the address in it, which all links to a node share."""
         with self._reading() as file:
             node = file.node(path) if file else None
-            found = (self.file, path) if node is None else (node.file.filename, address_of(node)[1])
+            found = (self.file, path) if node is None else (file_of(node), address_of(node)[-1])
             return ("hdf5", os.path.realpath(found[0]), found[1])
 
     def where(self, path: str) -> str:
@@ -136,18 +138,14 @@ class Hdf5Container:
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names of the nodes directly in a group, but for hidden ones."""
-        return tuple(name for name in self._members(path) if not name.startswith("."))
+        with self._reading() as file:
+            return tuple(file.children(path, self.top)) if file else ()
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
         """Return the first node in a group, which prevents a new node there."""
-        return next(iter(self._members(path)), None)
-
-    def _members(self, path: str) -> list[str]:
         with self._reading() as file:
-            node = file.node(path) if file else None
-            if file is None or node is None or nodes.is_dataset(node):
-                return []
-            return members_of(file.node, path, follow=file.follow)
+            links = links_in(file.node(path), follow=file.follow) if file else ()
+            return next((name for name, _ in links), None)
 
     def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
         """Return the error for a node that is absent or of another kind, with a hint."""
@@ -214,10 +212,8 @@ class Hdf5Container:
         return index_of(key.split("."), len(metadata.shape))
 
     def walk(self, path: str) -> Iterator[str]:
-        """Iterate over the names of the chunks in a dataset, or in all datasets below a group."""
-        yield from (files.chunk_name(index) for index, _ in self._sizes(path))
-        for name in self._members(path):
-            yield from (f"{name}/{key}" for key in self.walk(join(path, name)))
+        """Iterate over the names of the chunks in a dataset."""
+        return (files.chunk_name(index) for index, _ in self._sizes(path))
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
         """Return a chunk's filter mask and bytes, or None if it is not stored."""

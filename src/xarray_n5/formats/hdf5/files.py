@@ -25,7 +25,14 @@ from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
 from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
 from xarray_n5.formats.hdf5.filters import NO_FILTERS, split_mask
 from xarray_n5.formats.hdf5.format import stamp_of
-from xarray_n5.formats.hdf5.links import node_in, outside
+from xarray_n5.formats.hdf5.links import (
+    Members,
+    address_of,
+    groups_around,
+    links_in,
+    node_in,
+    outside,
+)
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -81,6 +88,8 @@ class CachedFile:
     _handle: Any = None
     _datasets: dict[str, tuple[ChunkIndex | None, object]] = field(default_factory=dict)
     """Each dataset by path, and the stamp of the other file that it is in."""
+    _members: dict[str, Members] = field(default_factory=dict)
+    """The nodes below the groups at which walks began, by the paths of these."""
 
     @property
     def file(self) -> Any:
@@ -112,6 +121,26 @@ class CachedFile:
             index = self._read_chunks(path)
             self._datasets[path] = index, self._other_stamp(index)
         return index
+
+    def children(self, path: str, top: str | None) -> list[str]:
+        """Return the sorted names of the nodes in a group; hidden ones and circles are left out.
+
+        In a walk that began at `top`, each group is in one group only, see :class:`Members`.
+        """
+        node = self.node(path)
+        if node is None or hasattr(node, "shape"):
+            return []
+        if top is not None:
+            members, address = self._members.get(top), address_of(node)
+            if members is None or not members.is_current:
+                members = self._members[top] = Members.below(self.node, top)
+            while address not in members.names and members.level:
+                members.read_level(self.node, follow=self.follow)
+            if address in members.names:
+                return members.names[address]
+        outer = groups_around(self.node, path)
+        links = links_in(node, follow=self.follow)
+        return [name for name, to in links if to not in outer and not name.startswith(".")]
 
     def _read_chunks(self, path: str) -> ChunkIndex | None:
         node = self.node(path)

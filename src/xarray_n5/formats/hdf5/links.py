@@ -6,15 +6,19 @@ them; nothing is ever written, or deleted, through them.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import PathError
 from xarray_n5.formats.hdf5.attributes import is_empty_scale
+from xarray_n5.formats.hdf5.format import stamp_of
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FOLLOW = "follow_external"
 """The storage option that allows other files to be read."""
@@ -24,6 +28,9 @@ _HIDDEN = frozenset({"__DATA_TYPES__"})
 
 _MAX_SOFT_LINKS = 16
 """The maximum number of soft links that HDF5 follows to an object."""
+
+Address: TypeAlias = "tuple[int, int, int]"
+"""An object: the device and number of its file, which may be another one, and where it is there."""
 
 _OPT_IN = f"if you trust the file, set the storage option {FOLLOW!r} to True to read it"
 
@@ -138,39 +145,96 @@ def check_inside(dataset: Any) -> None:
         )
 
 
-def members_of(find: Callable[[str], Any], path: str, *, follow: bool = False) -> list[str]:
-    """Return the names of the groups and datasets in a group, without cycles of links.
+@dataclass(slots=True)
+class Members:
+    """The nodes in each group below one; each group is a member once.
 
-    `find` returns the node at a path. Links to other files are included unless `follow` is set:
-    reading them raises an error that explains the refusal.
+    Of several links to a group, only the one on the shortest path counts, and of equally short
+    paths the first in sorted order: the number of paths may grow exponentially with that of links.
+    Links are read level by level, and no deeper than needed.
     """
+
+    names: dict[Address, list[str]]
+    """The names of the nodes in a group whose links have been read; hidden ones are left out."""
+    known: set[Address]
+    """The groups that are members, and the ones around them."""
+    level: list[str]
+    """The paths of the groups whose links are read next."""
+    stamps: dict[str, object] = field(default_factory=dict)
+    """When the files of the groups were written: of this one, and of those that links lead to."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether none of the files has been written since."""
+        return all(stamp_of(file) == stamp for file, stamp in self.stamps.items())
+
+    @classmethod
+    def below(cls, find: Callable[[str], Any], path: str) -> Members:
+        """Return the members below the group at a path; `find` returns the node at a path."""
+        return cls({}, groups_around(find, path), [path])
+
+    def read_level(self, find: Callable[[str], Any], *, follow: bool) -> None:
+        """Read the links of the groups of one more level, unless these are damaged."""
+        paths, self.level = self.level, []
+        for path in paths:
+            with contextlib.suppress(*FAILURES):
+                if (group := find(path)) is not None:
+                    self._read(group, path, follow=follow)
+
+    def _read(self, group: Any, path: str, *, follow: bool) -> None:
+        self.stamps.setdefault(file := file_of(group), stamp_of(file))
+        links = list(links_in(group, follow=follow))
+        names = self.names[address_of(group)] = []
+        for name, address in links:
+            if address in self.known or name.startswith("."):
+                continue
+            names.append(name)
+            if address is not None:
+                self.known.add(address)
+                self.level.append(join(path, name))
+
+
+def groups_around(find: Callable[[str], Any], path: str) -> set[Address]:
+    """Return the group at a path and those above it; `find` returns the node at a path."""
     parts = path.split("/") if path else []
-    above = {address_of(find("/".join(parts[:depth]))) for depth in range(len(parts) + 1)}
-    group = find(path)
-    return sorted(
-        name
-        for name in group
-        if isinstance(name, str) and _is_member(group, name, above, follow=follow)
-    )
+    paths = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    return {address_of(node) for node in map(find, paths) if node is not None}
 
 
-def _is_member(group: Any, name: str, above: set[tuple[int, int]], *, follow: bool) -> bool:
+def links_in(group: Any, *, follow: bool = False) -> Iterator[tuple[str, Address | None]]:
+    """Iterate over the names of the nodes in a group, in sorted order, with addresses of groups.
+
+    Links to other files are included unless `follow` is set: reading them raises an error that
+    explains the refusal.
+    """
     import h5py
 
-    try:
-        node = node_in(group, name, follow=follow)
-    except PathError:
-        return True
-    except FAILURES:
-        return False  # a link to nothing
-    if isinstance(node, h5py.Group):
-        return name not in _HIDDEN and address_of(node) not in above
-    return node is not None and not is_empty_scale(node)
+    names = group if isinstance(group, h5py.Group) else ()
+    for name in sorted(name for name in names if isinstance(name, str)):
+        try:
+            node = node_in(group, name, follow=follow)
+        except PathError:
+            yield name, None
+            continue
+        except FAILURES:
+            continue  # a link to nothing
+        if isinstance(node, h5py.Group):
+            if name not in _HIDDEN:
+                yield name, address_of(node)
+        elif node is not None and not is_empty_scale(node):
+            yield name, None
 
 
-def address_of(node: Any) -> tuple[int, int]:
+def file_of(node: Any) -> str:
+    """Return the path of the file that an object is in."""
+    import h5py
+
+    return os.fsdecode(h5py.h5f.get_name(node.id))
+
+
+def address_of(node: Any) -> Address:
     """Return the identity of an object, which does not depend on the link that leads to it."""
     import h5py
 
-    found = h5py.h5o.get_info(node.id)
-    return int(found.fileno), int(found.addr)
+    file = os.stat(file_of(node))  # noqa: PTH116 - as files.stamp_of
+    return file.st_dev, file.st_ino, int(h5py.h5o.get_info(node.id).addr)
