@@ -33,7 +33,7 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
     new = tuple(map(operator.index, sizes))
     if len(new) != ndim or any(size < 0 for size in new):
         raise ValueError(
-            f"{url} has {ndim} axes: expected as many sizes of at least 0, got {sizes}"
+            f"{url!r} has {ndim} axes: expected as many sizes of at least 0, got {sizes}"
         )
     return new
 
@@ -53,7 +53,7 @@ def resize(
     before = io.metadata
     if not before.content.is_writable:
         url = join(io.container.url, io.path)
-        raise ValueError(f"{url} has {before.content.value}, which cannot be written")
+        raise ValueError(f"{url!r} has {before.content.value}, which cannot be written")
     stored = list(io.stored_indices()) if stored is None else stored
     _fill_up(io, shape, stored, check)
     io.container.resize(io.path, shape, check)

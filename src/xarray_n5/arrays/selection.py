@@ -105,7 +105,7 @@ def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
     found = given[::-1] if io.transposed else given
     if found not in grid:
         counts = grid.counts[::-1] if io.transposed else grid.counts
-        raise IndexError(f"{io.url} has no chunk {given}; the grid has {counts} chunks")
+        raise IndexError(f"{io.url!r} has no chunk {given}; the grid has {counts} chunks")
     return found
 
 
@@ -120,7 +120,7 @@ def chunk_values(io: ArrayNode, index: Index, block: object) -> np.ndarray:
     values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
     shape, at = (extent[::-1], index[::-1]) if io.transposed else (extent, index)
     if values.shape != shape:
-        raise ValueError(f"chunk {at} of {io.url}: expected shape {shape}, got {values.shape}")
+        raise ValueError(f"chunk {at} of {io.url!r}: expected shape {shape}, got {values.shape}")
     return values.T if io.transposed else values
 
 

@@ -70,7 +70,7 @@ def read_shards(
     """
     sharding = cast("Zarr3", io.format).sharding(io.metadata)
     if sharding is None:
-        raise TypeError(f"{io.url} has no shards")  # impossible if metadata.inner is set
+        raise TypeError(f"{io.url!r} has no shards")  # impossible if metadata.inner is set
     for batch in _batches(io, sharding, chosen):
         for part, piece, block in _blocks(io, sharding, batch):
             # Lists, not generators: this is done for each of millions of chunks.

@@ -309,7 +309,7 @@ def register_views(
     """Replace the registrations of views in the XML of their project."""
     file: Any = getattr(find_scene(xml, storage_options), "file", None)
     if file is None:
-        raise FileNotFoundError(f"there is no project at {open_store(xml, storage_options).url}")
+        raise FileNotFoundError(f"there is no project at {open_store(xml, storage_options).url!r}")
     found, before = describe(_NAME, [source], file.project, {}).project, file.project
     if AFFINE in source.variables:
         is_part = not np.array_equal(within(source), np.eye(len(AXES) + 1))

@@ -145,11 +145,11 @@ def plural(count: int, thing: str) -> str:
     return f"{count} {thing}{'s' * (count != 1)}"
 
 
-def echo(text: str, *, err: bool = False) -> None:
-    """Print lines with control characters escaped: names in files must not control a terminal."""
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines, escaped: a name in a file must not control a terminal, or look like a line."""
     from xarray_n5.errors import printable
 
-    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    click.echo("\n".join(map(printable, lines)), err=err)
 
 
 def with_options(text: str, command: click.Command) -> str:

@@ -57,13 +57,13 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
             click.echo(json.dumps(scene.facts(path, options), indent=2, default=str))
         else:
             rows = [*scene.rows, *_images(scene.images(path, options))]
-            echo(as_text(f"<{scene.kind} {scene.url!r}>", rows).rstrip())
+            echo(*as_text(f"<{scene.kind} {scene.url!r}>", rows).rstrip().split("\n"))
         return
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
         click.echo(json.dumps(facts, indent=2, default=str))
         return
-    echo(_text(node, facts))
+    echo(*_text(node, facts).split("\n"))
     for key, value in facts["attributes"].items():
         echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
 

@@ -225,7 +225,7 @@ def _data(
         data = data[options.region]
     if data.npartitions > _TASKS:
         raise ValueError(
-            f"{array.url}, whose shape is {array.shape}, has {data.npartitions} blocks, too many "
+            f"{array.url!r}, whose shape is {array.shape}, has {data.npartitions} blocks, too many "
             "for one copy; copy parts of it with a region, or leave it out"
         )
     if dtype != data.dtype:
@@ -244,7 +244,7 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
     """Return the starts and stops of a region, if it is in the array."""
     if len(region) != array.ndim:
         raise ValueError(
-            f"the region has {len(region)} axes, expected {array.ndim} for {array.url}: "
+            f"the region has {len(region)} axes, expected {array.ndim} for {array.url!r}: "
             f"{array.shape}"
         )
     box = []
@@ -252,8 +252,8 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
         start, stop = (side.start or 0), size if side.stop is None else side.stop
         if not 0 <= start < stop <= size:
             raise ValueError(
-                f"the region is {start} to {stop} along axis {number}, but {array.url} has {size} "
-                "elements there"
+                f"the region is {start} to {stop} along axis {number}, but {array.url!r} has "
+                f"{size} elements there"
             )
         box.append(slice(start, stop))
     return tuple(box)

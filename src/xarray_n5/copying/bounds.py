@@ -9,7 +9,7 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import coords_of, dims_of
 from xarray_n5.datasets.world import are_apart
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, printable
 from xarray_n5.model.alerts import warn
 from xarray_n5.sampling.crop import check, crop, windows_of
 
@@ -52,10 +52,11 @@ def regions_within(
         try:
             inside = {dim: each.inside for dim, each in windows_of(coords, own).items()}
         except ValueError as error:
-            raise ValueError(f"{array.url}: {error}") from None
+            raise ValueError(f"{array.url!r}: {error}") from None
         if dim := next((dim for dim, part in inside.items() if part.start == part.stop), ""):
             values, unit = coords[dim].values, coords[dim].attrs.get("units", "")
-            empty[inner] = f"{array.url}: {dim} is {values[0]} to {values[-1]} {unit}".rstrip()
+            shown = f"{array.url}: {dim} is {values[0]} to {values[-1]} {unit}"
+            empty[inner] = printable(shown.rstrip())
         else:
             found[inner] = tuple({**whole, **inside}.values()) if own else None
     if empty and not any(found.values()):
@@ -88,12 +89,12 @@ def tree_within(tree: xr.DataTree, bounds: Mapping[str, Bounds], where: str) -> 
     empty = {n.path for n in cropped.subtree if n.data_vars and 0 in n.sizes.values()}
     if not any(node.data_vars for node in cropped.subtree if node.path not in empty):
         places = [
-            f"{path}: {dim} is {ends.values[0]} to {ends.values[-1]}"
+            printable(f"{path}: {dim} is {ends.values[0]} to {ends.values[-1]}")
             for path in sorted(empty)
             for dim in bounds
             if (ends := tree[path].coords.get(dim)) is not None
         ]
-        raise ValueError(f"no samples are within the bounds; {where}{'; '.join(places)}")
+        raise ValueError(f"{where!r}: no samples are within the bounds; {'; '.join(places)}")
     if empty:
         warn(f"left out, as no samples are within the bounds: {', '.join(sorted(empty))}")
         cropped = cropped.filter(lambda node: node.path not in empty)

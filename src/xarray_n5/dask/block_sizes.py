@@ -82,7 +82,7 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
         counts = tuple(-(-s // _longest(c, s)) for c, s in zip(asked, array.shape, strict=True))
         if max(counts, default=0) > _MOST_BLOCKS:
             raise ValueError(
-                f"{array.url} has {counts} blocks of {asked} along its axes, too many for one "
+                f"{array.url!r} has {counts} blocks of {asked} along its axes, too many for one "
                 "graph; choose larger chunks, or select a part with open_array(...)[...]"
             )
     # Dask checks values without one item for each axis.

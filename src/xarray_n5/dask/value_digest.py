@@ -57,8 +57,9 @@ def _stored(array: Array) -> da.Array:
     counts = tuple(map(len, blocks))
     if math.prod(counts) > _MOST:
         raise ValueError(
-            f"{array.url}, whose shape is {array.shape}, has {math.prod(counts)} blocks, too many "
-            "for one digest; open it with xarray, select parts, and digest them with .n5.digest()"
+            f"{array.url!r}, whose shape is {array.shape}, has {math.prod(counts)} blocks, too "
+            "many for one digest; open it with xarray, select parts, and digest them with "
+            ".n5.digest()"
         )
     # One listing is cheaper than a request for each missing chunk.
     listed = array.node.missing == "fill" and array.node.store.complete_listings

@@ -12,7 +12,7 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME, START, STEP
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import level_by_distance, level_by_number
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> st
         if len(names) == 1:
             return names[0]
         raise ValueError(
-            f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or all "
-            "with xarray.open_datatree"
+            f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
+            "level=0, or all with xarray.open_datatree"
         )
     if isinstance(options.level, Mapping):
         return level_by_distance(image.levels, options.level, options.dims, where)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
-from xarray_n5.errors import FinishedAppendError
+from xarray_n5.errors import FinishedAppendError, printable
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -254,11 +254,11 @@ def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
         raise ValueError(f"region='auto': the stored coordinate {dim!r} repeats values; {instead}")
     at = theirs.get_indexer(ours)
     if (at < 0).any():
-        lost = ours[at < 0][0]
+        lost = printable(str(ours[at < 0][0]))
+        ends = printable(f"{theirs[0]} to {theirs[-1]}") if len(theirs) else ""
         raise ValueError(
             f"region='auto': {lost} along {dim!r} is not among the {len(theirs)} stored "
-            f"coordinates ({theirs[0]} to {theirs[-1]}); use append_dim={dim!r} for new ones, or "
-            f"{instead}"
+            f"coordinates ({ends}); use append_dim={dim!r} for new ones, or {instead}"
             if len(theirs)
             else f"region='auto': nothing is stored along {dim!r}; use append_dim={dim!r}"
         )

@@ -15,7 +15,7 @@ from xarray_n5.arrays.container_xml import hint_of_xml
 from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.ngff_attributes import is_of_variable
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
 from xarray_n5.model.level_names import is_part, levels_among
 from xarray_n5.model.roundtrip_attrs import is_dataset
@@ -236,7 +236,7 @@ def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
     """Return the image that the groups in a group form, or None."""
     found = combined_images(group, **how)
     if "" not in found and any(map(is_part, group)):
-        apart = f"; {', '.join(found)} are images" if found else ""
+        apart = f"; {printable(', '.join(found))} are images" if found else ""
         advice = "open one with group=, or all of them with xarray.open_datatree"
         raise ValueError(
             f"the images in {group.url!r} differ in shape, type, position or levels{apart}; "
@@ -254,8 +254,8 @@ def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> N
     if len(levels) > len(combined) or len(levels) > 1:
         hint = hint_of_xml(group.container)
         raise ValueError(
-            f"{group.url!r} is an image with the levels {', '.join(levels)}; open one of them "
-            f"with level=0, or all with xarray.open_datatree{f'; {hint}' if hint else ''}"
+            f"{group.url!r} is an image with the levels {printable(', '.join(levels))}; open one "
+            f"of them with level=0, or all with xarray.open_datatree{f'; {hint}' if hint else ''}"
         )
 
 
@@ -303,7 +303,7 @@ def level_by_distance(
         for dim in wanted:
             if dim not in axes or axes[dim].scale is None:
                 raise ValueError(
-                    f"{where}: level {name!r} has no coordinates along {dim!r}: {list(axes)}"
+                    f"{where!r}: level {name!r} has no coordinates along {dim!r}: {list(axes)}"
                 )
         if all(abs(axes[dim].step) <= size * (1 + ROUNDING) for dim, size in wanted.items()):
             chosen = name

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from xarray_n5.errors import printable
 from xarray_n5.model.paths import join
 from xarray_n5.model.systems import MOST_AXES, Reference, invalid, parse_reference, path_inside
 
@@ -75,7 +76,7 @@ class Transformation:
 
     def __str__(self) -> str:
         """Show its type or name, and the systems at both ends."""
-        called = f"{self.type} {self.name!r}" if self.name else self.type
+        called = printable(f"{self.type} {self.name!r}" if self.name else self.type)
         if self.input is None or self.output is None:
             return called
         return f"{called} from {self.input} to {self.output}"

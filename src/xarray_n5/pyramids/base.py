@@ -98,23 +98,23 @@ def stored_base(
         array = open_array(source, path, storage_options=storage_options, format=form)
     if array.node.transposed:
         raise ValueError(
-            f"{array.url} was opened with axis_order='F', so levels next to it would not be a "
+            f"{array.url!r} was opened with axis_order='F', so levels next to it would not be a "
             "pyramid; open it without, or pass another location for a copy"
         )
     if array.path.rpartition("/")[2] != BASE:
         name = array.path.rpartition("/")[2] or "image"
         raise ValueError(
-            f"{array.url} is not called {BASE!r}, the name of a pyramid's base level; pass another "
-            f"location for a copy with levels, such as 'pyramid.n5/{name}'"
+            f"{array.url!r} is not called {BASE!r}, the name of a pyramid's base level; pass "
+            f"another location for a copy with levels, such as 'pyramid.n5/{name}'"
         )
     if context_of(array.node).view is not None:
         raise ValueError(
-            f"{array.url} is a view of a project, whose setups and XML list the levels; store the "
-            "project with levels by xarray_n5.bdv.pyramid, or pass another location for a copy"
+            f"{array.url!r} is a view of a project, whose setups and XML list the levels; store "
+            "the project with levels by xarray_n5.bdv.pyramid, or pass another location for a copy"
         )
     if any(find_markers(array.node.store, array.path)):
         raise ValueError(
-            f"{array.url} has an unfinished write; resume that first (resume=True), so that "
+            f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
         )
     sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape)

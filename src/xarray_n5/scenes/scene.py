@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import GroupScene, chosen_level
-from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.errors import MetadataError, NodeNotFoundError, printable
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.scene import SceneContent, ScenePart
 from xarray_n5.model.units import shown_unit
@@ -77,8 +77,9 @@ class NgffScene(GroupScene):
         if "" not in placed:
             shown = ", ".join([*list(placed)[:_SHOWN], *["..."] * (len(placed) > _SHOWN)])
             raise ValueError(
-                f"the images of {self.url!r} differ in shape, type, levels or axes ({shown}); open "
-                "one with group=, or all of them with xarray.open_datatree"
+                f"the images of {self.url!r} differ in shape, type, levels or axes "
+                f"({printable(shown)}); open one with group=, or all of them with "
+                "xarray.open_datatree"
             )
         level = chosen_level(placed[""].image, options, self.url)
         return placed[""].dataset(level, self.name, self.url, options, **how)

@@ -63,7 +63,7 @@ def draw(
     figures, canvas = _matplotlib()
     values = section.values
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"{section.title}: cannot draw values of type {values.dtype}")
+        raise ValueError(f"{section.title!r}: cannot draw values of type {values.dtype}")
     as_labels = section.is_labels if labels is None else labels
     shown = colours(values) if as_labels else grey(values, percentile)
     tall, wide = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects.levels import is_labels, type_in_paintera
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.find import combined_images
 from xarray_n5.images.select import pyramid_levels
 from xarray_n5.model.metadata import Content
@@ -118,9 +118,9 @@ def section(
     levels = _levels(node)
     base = levels[0]
     if base.ndim < 2:  # noqa: PLR2004 - rows and columns
-        raise ValueError(f"{base.url} has {base.ndim} axes; expected at least two for a picture")
+        raise ValueError(f"{base.url!r} has {base.ndim} axes; expected at least two for a picture")
     if 0 in base.shape:
-        raise ValueError(f"{base.url} has no samples to draw: its shape is {base.shape}")
+        raise ValueError(f"{base.url!r} has no samples to draw: its shape is {base.shape}")
     axes = base.geometry().with_names().axes
     cut = _cut(axes, axis, base)
     shown = [number for number in range(base.ndim) if number != cut][-2:]
@@ -131,7 +131,7 @@ def section(
     if cut is not None:
         place[cut] = _sample(own[cut], axes[cut], (array, base), cut, index, at)
     elif index is not None or at is not None:
-        raise ValueError(f"{base.url} has no third axis to cut across")
+        raise ValueError(f"{base.url!r} has no third axis to cut across")
     step = max(1, max(array.shape[number] for number in shown) // pixels)
     for number in shown:
         place[number] = slice(None, None, step)
@@ -139,7 +139,7 @@ def section(
     touched = _touched(array, place)
     if (count := math.prod(map(len, touched))) > _MOST_CHUNKS:
         raise ValueError(
-            f"{array.url} has chunks of {array.chunks}: a section of {pixels} pixels would read "
+            f"{array.url!r} has chunks of {array.chunks}: a section of {pixels} pixels would read "
             f"{count} of them, more than {_MOST_CHUNKS}; choose fewer pixels, or a coarser level"
         )
     values = array[tuple(place)]
@@ -206,7 +206,7 @@ def _cut(axes: tuple[Axis, ...], name: str | None, array: Drawable) -> int | Non
     names = [axis.name for axis in axes]
     if name is not None:
         if name not in names or len(names) < 3:  # noqa: PLR2004 - two are shown
-            raise ValueError(f"cannot cut {array.url} across {name!r}; expected one of {names}")
+            raise ValueError(f"cannot cut {array.url!r} across {name!r}; expected one of {names}")
         return names.index(name)
     if len(names) < 3:  # noqa: PLR2004 - two are shown
         return None
@@ -233,7 +233,7 @@ def _sample(
     found = round((at - axis.offset) / axis.step)
     ends = sorted((finest.position(-0.5), finest.position(most - 0.5)))
     if not ends[0] <= at <= ends[1]:
-        unit = shown_unit(finest.unit)
+        unit = printable(shown_unit(finest.unit))
         raise ValueError(f"{at:g} is outside of {axis.name!r}: {ends[0]:g} to {ends[1]:g} {unit}")
     return min(max(found, 0), size - 1)
 

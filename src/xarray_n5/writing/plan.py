@@ -327,8 +327,8 @@ def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) ->
     if not plain or selection.shape != source.shape:
         raise ValueError(
             f"expected a region of shape {source.shape}, the shape of the array; {region} of "
-            f"{target.url}, whose shape is {target.shape}, has shape {selection.shape}; resize or "
-            "select to fit, with steps of 1"
+            f"{target.url!r}, whose shape is {target.shape}, has shape {selection.shape}; resize "
+            "or select to fit, with steps of 1"
         )
     if target.dtype != as_dtype(source.dtype, target.url):
         raise MetadataError(

@@ -40,7 +40,7 @@ def expected_geometry(image: StoredImage, dialect: str | None = None) -> tuple[G
     if dialect not in DIALECTS:
         raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
     if not describes(image, dialect):
-        raise ValueError(f"no {dialect} metadata describe {image.path or '/'}")
+        raise ValueError(f"no {dialect} metadata describe {image.path or '/'!r}")
     order = [dialect, *(name for name in DIALECTS if name != dialect)]
     return tuple(resolve_geometry(level.context, order)[0] for level in image.levels)
 

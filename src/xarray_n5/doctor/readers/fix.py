@@ -13,6 +13,7 @@ from xarray_n5.dialects.pyramids import over
 from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5.doctor.readers.compare import BAD, compare
 from xarray_n5.doctor.readers.expected import conflicts, expected_geometry
+from xarray_n5.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -327,7 +328,7 @@ def _ambiguous(
     axis = name or f"number {fact.axis}"
     used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
     choices = " or ".join(f"dialect={each!r}" for each in (used, *(c.dialect for c in against)))
-    return (
+    return printable(
         f"{used} and {first.dialect} metadata contradict each other on the {fact.field} of axis "
         f"{axis} of {level.context.path or '/'}: {fact.ours} and {fact.theirs}; state which is "
         f"right by {choices}"

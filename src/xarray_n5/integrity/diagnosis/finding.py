@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xarray_n5.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,7 +28,7 @@ class Finding:
     """The remedy, with a command if there is one."""
 
     def __str__(self) -> str:
-        return f"{self.path or '/'}: {self.message}; {self.remedy}"
+        return printable(f"{self.path or '/'}: {self.message}; {self.remedy}")
 
 
 def listed(names: Sequence[str]) -> str:
