@@ -11,13 +11,11 @@ from zlib import crc32
 
 import dask
 import pytest
-import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 from tests.support.processes import START, prepare
 from tests.support.servers import CLIENTS, SERVERS, Bucket
-from xarray_n5_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,10 +31,6 @@ settings.load_profile("dev")
 dask.config.set(
     {"multiprocessing.context": START, "distributed.worker.multiprocessing-method": START}
 )
-
-
-# An editable installation from before this engine was added does not list its entry point.
-xr.backends.list_engines().setdefault("bdv", BdvBackendEntrypoint())
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
