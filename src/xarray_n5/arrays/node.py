@@ -23,7 +23,7 @@ from xarray_n5.errors import (
 )
 from xarray_n5.formats.documents import unfinished
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,8 +127,13 @@ class ArrayNode:
 
     @property
     def url(self) -> str:
-        """The location of the array, for messages."""
+        """The location of the container and the path of the array, joined."""
         return join(self.container.url, self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; that of the container's name if the array is the root."""
+        return self.path.rpartition("/")[2] or name_of_root(self.container.name)
 
     def key(self, index: Sequence[int]) -> str:
         """Return a chunk's key, by which errors and reports name it."""
