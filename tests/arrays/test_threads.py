@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
 from xarray_n5.arrays.threads import cores, spread, threads_for
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,6 +118,23 @@ def test_large_chunks_are_written_by_several_threads(
     with pytest.raises(ChunkError, match="ZeroDivisionError"):
         array[...] = X
     assert (open_array(tmp_path / "a.n5", "a")[...] == expected).all()
+
+
+@pytest.mark.parametrize("cpus", [2, 3, 4, 8, 64])
+@pytest.mark.parametrize("counts", [(2, 2), (3, 2), (1, 5), (3, 1, 3), (5, 7), (9, 2)])
+def test_every_chunk_is_read_and_written_by_any_number_of_threads(
+    cpus: int, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: cpus)
+    side = 256 if len(counts) == 2 else 41  # chunks that are worth a thread
+    shape = tuple(count * side - 5 for count in counts)
+    values = np.arange(np.prod(shape), dtype="u4").reshape(shape) + 1
+    array = create_array(MemoryStore(), "a", shape=shape, dtype="u4", chunks=side, compression=None)
+    array[...] = values
+    assert (array[...] == values).all()
+    assert (array[::2, 3:-3] == values[::2, 3:-3]).all()
+    array[:-1] = values[1:]
+    assert (array[:-1] == values[1:]).all()
 
 
 def test_items_of_bands_are_worked_on_once() -> None:

@@ -222,7 +222,8 @@ def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
     enough = [axis for axis, length in enumerate(lengths) if length >= count]
     axis = enough[0] if enough else lengths.index(max(lengths))
     along = pieces[axis]
-    for number in range(min(count, len(along))):
+    count = min(count, len(along))
+    for number in range(count):
         start, stop = (each * len(along) // count for each in (number, number + 1))
         yield [*pieces[:axis], along[start:stop], *pieces[axis + 1 :]]
 
