@@ -27,6 +27,7 @@ from xarray_n5 import (
     create_array,
     open_array,
 )
+from xarray_n5.arrays.selection import read_points
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -75,6 +76,48 @@ def test_reading_in_fortran_order_is_reading_the_transposed_array(data: st.DataO
     array = open_array(container(), "x", axis_order="F")
     assert (array.shape, array.chunks) == ((9, 8, 7), (5, 4, 3))
     np.testing.assert_array_equal(array[key], take(VALUES.T, key))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("key", "moved"),
+    [
+        (([1, -2, 3], [4, 5, 6], [0, 0, 6]), {}),
+        (([1, 2], slice(None), [3, -4]), {}),
+        ((slice(1, None, 2), [[1, 2], [3, 4]], slice(None, None, -3)), {1: 0, 2: 1}),
+        ((slice(None), [1, 1, 0], [2, 3, 4]), {1: 0}),
+        (([[3], [-1]], [1, 0, 1], slice(2, 5)), {}),
+        (([], [], slice(None)), {}),
+        ((slice(2, 2), [2, 6], [0, 1]), {1: 0}),
+    ],
+)
+def test_points_equal_numpy_with_their_axes_first(
+    key: Any, moved: dict[int, int], order: Any
+) -> None:
+    values = VALUES if order == "C" else VALUES.T
+    # numpy leaves neighbouring index arrays where they stand.
+    key = tuple(np.array(item, int) if isinstance(item, list) else item for item in key)
+    expected = np.moveaxis(values[key], list(moved), list(moved.values()))
+    node = open_array(container(), "x", axis_order=order).node
+    np.testing.assert_array_equal(read_points(node, key), expected)
+
+
+@pytest.mark.parametrize("position", [7, -8, 1 << 40])
+def test_point_out_of_bounds_is_an_index_error(position: int) -> None:
+    key = (np.array([0, position]), np.array([1, 2]), slice(None))
+    with pytest.raises(IndexError):
+        read_points(stored().node, key)
+
+
+def test_scattered_points_of_a_huge_array_read_their_chunks_alone() -> None:
+    store = CountingStore()
+    array = create_array(store, "x", shape=(1 << 20,) * 3, dtype="u1", chunks=8)
+    points = np.random.default_rng(0).integers(0, 1 << 20, (3, 50))
+    for number, point in enumerate(points.T):
+        array[tuple(point)] = number + 1
+    store.requests()
+    assert read_points(array.node, tuple(points)).tolist() == list(range(1, 51))
+    assert store.requests() == {"get_many": 1}
 
 
 def test_results_are_new_native_contiguous_and_writable() -> None:
