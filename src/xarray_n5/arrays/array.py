@@ -18,7 +18,7 @@ from xarray_n5.arrays.describe import describe_array
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.resize import check_shape, resize
-from xarray_n5.arrays.selection import chunk_values, read_selection, stored_index, stored_order
+from xarray_n5.arrays.selection import read_selection, stored_index, stored_order
 from xarray_n5.arrays.transfer import new_cache, write
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import ChunkGrid, span
@@ -345,10 +345,13 @@ class Array:
         array([0, 7], dtype=uint8)
         """
         self._check_writable()
-        stored = stored_index(self._node, index)
-        values = chunk_values(self._node, stored, block)
-        with self._changing(lambda: [range(number, number + 1) for number in stored]):
-            self._node.save(stored, values)
+        stored_index(self._node, index)
+        values, shape = np.asarray(block), self.grid.extent(index)
+        if values.shape != shape:
+            raise ValueError(
+                f"chunk {tuple(index)} of {self.url}: expected shape {shape}, got {values.shape}"
+            )
+        self[self.grid.slices(index)] = values
 
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk, or shard, if it is stored; it reads as the fill value then.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.transfer import blocks, read
-from xarray_n5.model.indexing import as_numbers, broadcast, normalize
+from xarray_n5.model.indexing import broadcast, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,21 +73,6 @@ def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
         counts = grid.counts[::-1] if io.transposed else grid.counts
         raise IndexError(f"{io.url} has no chunk {given}; the grid has {counts} chunks")
     return found
-
-
-def chunk_values(io: ArrayNode, index: Index, block: object) -> np.ndarray:
-    """Return the values of a chunk in the stored order of axes.
-
-    Raises
-    ------
-    ValueError
-        If they do not have the shape of the array there.
-    """
-    values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
-    shape, at = (extent[::-1], index[::-1]) if io.transposed else (extent, index)
-    if values.shape != shape:
-        raise ValueError(f"chunk {at} of {io.url}: expected shape {shape}, got {values.shape}")
-    return values.T if io.transposed else values
 
 
 def read_points(io: ArrayNode, key: Sequence[Any]) -> np.ndarray:
