@@ -535,7 +535,11 @@ def test_attributes_that_are_no_json_stay_when_others_change() -> None:
 
 def test_one_chunk_takes_what_a_selection_takes() -> None:
     array = stored()
-    for wrong in (np.zeros((3, 4, 5), complex), np.zeros((3, 4, 5), "M8[s]"), np.full((3, 4, 5), "a")):
+    for wrong in (
+        np.zeros((3, 4, 5), complex),
+        np.zeros((3, 4, 5), "M8[s]"),
+        np.full((3, 4, 5), "a"),
+    ):
         with pytest.raises(TypeError, match="convert"):
             array.write_chunk((0, 0, 0), wrong)
 
