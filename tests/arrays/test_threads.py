@@ -137,14 +137,20 @@ def test_every_chunk_is_read_and_written_by_any_number_of_threads(
     assert (array[:-1] == values[1:]).all()
 
 
-def test_items_of_bands_are_worked_on_once() -> None:
+def test_items_of_bands_are_processed_once() -> None:
+    for bands in (
+        [range(9_000), range(9_000, 10_000)],
+        [range(100)],
+        [],
+        [[number] for number in range(7)],
+    ):
+        done: list[int] = []
+        spread(done.extend, bands, 3)
+        assert sorted(done) == sorted(number for band in bands for number in band)
+
+
+def test_an_error_stops_all_bands_and_is_raised() -> None:
     done: list[int] = []
-    spread(done.extend, [range(9_000), range(9_000, 10_000)], 10_000, 2)
-    assert sorted(done) == list(range(10_000))
-    # More threads than bands: they share what there is.
-    done.clear()
-    spread(done.extend, [range(100)], 100, 3)
-    assert sorted(done) == list(range(100))
 
     def fail(items: Any) -> None:
         for item in items:
@@ -152,11 +158,12 @@ def test_items_of_bands_are_worked_on_once() -> None:
             if item == 100:
                 raise ValueError("stop")
 
-    done.clear()
     with pytest.raises(ValueError, match="stop"):
-        spread(fail, [iter(range(10_000_000)), iter(range(10_000_000, 20_000_000))], 20_000_000, 2)
-    # What comes later is not begun: without that, the other thread would do its own half at least.
-    assert len(done) < 10_000_000
+        spread(
+            fail, [range(first, first + 2_000_000) for first in range(0, 8_000_000, 2_000_000)], 2
+        )
+    # Without a stop, the other bands would be processed to their ends.
+    assert len(done) < 6_000_000
 
 
 def test_a_connection_for_one_thread_is_used_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

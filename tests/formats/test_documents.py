@@ -263,7 +263,7 @@ def test_consolidated_metadata_never_bring_back_a_cached_document(
     container.resize("g/x", (4,))  # as it is, which reads the consolidated metadata
     # Another process has none of what is cached here:
     open_group(place, "g", mode="r+").attrs["theirs"] = 1
-    open_group(place, "g", mode="r+").create_array("b", **SMALL)
+    create_array(place, "g/b", **SMALL)
     CHANGES[change](container)
     assert dict(open_group(place, "g").attrs) == {"title": "four", "theirs": 1}
     known = container.uncached().store.get(
@@ -336,7 +336,7 @@ def test_datasets_in_zarr_are_consolidated_by_default_and_stay_so(tmp_path: Path
     more.n5.to_n5(place, append_dim="x")
     more.drop_vars("x").n5.to_n5(place, region={"x": slice(0, 4)})
     open_group(place, mode="r+").attrs["more"] = 1
-    open_group(place, mode="r+").create_array("c", **SMALL)
+    create_array(place, "c", **SMALL)
     del open_group(place, mode="r+")["b"]
     assert summary(place) == stored_in(place)
     assert set(zarr.open_consolidated(place, zarr_format=2)) == {"a", "c", "x"}

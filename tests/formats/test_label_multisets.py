@@ -110,7 +110,7 @@ def test_label_multisets_are_copied_as_numbers(
     group = open_group(tmp_path / name, "labels/data")
     assert "isLabelMultiset" not in {*array.attrs, *group.attrs}
     assert [axis.offset for axis in array.axes] == [400.0, 0.0, 0.0]
-    assert array.nchunks == 2
+    assert array.grid.size == 2
 
 
 def test_labels_that_are_written_again_are_numbers(tmp_path: Path) -> None:

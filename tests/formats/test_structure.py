@@ -169,7 +169,7 @@ def test_nothing_is_written_over_it(layout: tuple[LocalStore, str, str]) -> None
     with pytest.raises(NodeNotFoundError):
         create_array(store, path, shape=(4, 8, 8), dtype="u2", mode="r+")
     assert open_array(store, f"{path}/{inner}")[...].all()
-    open_group(store, path, mode="r+").create_array("more", shape=(4,), dtype="u1", chunks=4)
+    create_array(store, f"{path}/more", shape=(4,), dtype="u1", chunks=4)
     assert open_array(store, f"{path}/more").shape == (4,)
 
 

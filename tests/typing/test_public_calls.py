@@ -46,7 +46,7 @@ def test_open_functions_return_what_they_are_called_for(tmp_path: Path) -> None:
     assert_type(group, xarray_n5.Group)
     array = xarray_n5.create_array(url, "g/a", shape=(4, 6), dtype="uint8", chunks=(2, 3))
     assert_type(array, xarray_n5.Array)
-    assert_type(group.create_array("b", shape=(4,), dtype=np.float32), xarray_n5.Array)
+    assert_type(group.arrays(), dict[str, xarray_n5.Array])
     array = xarray_n5.open_array(url, "g/a", mode="r+", missing="fill", axis_order="C")
     assert_type(array, xarray_n5.Array)
     assert_type(array.shape, tuple[int, ...])

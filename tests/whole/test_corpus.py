@@ -275,7 +275,7 @@ def test_datasets_are_found_in_their_container(corpus: Path, container: str) -> 
 def test_a_container_that_is_a_dataset_opens_as_one(corpus: Path) -> None:
     place = corpus / "java/special-n5-3.5.1/root_dataset"
     array = xarray_n5.open_array(place)
-    assert (array.path, array.name) == ("", "root_dataset")
+    assert (array.path, array.node.name) == ("", "root_dataset")
     with pytest.raises(xarray_n5.NodeNotFoundError, match="use open_array"):
         xarray_n5.open_group(place)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.repr import as_html, as_text, show_geometry
+from xarray_n5.arrays.describe import as_html, as_text, geometry_rows
 from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
@@ -780,4 +780,5 @@ def _facts(array: xr.DataArray) -> tuple[str, list[tuple[str, str]]]:
     """Return a title and rows for the geometry, without warnings of irregular coordinates."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return show_geometry(DataArrayAccessor(array).geometry)
+        geometry = DataArrayAccessor(array).geometry
+    return f"<xarray_n5.Geometry, {geometry.ndim} axes>", geometry_rows(geometry)

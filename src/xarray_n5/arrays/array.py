@@ -14,29 +14,21 @@ import numpy as np
 
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.context import context_of, geometry_in
-from xarray_n5.arrays.info import ArrayInfo
+from xarray_n5.arrays.describe import describe_array
 from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
-from xarray_n5.arrays.repr import show_compression
 from xarray_n5.arrays.resize import check_shape, resize
-from xarray_n5.arrays.selection import (
-    Indexer,
-    chunk_values,
-    read_selection,
-    read_vectorized,
-    stored_index,
-    stored_order,
-)
+from xarray_n5.arrays.selection import read_selection, stored_index, stored_order
 from xarray_n5.arrays.transfer import new_cache, write
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import ChunkGrid, span
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.options import check_option, suggest_keywords
-from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from xarray_n5.arrays.describe import Description
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
@@ -53,9 +45,9 @@ _CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
 class Array:
     """An array in a container, as :func:`open_array` and :func:`create_array` return it.
 
-    Arrays support NumPy indexing, but several index arrays select orthogonally, as in xarray;
-    :attr:`vindex` selects points. Reads return new, writable arrays in native byte order. An array
-    holds no open file, pickles small and may be used from several threads.
+    Arrays support NumPy indexing, but several index arrays select orthogonally, as in xarray. Reads
+    return new, writable arrays in native byte order. An array holds no open file, pickles small and
+    may be used from several threads.
 
     Examples
     --------
@@ -68,8 +60,8 @@ class Array:
            [0, 0]], dtype=uint8)
     >>> int(np.asarray(array).sum())
     84
-    >>> array.read_only, xarray_n5.open_array("cells.n5", "raw").read_only
-    (False, True)
+    >>> array.shape, array.chunks, array.dtype, array.path
+    ((4, 6), (2, 3), dtype('uint8'), 'raw')
     """
 
     def __init__(self, node: ArrayNode, *, cache_bytes: int = 0) -> None:
@@ -78,70 +70,27 @@ class Array:
 
     @property
     def node(self) -> ArrayNode:
-        """The stored array, for extensions: its container, metadata and chunks as bytes.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.node.key((1, 0)), array.node.format.name
-        ('raw/0/1', 'n5')
-        """
+        """The stored array, for extensions: its container, metadata and chunks as bytes."""
         return self._node
 
     @property
     def container(self) -> Container:
-        """The container of the array, for extensions.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8")
-        >>> array.container.children("")
-        ('raw',)
-        """
+        """The container of the array, for extensions."""
         return self._node.container
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array, in elements, in C order.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.shape
-        (4, 6)
-        """
+        """The shape of the array, in elements, in C order."""
         return self._node.ordered(self._node.metadata.shape)
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The shape of a chunk, in elements.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.chunks
-        (2, 3)
-        """
+        """The shape of a chunk, in elements."""
         return self._node.ordered(self._node.metadata.inner or self._node.metadata.chunks)
 
     @property
     def shards(self) -> tuple[int, ...] | None:
-        """The shape of a shard, a stored file of several chunks; None without sharding.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.zarr", shape=(8, 8), dtype="uint8", chunks=2, shards=4, format="zarr3"
-        ... )
-        >>> array.chunks, array.shards
-        ((2, 2), (4, 4))
-        """
+        """The shape of a shard, a stored file of several chunks; None without sharding."""
         return None if self._node.metadata.inner is None else self.grid.chunks
 
     @property
@@ -156,166 +105,50 @@ class Array:
         >>> array = xarray_n5.create_array(
         ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
         ... )
-        >>> array.grid.counts
-        (2, 2)
-        >>> array.grid.slices((1, 0))
-        (slice(2, 4, None), slice(0, 3, None))
+        >>> array.grid.counts, array.grid.slices((1, 0))
+        ((2, 2), (slice(2, 4, None), slice(0, 3, None)))
         """
         return ChunkGrid(self.shape, self._node.ordered(self._node.metadata.chunks))
 
     @property
-    def nchunks(self) -> int:
-        """The number of chunks, stored or not.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.nchunks
-        4
-        """
-        return ChunkGrid(self.shape, self.chunks).size
-
-    @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of an element, in native byte order.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.dtype
-        dtype('uint8')
-        """
+        """The type of an element, in native byte order."""
         return self._node.metadata.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.ndim
-        2
-        """
+        """The number of axes."""
         return len(self._node.metadata.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.size
-        24
-        """
+        """The number of elements."""
         return math.prod(self._node.metadata.shape)
 
     @property
-    def nbytes(self) -> int:
-        """The size of all elements in memory, in bytes.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.nbytes
-        24
-        """
-        return self.size * self.dtype.itemsize
-
-    @property
     def compression(self) -> Compression:
-        """The compression of the chunks.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.compression
-        Gzip(level=6, use_zlib=False)
-        """
+        """The compression of the chunks."""
         return self._node.metadata.compression
 
     @property
     def fill_value(self) -> object:
-        """The value of elements whose chunk is not stored; in N5 always 0.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> int(array.fill_value)
-        0
-        """
+        """The value of elements whose chunk is not stored; in N5 always 0."""
         return self._node.metadata.fill_value
 
     @property
     def read_only(self) -> bool:
-        """Whether the array is open for reading only.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.read_only
-        False
-        """
+        """Whether the array is open for reading only."""
         return not self._node.writable
 
     @property
     def path(self) -> str:
-        """The path of the array in its container; "" if it is the root.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.path
-        'raw'
-        """
+        """The path of the array in its container; "" if it is the root."""
         return self._node.path
 
     @property
-    def name(self) -> str:
-        """The last part of the path; that of the container's name if the array is the root.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.name
-        'raw'
-        """
-        return self.path.rpartition("/")[2] or name_of_root(self._node.container.name)
-
-    @property
     def url(self) -> str:
-        """The location of the container and the path of the array, joined.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.url
-        '.../cells.n5/raw'
-        """
-        return join(self._node.container.url, self.path)
+        """The location of the container and the path of the array, joined."""
+        return self._node.url
 
     @property
     def attrs(self) -> NodeAttributes:
@@ -326,9 +159,7 @@ class Array:
 
         Examples
         --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
+        >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8")
         >>> array.attrs["stain"] = "DAPI"
         >>> array.attrs.update(exposure=0.25, gain=2)
         >>> dict(xarray_n5.open_array("cells.n5", "raw").attrs)
@@ -348,15 +179,6 @@ class Array:
         """The axes in C order: names, units and the coordinates of samples.
 
         They are read from the metadata again at each access.
-
-        Examples
-        --------
-        >>> axes = [xarray_n5.Axis(name="y", unit="um", scale=0.5), "x"]
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", axes=axes
-        ... )
-        >>> [(axis.name, axis.unit, axis.scale) for axis in array.axes]
-        [('y', 'um', 0.5), ('x', None, 1.0)]
         """
         return self.geometry().axes
 
@@ -394,11 +216,11 @@ class Array:
         return geometry_in(self._node, context_of(self._node), dialect)
 
     @property
-    def info(self) -> ArrayInfo:
-        """The facts about the array, for people to read: as text, and in notebooks as HTML.
+    def info(self) -> Description:
+        """The facts about the array, for people to read: as text, and in notebooks as a table.
 
-        Its fields, such as ``shape``, ``chunks``, ``compression`` and ``unfinished``, are for
-        programs. The metadata are read again.
+        Its ``unfinished`` is whether a write of the array is incomplete. The metadata are read
+        again.
 
         Examples
         --------
@@ -418,21 +240,7 @@ class Array:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening an array has already warned
-            return self._info(self.geometry(), unfinished=self._node.is_unfinished())
-
-    def _info(self, geometry: Geometry | None, *, unfinished: bool) -> ArrayInfo:
-        return ArrayInfo(
-            url=self.url,
-            path=self.path,
-            shape=self.shape,
-            dtype=self.dtype,
-            chunks=self.chunks,
-            shards=self.shards,
-            compression=self._node.metadata.other_filters or show_compression(self.compression),
-            attributes=self._node.metadata.attributes,
-            geometry=geometry,
-            unfinished=unfinished,
-        )
+            return describe_array(self._node, self.geometry())
 
     def __len__(self) -> int:
         if not self.shape:
@@ -468,43 +276,6 @@ class Array:
         axes, values = stored_order(self._node, key, value)
         with self._changing(lambda: span(self._node.metadata.grid.project(axes))):
             write(self._node, axes, values)
-
-    @property
-    def oindex(self) -> Indexer:
-        """Orthogonal indexing: each index array selects along its own axis, as in zarr.
-
-        Reads and writes. Plain indexing does the same.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array.oindex[[0, 2], [1, 4]] = 5
-        >>> array.oindex[[0, 1, 2], [1, 4]]
-        array([[5, 5],
-               [0, 0],
-               [5, 5]], dtype=uint8)
-        """
-        return Indexer(self.__getitem__, self.__setitem__)
-
-    @property
-    def vindex(self) -> Indexer:
-        """Vectorized indexing: index arrays are broadcast together, as in NumPy.
-
-        Reads only. The axes of the index arrays come first in the result, those of slices after
-        them.
-
-        Examples
-        --------
-        >>> array = xarray_n5.create_array(
-        ...     "cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=(2, 3)
-        ... )
-        >>> array[2, 4] = 5
-        >>> array.vindex[[0, 2], [1, 4]]
-        array([0, 5], dtype=uint8)
-        """
-        return Indexer(partial(read_vectorized, self._node, self._cache))
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
         """Read one chunk, or shard, of the grid.
@@ -574,10 +345,13 @@ class Array:
         array([0, 7], dtype=uint8)
         """
         self._check_writable()
-        stored = stored_index(self._node, index)
-        values = chunk_values(self._node, stored, block)
-        with self._changing(lambda: [range(number, number + 1) for number in stored]):
-            self._node.save(stored, values)
+        stored_index(self._node, index)
+        values, shape = np.asarray(block), self.grid.extent(index)
+        if values.shape != shape:
+            raise ValueError(
+                f"chunk {tuple(index)} of {self.url}: expected shape {shape}, got {values.shape}"
+            )
+        self[self.grid.slices(index)] = values
 
     def delete_chunk(self, index: Sequence[int]) -> None:
         """Remove one chunk, or shard, if it is stored; it reads as the fill value then.

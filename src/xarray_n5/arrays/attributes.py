@@ -10,7 +10,7 @@ from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import check_factors, lists_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Kind
@@ -56,7 +56,7 @@ class NodeAttributes(MutableMapping[str, Any]):
     def __delitem__(self, key: str) -> None:
         if key not in self._items:
             raise KeyError(key)
-        self._change({}, {key})
+        self.change({}, {key})
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set several attributes in one write.
@@ -68,25 +68,22 @@ class NodeAttributes(MutableMapping[str, Any]):
         ReadOnlyError
             If the node is open for reading.
         """
-        self._change(dict(other, **more), set())
-
-    def change(self, new: Mapping[str, Any], gone: Iterable[str]) -> None:
-        """Set several attributes and remove others in one write."""
-        self._change(dict(new), set(gone))
+        self.change(dict(other, **more), ())
 
     def clear(self) -> None:
         """Remove all attributes in one write."""
-        self._change({}, set(self._items))
+        self.change({}, self._items)
 
     def put(self, items: Mapping[str, Any]) -> None:
         """Replace all attributes by `items` in one write."""
-        self._change(dict(items), set(self._items) - set(items))
+        self.change(items, self._items.keys() - items.keys())
 
-    def _change(self, new: dict[str, Any], gone: set[str]) -> None:
+    def change(self, new: Mapping[str, Any], gone: Collection[str]) -> None:
+        """Set several attributes and remove others in one write."""
         if not self._writable:
             raise ReadOnlyError(self._container.url, self._path)
         where = self._container.where(self._path)
-        proper = as_json(new, where)
+        proper, gone = as_json(new, where), set(gone)
 
         def change(stored: Attributes) -> Attributes:
             if self._kind == "array" and not lists_levels(stored):

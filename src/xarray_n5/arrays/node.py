@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -23,7 +22,7 @@ from xarray_n5.errors import (
 )
 from xarray_n5.formats.documents import unfinished
 from xarray_n5.model.metadata import ArrayMetadata, Varlength
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,8 +55,7 @@ class Indices:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Index, tuple[np.ndarray, object]] = OrderedDict()
-        self._nbytes = 0
+        self._kept: dict[Index, tuple[np.ndarray, object]] = {}
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -65,28 +63,23 @@ class Indices:
 
     def get(self, shard: Index, stamp: object) -> np.ndarray | None:
         """Return the index of a shard, if it is known for the file with this stamp."""
-        with self._lock:
-            index, before = self._kept.get(shard, (None, None))
+        index, before = self._kept.get(shard, (None, None))
         return index if stamp == before else None
 
     def add(self, shard: Index, index: np.ndarray, stamp: object) -> None:
         """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
+        most = _MOST_INDICES // index.nbytes  # all indices of an array have one size
         with self._lock:
-            self._remove(shard)
+            self._kept.pop(shard, None)
+            while self._kept and len(self._kept) >= most:
+                del self._kept[next(iter(self._kept))]
             self._kept[shard] = index, stamp
-            self._nbytes += index.nbytes
-            while self._nbytes > _MOST_INDICES and len(self._kept) > 1:
-                self._remove(next(iter(self._kept)))
 
     def forget(self, shards: Iterable[Index]) -> None:
         """Forget the indices of shards that are written."""
         with self._lock:
             for shard in shards:
-                self._remove(shard)
-
-    def _remove(self, shard: Index) -> None:
-        found = self._kept.pop(shard, None)
-        self._nbytes -= 0 if found is None else found[0].nbytes
+                self._kept.pop(shard, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +120,13 @@ class ArrayNode:
 
     @property
     def url(self) -> str:
-        """The location of the array, for messages."""
+        """The location of the container and the path of the array, joined."""
         return join(self.container.url, self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; that of the container's name if the array is the root."""
+        return self.path.rpartition("/")[2] or name_of_root(self.container.name)
 
     def key(self, index: Sequence[int]) -> str:
         """Return a chunk's key, by which errors and reports name it."""

@@ -9,34 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.transfer import blocks, read
-from xarray_n5.model.indexing import Selection, as_numbers, broadcast, fill_ellipsis, normalize
+from xarray_n5.model.indexing import broadcast, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.transfer import Cache
-    from xarray_n5.model.grid import Index
+    from xarray_n5.model.grid import ChunkGrid, Index
     from xarray_n5.model.indexing import AxisIndex
-
-
-class Indexer:
-    """An object to be indexed, such as ``array.oindex`` and ``array.vindex``."""
-
-    def __init__(
-        self,
-        get: Callable[[object], Any],
-        set: Callable[[object, object], None] | None = None,  # noqa: A002
-    ) -> None:
-        self._get, self._set = get, set
-
-    def __getitem__(self, key: object) -> Any:
-        return self._get(key)
-
-    def __setitem__(self, key: object, value: object) -> None:
-        if self._set is None:
-            raise TypeError("cannot assign to points; use slices, or oindex for index arrays")
-        self._set(key, value)
 
 
 def read_selection(io: ArrayNode, key: object, cache: Cache | None) -> Any:
@@ -78,21 +59,6 @@ def stored_order(
     return (selection.axes[::-1], values.T) if io.transposed else (selection.axes, values)
 
 
-def read_vectorized(io: ArrayNode, cache: Cache | None, key: object) -> np.ndarray:
-    """Return a vectorized selection: points first, then slices."""
-    items = list(key) if isinstance(key, tuple) else [key]
-    items = fill_ellipsis(items, len(io.metadata.shape))
-    if all(isinstance(item, slice) for item in items):
-        found: np.ndarray = read_selection(io, tuple(items), cache)
-        return found
-    if not io.transposed:
-        return read_points(io, items, cache)
-    found = read_points(io, items[::-1], cache)
-    slices = sum(isinstance(item, slice) for item in items)
-    points = tuple(range(found.ndim - slices))
-    return found.transpose(*points, *reversed(range(found.ndim - slices, found.ndim)))
-
-
 def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
     """Return a chunk's coordinates in the stored order of axes.
 
@@ -109,30 +75,18 @@ def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
     return found
 
 
-def chunk_values(io: ArrayNode, index: Index, block: object) -> np.ndarray:
-    """Return the values of a chunk in the stored order of axes.
-
-    Raises
-    ------
-    ValueError
-        If they do not have the shape of the array there.
-    """
-    values, extent = as_numbers(block, io.metadata.dtype), io.metadata.grid.extent(index)
-    shape, at = (extent[::-1], index[::-1]) if io.transposed else (extent, index)
-    if values.shape != shape:
-        raise ValueError(f"chunk {at} of {io.url!r}: expected shape {shape}, got {values.shape}")
-    return values.T if io.transposed else values
-
-
-def read_points(chunks: ArrayNode, key: Sequence[object], cache: Cache | None = None) -> np.ndarray:
+def read_points(io: ArrayNode, key: Sequence[Any]) -> np.ndarray:
     """Return the elements at points: index arrays that are broadcast together, and slices.
+
+    Only the chunks with points are read: an outer selection around scattered points would read all
+    chunks between them.
 
     Parameters
     ----------
-    chunks
-        The chunks of an array, in C order.
+    io
+        The array.
     key
-        An item for each axis: a slice, an int or an array of ints, at least one of them an array.
+        A slice or an array of integers for each axis, at least one of them an array.
 
     Returns
     -------
@@ -142,66 +96,50 @@ def read_points(chunks: ArrayNode, key: Sequence[object], cache: Cache | None = 
     Raises
     ------
     IndexError
-        If the key does not fit the array.
+        If a position is out of bounds.
     """
-    shape = chunks.metadata.shape
-    if len(key) != len(shape):
-        raise IndexError(f"expected {len(shape)} indices, one for each axis, got {len(key)}")
-    sliced = [axis for axis, item in enumerate(key) if isinstance(item, slice)]
-    pointed = [axis for axis, item in enumerate(key) if not isinstance(item, slice)]
-    around = normalize(
-        tuple(item if isinstance(item, slice) else slice(0, 1) for item in key), shape
-    )
-    arrays = np.broadcast_arrays(*(_positions(key[axis], axis, shape[axis]) for axis in pointed))
-    result = np.empty(
-        (arrays[0].size, *(around.shape[axis] for axis in sliced)), chunks.metadata.dtype
-    )
-    points = np.stack([a.ravel() for a in arrays])
-    wanted = list(_wanted(chunks, points, around, pointed, sliced))
-    found = blocks(chunks, [index for index, _, _ in wanted], cache)
-    for block, (_, target, inside) in zip(found, wanted, strict=True):
-        result[target] = block.transpose(*pointed, *sliced)[inside]
-    result = result[(slice(None), *(around.view[axis] for axis in sliced))]
+    grid, items = io.metadata.grid, list(key[::-1] if io.transposed else key)
+    pointed = [axis for axis, item in enumerate(items) if not isinstance(item, slice)]
+    sliced = [axis for axis, item in enumerate(items) if isinstance(item, slice)]
+    sliced = sliced[::-1] if io.transposed else sliced
+    arrays = np.broadcast_arrays(*(items[axis] for axis in pointed))
+    for axis, array in zip(pointed, arrays, strict=True):
+        items[axis] = array.ravel()
+    selection = normalize(tuple(items), grid.shape)
+    points = np.stack([np.asarray(selection.axes[axis]) for axis in pointed])
+    parts = list(_point_parts(grid, points, selection.axes, pointed, sliced))
+    sizes = [selection.shape[axis] for axis in sliced]
+    result = np.empty((points.shape[1], *sizes), io.metadata.dtype)
+    chunks = blocks(io, [index for index, _, _ in parts])
+    for chunk, (_, target, inside) in zip(chunks, parts, strict=True):
+        result[target] = chunk.transpose(*pointed, *sliced)[inside]
+    result = result[(slice(None), *(selection.view[axis] for axis in sliced))]
     return result.reshape(arrays[0].shape + result.shape[1:])
 
 
-def _positions(item: object, axis: int, size: int) -> np.ndarray:
-    """Return the positions in an index array, counted from the start of the axis."""
-    array = np.asarray(item)
-    flat = normalize(array.reshape(-1) if array.ndim else array.reshape(1), (size,)).axes[0]
-    if isinstance(flat, slice):
-        raise IndexError(f"cannot index axis {axis} with {item!r}; use integers, slices or arrays")
-    if array.dtype == bool:
-        return flat
-    return flat.reshape(array.shape)
-
-
-def _wanted(
-    chunks: ArrayNode,
+def _point_parts(
+    grid: ChunkGrid,
     points: np.ndarray,
-    around: Selection,
+    axes: Sequence[AxisIndex],
     pointed: Sequence[int],
     sliced: Sequence[int],
 ) -> Iterator[tuple[Index, tuple[Any, ...], tuple[Any, ...]]]:
-    """Iterate over the chunks with points: the targets of their elements, and their positions.
+    """Iterate over the chunks with points: where their elements go, and which they are.
 
-    The positions assume that the axes of index arrays come first in the chunk.
+    The axes of index arrays come first, in the result and in the chunk.
     """
-    if not points.size:
-        return
-    grid = chunks.metadata.grid
     sides = np.array([grid.chunks[axis] for axis in pointed])[:, None]
-    homes, which = np.unique(points // sides, axis=1, return_inverse=True)
-    order = np.argsort(which.reshape(-1), kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(which.reshape(-1)))[:-1])
-    pieces = grid.project(around.axes)
-    for home, rows in zip(homes.T, groups, strict=True):
-        inside = tuple(points[:, rows] - home[:, None] * sides)
+    numbers, chunk_of = np.unique(points // sides, axis=1, return_inverse=True)
+    counts = np.bincount(chunk_of.ravel(), minlength=1)
+    rows_of = np.split(np.argsort(chunk_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
+    pieces = grid.project(axes)
+    for number, rows in zip(numbers.T, rows_of, strict=False):  # without points, rows alone
+        inside = tuple(points[:, rows] - number[:, None] * sides)
         for parts in product(*(pieces[axis] for axis in sliced)):
-            numbers = dict(zip(pointed, map(int, home), strict=True))
-            numbers |= {axis: part.chunk for axis, part in zip(sliced, parts, strict=True)}
+            index = dict(zip(pointed, number.tolist(), strict=True))
+            index |= {axis: part.chunk for axis, part in zip(sliced, parts, strict=True)}
             yield (
-                tuple(numbers[axis] for axis in range(len(grid.shape))),
+                tuple(index[axis] for axis in range(len(axes))),
                 (rows, *(part.target for part in parts)),
                 (*inside, *(part.inside for part in parts)),
             )

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     """The chunks that a selection touches, by axis."""
 
 
+_BANDS = 4
+"""The number of bands for each thread: threads whose bands take less time process more."""
+
+
 def new_cache(size: int) -> Any:
     """Return a cache of decoded chunks of up to `size` bytes."""
     from zict import LRU
@@ -87,8 +91,8 @@ def _parts(pieces: _Pieces) -> Iterator[_Part]:
     return zip(indices, targets, insides, strict=True)
 
 
-def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> int:
-    """Write `values` at the selection `axes`; return the number of chunks that were replaced."""
+def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> None:
+    """Write `values` at the selection `axes`."""
     pieces = chunks.metadata.grid.project(axes)
     threads = 1 if chunks.format.one_writer else _threads(chunks, pieces)
     if chunks.container.batch > 1:
@@ -98,7 +102,6 @@ def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> i
         deque(put(chunks, chosen, values, threads=threads), maxlen=0)
 
     _share(work, _products, pieces, threads)
-    return math.prod(map(len, pieces))
 
 
 def put(
@@ -206,8 +209,7 @@ def _share(
 ) -> None:
     """Process the `items` of the chunks that `pieces` touch."""
     if threads > 1:
-        count = math.prod(map(len, pieces))
-        spread(work, map(items, _bands(pieces, threads)), count, threads)
+        spread(work, map(items, _bands(pieces, threads * _BANDS)), threads)
     else:
         work(items(pieces))
 
@@ -228,17 +230,10 @@ def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
         yield [*pieces[:axis], along[start:stop], *pieces[axis + 1 :]]
 
 
-def blocks(
-    chunks: ArrayNode, indices: Sequence[Index], cache: Cache | None = None
-) -> Iterator[np.ndarray]:
+def blocks(chunks: ArrayNode, indices: Sequence[Index]) -> Iterator[np.ndarray]:
     """Iterate over chunks clipped to the array, in native order; some are fetched ahead."""
-    if cache is None:
-        for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
-            yield chunks.native(index, stored)
-        return
-    size = chunks.ahead
-    for start in range(0, len(indices), size):
-        yield from _cached(chunks, indices[start : start + size], cache)
+    for index, stored in zip(indices, _loaded(chunks, indices), strict=True):
+        yield chunks.native(index, stored)
 
 
 def _stored(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.repr import times
+from xarray_n5.arrays.describe import times
 from xarray_n5.dialects.values import per_axis
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import shown_unit
@@ -43,11 +43,6 @@ class ViewArray:
     def path(self) -> str:
         """The array's path."""
         return self.array.path
-
-    @property
-    def name(self) -> str:
-        """The array's name."""
-        return self.array.name
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ def doctor(
 
 def _report(found: Examined, *, whole: bool, levels: bool, fix: bool) -> Iterator[str]:
     """Iterate over the lines about an image."""
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.describe import times
     from xarray_n5.doctor.readers import READERS
     from xarray_n5.doctor.readers.compare import reason_of
     from xarray_n5.doctor.readers.fix import NO_AXES

@@ -43,8 +43,8 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
       xarray-n5 info cells.n5 raw --json | jq .axes
     """
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.describe import as_text
     from xarray_n5.arrays.open import open_node
-    from xarray_n5.arrays.repr import as_text
     from xarray_n5.formats.containers import find_scene
     from xarray_n5.leaves import scene_in
 
@@ -70,23 +70,24 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
 
 def _text(node: Array | Group, facts: dict[str, Any]) -> str:
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.repr import as_text
+    from xarray_n5.arrays.describe import as_text
+    from xarray_n5.arrays.group import describe_group
     from xarray_n5.images.find import combined_images
 
-    info = node.info
     heading = [("attributes", "")] if facts["attributes"] else []
     if isinstance(node, Array):
         read = [("dialects", ", ".join(facts["dialects"]))] if facts["dialects"] else []
-        return as_text(info.title, [*info.rows, *read, *heading]).rstrip()
-    named = [row for row in info.rows if row[0] != "attributes"]
+        described = node.info
+        return as_text(described.title, [*described.rows, *read, *heading]).rstrip()
+    described = describe_group(node)
     images = combined_images(node, dialect=None, inherit=False)
-    rows = [*named, *_images(images), *heading]
-    return as_text(f"{info.title} {node.format}", rows).rstrip()
+    rows = [*described.rows, *_images(images), *heading]
+    return as_text(f"{described.title} {node.format}", rows).rstrip()
 
 
 def _images(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
     """Return a line for each image of a scene, or that several groups form."""
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.describe import times
 
     rows = []
     for name, image in images.items():
@@ -117,6 +118,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 def _array(array: Array) -> dict[str, Any]:
     from xarray_n5.codecs import to_json
+    from xarray_n5.model.grid import ChunkGrid
 
     geometry, filters = array.geometry(), array.node.metadata.other_filters
     keys = ("name", "kind", "unit", "scale", "offset", "labels")
@@ -128,9 +130,9 @@ def _array(array: Array) -> dict[str, Any]:
         "format": array.node.format.name,
         "shape": array.shape,
         "dtype": str(array.dtype),
-        "bytes": array.nbytes,
+        "bytes": array.size * array.dtype.itemsize,
         "chunks": array.chunks,
-        "chunk_count": array.nchunks,
+        "chunk_count": ChunkGrid(array.shape, array.chunks).size,
         "shards": array.shards,
         "shard_count": None if array.shards is None else array.grid.size,
         "compression": {"type": filters} if filters else to_json(array.compression),

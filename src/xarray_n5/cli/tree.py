@@ -134,11 +134,9 @@ class _Drawing:
         return format_error(found.problem)
 
     def _summary(self, array: Array) -> str:
-        from xarray_n5.arrays.repr import times
+        from xarray_n5.arrays.describe import summary
 
-        size = f"{times(array.shape)} {array.dtype}, {chunk_shapes(array)}"
-        text = f"{size}, {compression_name(array)}"
-        text += ", unfinished" if array.node.is_unfinished() else ""
+        text = summary(array.node, unfinished=array.node.is_unfinished())
         if not self.chunks:
             return text
         try:
@@ -179,7 +177,7 @@ def _levels(
     image: Image[Array], indent: str, branches: tuple[str, str, str], *, chunks: bool
 ) -> Iterator[str]:
     """Iterate over the lines of an image's levels, with their axes."""
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.describe import times
 
     branch, last, trunk = branches
     for number, (name, level) in enumerate(image.levels.items()):
@@ -200,7 +198,7 @@ def unfinished_in(level: Level[Array]) -> bool:
 
 def chunk_shapes(array: Array | Level[Array]) -> str:
     """Return the shape of an array's chunks, and of its shards if it has any."""
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.describe import times
 
     shards = "" if array.shards is None else f", shards {times(array.shards)}"
     return f"chunks {times(array.chunks)}{shards}"
@@ -227,7 +225,7 @@ def _stored(*arrays: Array) -> str:
 
 def _axes(geometry: Geometry) -> Iterator[str]:
     """Iterate over the line of the axes, if a dialect describes them."""
-    from xarray_n5.arrays.repr import axes_line
+    from xarray_n5.arrays.describe import axes_line
 
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     if not dialects:

@@ -106,7 +106,7 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
-    from xarray_n5.arrays.repr import times
+    from xarray_n5.arrays.describe import times
     from xarray_n5.integrity.report import look
     from xarray_n5.writing.chunk_table import MOST
 

@@ -165,7 +165,7 @@ def _lazy(
     """Return an array as a Dask array with these blocks."""
     source = Array(array.node.bare())
     token = tokenize(source, array.node.etag(), spell(blocks))
-    named = name or f"{label('from_n5', array.name)}-{token}"
+    named = name or f"{label('from_n5', array.node.name)}-{token}"
     if skip_missing:
         # A later listing may differ, and so must the name.
         return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")

@@ -35,7 +35,8 @@ def digests_of(arrays: Mapping[str, Array | da.Array | np.ndarray]) -> dict[str,
     """Return the digests of arrays, by the same names; all are computed together."""
     found, later = {}, {}
     for name, array in arrays.items():
-        if isinstance(array, (Array, np.ndarray)) and array.nbytes <= _FEW:
+        nbytes = array.size * array.dtype.itemsize
+        if isinstance(array, (Array, np.ndarray)) and nbytes <= _FEW:
             sums = sum_values(np.asarray(array[...]), (0,) * array.ndim, array.shape)
             found[name] = array_digest(array.dtype, array.shape, sums)
         else:

@@ -315,7 +315,7 @@ def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
     advice = (
         "one level of a pyramid with level=0"
-        if level_number(array.name) is not None
+        if level_number(array.node.name) is not None
         else f"one with group={array.path!r}"
     )
     return (

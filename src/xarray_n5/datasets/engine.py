@@ -202,7 +202,7 @@ class _Tree:
     ) -> dict[str, xr.Dataset]:
         """Open a node and all below it; `is_part` if it is part of an image."""
         if isinstance(node, Array):
-            return {path: self._image(node.name, single_image(node, **self.options.reading))}
+            return {path: self._image(node.node.name, single_image(node, **self.options.reading))}
         if (scene := scene_in(node)) is not None:
             how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
             found = scene.open_groups("", None, self.options, **how)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xarray.backends import BackendArray
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.selection import read_points
 from xarray_n5.datasets.xarray_internals import (
     ExplicitIndexer,
     IndexingSupport,
@@ -43,7 +45,8 @@ class LazyArray(BackendArray):
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return the selection `key`; each chunk that it overlaps is read once."""
         if isinstance(key, VectorizedIndexer):
-            return np.asarray(self.stored.vindex[key.tuple])
+            node = self.stored.node
+            return node.reading(partial(read_points, node, key.tuple))
         return np.asarray(self.stored[key.tuple])
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:

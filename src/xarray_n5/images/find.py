@@ -105,7 +105,7 @@ def single_image(
     context = context_of(array.node, inherit=inherit, like=like)
     geometry = geometry_in(array.node, context, dialect)
     level = Level({(): Part(array)}, geometry, transposed=array.node.transposed)
-    return Image(image_name(array, context), {array.name: level})
+    return Image(image_name(array, context), {array.node.name: level})
 
 
 def combined_images(

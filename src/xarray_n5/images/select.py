@@ -62,7 +62,7 @@ def select_images(
     """
     how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
     if isinstance(node, Array):
-        return {node.name: single_image(node, **how)}
+        return {node.node.name: single_image(node, **how)}
     if arrays := node.arrays(without):
         return _one_of_each_name(images_of_arrays(arrays, **how))
     if is_dataset(node.attrs):
@@ -227,9 +227,9 @@ def _image_of_level(
     if isinstance(level, Mapping):
         images = {name: single_image(array, **how) for name, array in levels.items()}
         name = level_by_distance({n: i.base for n, i in images.items()}, level, dims, where)
-        return {levels[name].name: images[name]}
+        return {levels[name].node.name: images[name]}
     array = levels[level_by_number(list(levels), level, where)]
-    return {array.name: single_image(array, **how)}
+    return {array.node.name: single_image(array, **how)}
 
 
 def _combined_image(group: Group, **how: Any) -> Image[Array] | None:

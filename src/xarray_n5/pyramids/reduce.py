@@ -256,7 +256,7 @@ def coarser_blocks(
         (side,) * (size // side) + ((size % side,) if size % side or not size else ())
         for side, size in zip(sides, shape, strict=True)
     )
-    name = f"{label('coarser', finer.name)}-{token}"
+    name = f"{label('coarser', finer.node.name)}-{token}"
     where = slices_of(blocks)
     return in_one_layer(
         name, _read_coarser, finer, where, blocks, finer.dtype, step=step, method=method

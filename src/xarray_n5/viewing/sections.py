@@ -14,6 +14,7 @@ from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.find import combined_images
 from xarray_n5.images.select import pyramid_levels
 from xarray_n5.model.metadata import Content
+from xarray_n5.model.paths import name_of_root
 from xarray_n5.model.units import shown_unit
 
 if TYPE_CHECKING:
@@ -66,10 +67,6 @@ class Drawable(Protocol):
     @property
     def path(self) -> str:
         """Its path in the container."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
 
     def geometry(self) -> Geometry:
         """Return its axes."""
@@ -246,7 +243,7 @@ def _every(axis: Axis, step: int) -> Axis:
 def _title(
     array: Drawable, axes: tuple[Axis, ...], cut: int | None, place: list[int | slice]
 ) -> str:
-    name = array.path or array.name
+    name = array.path or name_of_root(array.url.rpartition("/")[2])
     if cut is None:
         return name
     axis, sample = axes[cut], place[cut]
