@@ -19,8 +19,8 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.writing.changed import code_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
-from xarray_n5.writing.inputs import code_of, stamps_of
 from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
@@ -95,7 +95,7 @@ class WritePlan:
         write = mark() if self.array is None else self.array.create_marked(mark)
         if marked and not write.fresh:
             forget_overlapped(write)
-        return replace(self, write=replace(write, sources={}))
+        return replace(self, write=write)
 
 
 def check_apart(sources: Mapping[str, Any], options: WriteOptions) -> None:
@@ -124,7 +124,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     target, start = _target(request)
     if (target is not None or request.spec.mode == "w") and (options.resume or not request.appends):
         identity = options.container.identity(request.path)
-        check_independent(source, [identity], exists=lambda: _existing(request, "a") is not None)
+        check_independent(source, [identity])
     sides, inner = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
         names = request.dims if request.target is not None else ()
@@ -272,7 +272,6 @@ def _write(
         deferred=request.deferred,
         dims=request.dims,
         code=code_of(request.source.dask),
-        sources=stamps_of(request.source.dask, target.node),
     )
 
 

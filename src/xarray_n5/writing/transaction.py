@@ -200,9 +200,7 @@ def begin_all(
     plans: Mapping[str, WritePlan], marker: WriteMarker, *besides: Callable[[], object]
 ) -> dict[str, WritePlan]:
     """Begin writes of one transaction, and do something `besides`: together, or in this order."""
-    writes = [plan.write for plan in plans.values()]
-    alone = [replace(p, write=p.write.without_sources(writes)) for p in plans.values()]
-    begin: Any = [partial(plan.begin, marker) for plan in alone]
+    begin: Any = [partial(plan.begin, marker) for plan in plans.values()]
     begun: list[Any] = together(marker.store, [*begin, *besides])
     return dict(zip(plans, begun, strict=False))
 
