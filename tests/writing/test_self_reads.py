@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from dask.base import optimize
+from dask.delayed import delayed as delay
 
 from tests.support.containers import NAMES
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
@@ -45,7 +46,7 @@ def in_a_partial(path: Path) -> Any:
 
 
 def delayed(path: Path) -> Any:
-    block = dask.delayed(np.asarray)(open_array(path, "a"))
+    block = delay(np.asarray)(open_array(path, "a"))
     return da.from_delayed(block, SEVENS.shape, "i4").rechunk(5)
 
 
@@ -57,7 +58,7 @@ def in_tasks_by_hand(path: Path) -> Any:
 
 
 def optimised(path: Path) -> Any:
-    return dask.optimize(from_n5(path, "a")[::-1].rechunk(5) + 1)[0]
+    return optimize(from_n5(path, "a")[::-1].rechunk(5) + 1)[0]
 
 
 def by_the_engine(path: Path) -> Any:
