@@ -434,7 +434,7 @@ def a_note_is_odd() -> None:
 
 def digests_are_damaged() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", checksums=True)
-    Path("new.n5/a/.digests/all.npz").write_bytes(b"nothing")
+    Path("new.n5/a/.xn5/digests.npz").write_bytes(b"nothing")
     xarray_n5.verify("new.n5", "a")
 
 

@@ -122,6 +122,8 @@ class ProgressBar:
         self.total += total
         self.kept += kept
         self.units = unit if self.units in {"", unit} else "chunks and shards"
+        if self._stream.isatty():
+            self._draw()
 
     def _subscribe(self) -> None:
         """Receive the events of the workers of the client in use, if there is one."""
