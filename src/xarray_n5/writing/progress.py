@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from dask.callbacks import Callback
@@ -36,7 +35,6 @@ _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", defaul
 
 
 @suggest_keywords
-@dataclass(slots=True, eq=False, repr=False)
 class ProgressBar:
     """Show the written chunks or shards, the speed and the time left while a write is computed.
 
@@ -81,24 +79,17 @@ class ProgressBar:
     (4, 4)
     """
 
-    out: TextIO | None = None
-    final: bool = True
-    written: int = field(default=0, init=False)
-    total: int = field(default=0, init=False)
-    kept: int = field(default=0, init=False)
-    nbytes: int = field(default=0, init=False)
-    arrays: int = field(default=0, init=False)
-    units: str = field(default="", init=False)
-    _tokens: set[str] = field(default_factory=set, init=False)
-    """The tokens of the writes that are shown; others may run on the same cluster."""
-    _began: float = field(default=0.0, init=False)
-    _drawn: float = field(default=0.0, init=False)
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+    def __init__(self, out: TextIO | None = None, final: bool = True) -> None:
+        self.out, self.final = sys.stderr if out is None else out, final
+        self.written = self.total = self.kept = self.nbytes = self.arrays = 0
+        self.units = ""
+        self._tokens = set[str]()  # others may run on the same cluster
+        self._began = self._drawn = time.monotonic()
+        self._stack = contextlib.ExitStack()
+        self._erase = _ERASE if self.out.isatty() else ""
 
     def __enter__(self) -> Self:
         self._began = self._drawn = time.monotonic()
-        self.written = self.total = self.kept = self.nbytes = self.arrays = 0
-        self.units = ""
         token = _shown.set(self)
         self._stack.callback(_shown.reset, token)
         self._stack.enter_context(Callback(posttask=self._after_task))
@@ -109,10 +100,10 @@ class ProgressBar:
         self._tokens = set()  # events that are still under way come too late
         if error is None:
             self.written = self.total
-        if self.total + self.kept and (error is not None or self.final):
+        if self.arrays and (error is not None or self.final):
             self._draw("\n")
-        elif self.total + self.kept and self._stream.isatty():
-            self._stream.write(_ERASE)
+        elif self.arrays:
+            self.out.write(self._erase)
 
     def _expect(self, total: int, kept: int, unit: str, token: str) -> None:
         if not self._tokens:
@@ -122,7 +113,7 @@ class ProgressBar:
         self.total += total
         self.kept += kept
         self.units = unit if self.units in {"", unit} else "chunks and shards"
-        if self._stream.isatty():
+        if self._erase:
             self._draw()
 
     def _subscribe(self) -> None:
@@ -144,41 +135,34 @@ class ProgressBar:
 
     def _after_event(self, event: tuple[float, Any]) -> None:
         """Count the chunks of a task of a cluster."""
-        token, chunks, nbytes = event[1]
+        token, *counts = event[1]
         if token in self._tokens:
-            self._advance(chunks, nbytes)
+            self._advance(*counts)
 
     def _advance(self, chunks: int, nbytes: int) -> None:
         # Tasks of a lost worker run twice, and those of a repair look at chunks that are kept.
         self.written = min(self.total, self.written + chunks)
         self.nbytes += nbytes
-        interval = _INTERVAL if self._stream.isatty() else _LOG_INTERVAL
-        if time.monotonic() - self._drawn >= interval:
+        if time.monotonic() - self._drawn >= (_INTERVAL if self._erase else _LOG_INTERVAL):
             self._draw()
 
     def _draw(self, end: str = "") -> None:
         self._drawn = time.monotonic()
         line = self._describe()
-        self._stream.write(f"{_ERASE}{line}{end}" if self._stream.isatty() else f"{line}\n")
-        self._stream.flush()
+        self.out.write(f"{self._erase}{line}{end}" if self._erase else f"{line}\n")
+        self.out.flush()
 
     def _describe(self) -> str:
         """Return the state of the write in one line."""
         seconds = max(time.monotonic() - self._began, 1e-9)
         done = self.written / self.total if self.total else 1.0
         kept = f" ({self.kept} kept)" if self.kept else ""
-        left = format_time(seconds)
-        if 0 < done < 1:
-            left = f"{format_time(seconds * (1 - done) / done)} left"
+        rest = f"{format_time(seconds * (1 - done) / done)} left" if 0 < done < 1 else ""
         return (
             f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {done:.0%}, "
             f"{self.written}/{self.total} {self.units}{kept}, {format_bytes(self.nbytes)}, "
-            f"{format_bytes(int(self.nbytes / seconds))}/s, {left}"
+            f"{format_bytes(int(self.nbytes / seconds))}/s, {rest or format_time(seconds)}"
         )
-
-    @property
-    def _stream(self) -> TextIO:
-        return sys.stderr if self.out is None else self.out
 
 
 def expect(total: int, kept: int, unit: str, token: str) -> None:
