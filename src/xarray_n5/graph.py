@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import DataNode
 from dask.array.chunk import getitem
 from dask.array.core import (  # type: ignore[attr-defined]
     Alias,
@@ -27,6 +26,7 @@ from dask.blockwise import Blockwise, BlockwiseDep, blockwise, optimize_blockwis
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArrayBlockwiseDep, ArraySliceDep
+from dask.task_spec import DataNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -21,6 +21,7 @@ from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.writing.changed import code_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
+from xarray_n5.writing.progress import expect
 from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
@@ -63,6 +64,11 @@ class WritePlan:
     def remaining(self) -> int:
         """The number of pending chunks."""
         return math.prod(map(len, self.write.box)) - len(self.before or ())
+
+    def expect(self) -> None:
+        """Show the progress of the write, if a progress bar is in use."""
+        unit = "chunks" if self.target.shards is None else "shards"
+        expect(self.remaining, len(self.before or ()), unit, self.write.marker.token)
 
     def begin(self, whole: WriteMarker | None = None, *, marked: bool = True) -> WritePlan:
         """Create the marker, then the array.

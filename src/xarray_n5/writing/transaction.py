@@ -17,12 +17,11 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.finish import end, end_all, report_of
-from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
 from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily, write_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.formats.containers import Container
@@ -105,12 +104,14 @@ class Transaction:
         """Compute the writes and finish them here, so that a lost worker cannot have done so."""
         if self.has_ended:
             return xr.DataTree.from_dict(self._reports())
-        _expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         return self._finish(self._reports())
 
     def compute_in_turn(self) -> xr.DataTree:
         """Compute the writes level by level, where each reads the result of the one before."""
-        _expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         stages: dict[str, dict[str, WritePlan]] = {}
         for name, plan in self.plans.items():
             stages.setdefault(name.rpartition("/")[2], {})[name] = plan
@@ -171,7 +172,8 @@ class Transaction:
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and finish these writes; the report of a resumed write has the same names."""
-        _expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         reports = self._reports()
         written = [marker.path for marker, _ in self._markers]
         self.marker.update({**(self.marker.facts() or {}), "written": written})
@@ -225,7 +227,7 @@ def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Repor
     """
     if plan.is_done:
         return _report_again(plan)
-    _expect([plan])
+    plan.expect()
     write = replace(plan.write, part=True)
     size = batch_size_of(plan)
     with stopping([write]):
@@ -239,13 +241,6 @@ def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Repor
         remember(write.own or write.marker, remembered, report)
     end(write)
     return report
-
-
-def _expect(plans: Iterable[WritePlan]) -> None:
-    """Show the progress of writes."""
-    for plan in plans:
-        unit = "chunks" if plan.target.shards is None else "shards"
-        expect(plan.remaining, len(plan.before or ()), unit, plan.write.marker.token)
 
 
 def _report_again(plan: WritePlan) -> Report:
