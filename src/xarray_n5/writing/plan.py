@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dask.base import is_dask_collection, tokenize
+from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.create import plan_array
@@ -28,13 +28,11 @@ from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import dask.array as da
 
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.request import WriteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +100,6 @@ class WritePlan:
         if marked and not write.fresh:
             forget_overlapped(write)
         return replace(self, write=write)
-
-
-def check_apart(sources: Mapping[str, Any], options: WriteOptions) -> None:
-    """Raise NodeExistsError if one of several arrays is computed from what another one replaces.
-
-    The `sources` are the data of the arrays by path.
-    """
-    container = options.container
-    if options.mode == "w":
-        places = [container.identity(at) for at in sources if container.exists(container.node(at))]
-        for each in sources.values() if places else ():
-            if is_dask_collection(each):
-                check_independent(each, places)
 
 
 def plan_write(request: WriteRequest) -> WritePlan:

@@ -6,15 +6,19 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from dask.base import is_dask_collection
+
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.writing.task_objects import objects_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import dask.array as da
+
+    from xarray_n5.writing.request import WriteOptions
 
 _REMOTE = "remote://"
 """The beginning of locations in object stores and on servers."""
@@ -51,6 +55,18 @@ def check_independent(
             folder, _, name = url.rpartition("/")
             hint = "load the data first, with x.compute() or ds.load(), or write to another path"
             raise NodeExistsError(folder, name, "the new values are computed from it", hint)
+
+
+def check_apart(sources: Mapping[str, Any], options: WriteOptions) -> None:
+    """Raise NodeExistsError if one of several arrays is computed from what another one replaces.
+
+    The `sources` are the data of the arrays by path.
+    """
+    container = options.container
+    if options.mode == "w":
+        places = [container.identity(at) for at in sources if container.exists(container.node(at))]
+        for source in filter(is_dask_collection, sources.values() if places else ()):
+            check_independent(source, places)
 
 
 def location_of(place: object) -> str:
