@@ -26,6 +26,7 @@ from dask.blockwise import Blockwise, BlockwiseDep, blockwise, optimize_blockwis
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArrayBlockwiseDep, ArraySliceDep
+from dask.task_spec import DataNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ __all__ = [
     "ArraySliceDep",
     "Blockwise",
     "BlockwiseDep",
+    "DataNode",
     "DelayedReport",
     "GridSlices",
     "HighLevelGraph",
@@ -89,7 +91,7 @@ def as_graph(data: Any) -> Any:
     return Array(dict(data.__dask_graph__()), key[0], data.chunks, meta=data._meta)  # noqa: SLF001
 
 
-def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
+def layers_of(graph: Any) -> Iterator[Collection[Any]]:
     """Return the tasks of each layer of a graph; of a symbolic one, that for all of its blocks.
 
     Objects that all blocks of a symbolic layer share, such as what they read, follow its task.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
-import linecache
 import re
-import runpy
 import shutil
 import struct
 import sys
@@ -454,7 +453,7 @@ def a_note_is_odd() -> None:
 
 def digests_are_damaged() -> None:
     xarray_n5.to_n5(ONES, "new.n5", "a", checksums=True)
-    Path("new.n5/a/.digests/all.npz").write_bytes(b"nothing")
+    Path("new.n5/a/.xn5/digests.npz").write_bytes(b"nothing")
     xarray_n5.verify("new.n5", "a")
 
 
@@ -677,11 +676,15 @@ def writes_are_unfinished() -> None:
 def a_function_has_changed() -> None:
     for result in ("block", "2 * block"):
         Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
-        linecache.clearcache()
-        steps = runpy.run_path("steps.py", run_name="steps")
-        again = da.ones(4, chunks=2).map_blocks(steps["work"], name="worked")
+        importlib.invalidate_caches()
+        sys.modules.pop("steps", None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend("")
+            work = importlib.import_module("steps").work
+        again = da.ones(4, chunks=2).map_blocks(work, name="worked")
         xarray_n5.to_n5(again, "new.n5", "a", compute=False, resume=True)
         begin("new.n5", "a")
+    del sys.modules["steps"]
 
 
 def times_of_a_project_are_no_ids() -> None:
@@ -721,15 +724,6 @@ def another_write_fills_repaired_chunks() -> None:
         chunk.unlink()
     xarray_n5.repair("new.n5", "a", missing=True)
     xarray_n5.to_n5(values + 1, "new.n5", "a", resume=True)
-
-
-def a_source_has_changed() -> None:
-    xarray_n5.to_n5(np.ones(4), "raw.n5", "em", chunks=2)
-    for _ in range(2):
-        source = xarray_n5.from_n5("raw.n5", "em")
-        xarray_n5.to_n5(source, "new.n5", "a", compute=False, resume=True)
-        begin("new.n5", "a")
-        xarray_n5.open_array("raw.n5", "em", mode="r+")[...] = 5
 
 
 def views_are_apart() -> None:
@@ -1047,7 +1041,6 @@ WARNINGS: list[Callable[[], None]] = [
     a_write_is_unfinished,
     writes_are_unfinished,
     a_function_has_changed,
-    a_source_has_changed,
     another_write_fills_repaired_chunks,
     a_fill_value_is_no_json,
     dialects_disagree,

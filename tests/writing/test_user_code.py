@@ -1,66 +1,204 @@
-"""A resumed write warns if the user's functions or stored sources have changed since it began."""
+"""The user's code is recorded, so that a resumed write notices changes of it."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-import linecache
-import shutil
 import sys
-import warnings
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from dask.base import optimize
+from dask.delayed import delayed as delay
 
-from tests.support.containers import NAMES
-from tests.support.stores import CountingStore
-from tests.writing.test_resuming import FailingStore, StoppedError
-from xarray_n5 import copy, from_n5, open_array, pyramid, to_n5
+from xarray_n5 import to_n5
+from xarray_n5.writing.changed import changed, code_of
+from xarray_n5.writing.task_objects import objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FAILS = """
-LEVEL = 20
-def above(block):
-    return block > LEVEL
-class Filter:
-    def __call__(self, block):
-        return work(block)
-def work(block):
-    above(block)
-    raise RuntimeError("out of power")
-"""
-WORKS = FAILS.replace('raise RuntimeError("out of power")', "return above(block) * 1")
-ONES = da.ones(8, chunks=2)
+FILES = {
+    "steps_of_a_user.py": """
+        import functools
+        import numpy as np
+        from params_of_a_user import LEVEL
+        def plain(function):
+            return lambda block: function(block)
+        @functools.lru_cache
+        def cached(number):
+            return number
+        def above(block, level=0):
+            import package_of_a_user.late
+            return block > LEVEL + level
+        class Filter:
+            def __call__(self, block):
+                return above(block)
+            def method(self, block):
+                return above(block)
+    """,
+    "params_of_a_user.py": "LEVEL = 10",
+    "wrapped_of_a_user.py": """
+        from steps_of_a_user import plain
+        @plain
+        def above(block):
+            return block > 3
+    """,
+    "package_of_a_user/__init__.py": "",
+    "package_of_a_user/late.py": "from . import params",
+    "package_of_a_user/params.py": "LEVEL = 20",
+    "unused_of_a_user.py": "LEVEL = 30",
+}
+
+LATE = {f"package_of_a_user/{name}" for name in ("__init__.py", "late.py", "params.py")}
+
+STEPS = {"steps_of_a_user.py", "params_of_a_user.py"} | LATE
+
+ONES: Any = da.ones((8, 8), chunks=2)
+
+
+def write(folder: Path, name: str, source: str) -> None:
+    lines = source.splitlines()
+    indent = " " * 8 if len(lines) > 1 else ""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(line.removeprefix(indent) for line in lines), encoding="utf-8")
 
 
 @pytest.fixture
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """A module of the user's with a given source."""
-    monkeypatch.chdir(tmp_path)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Import a module of the user's, after a change of one of the files."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name, source in FILES.items():
+        write(tmp_path, name, source)
 
-    def imported(source: str) -> Any:
-        (tmp_path / "steps_of_a_user.py").write_text(source, encoding="utf-8")
-        sys.modules.pop("steps_of_a_user", None)
+    def forget() -> None:
+        for name in [name for name in sys.modules if "_of_a_user" in name]:
+            del sys.modules[name]
+
+    def imported(
+        module: str = "steps_of_a_user", file: str = "", change: tuple[str, str] = ("", "")
+    ) -> Any:
+        if file:
+            write(tmp_path, file, FILES[file].replace(*change))
+        forget()
         importlib.invalidate_caches()
-        linecache.clearcache()
-        return importlib.import_module("steps_of_a_user")
+        for name in ("package_of_a_user.late", "unused_of_a_user"):
+            importlib.import_module(name)
+        return importlib.import_module(module)
 
     yield imported
-    sys.modules.pop("steps_of_a_user", None)
+    forget()
+
+
+def in_blocks(steps: Any) -> Any:
+    return ONES.map_blocks(steps.above, dtype=bool)
+
+
+def as_keyword(steps: Any) -> Any:
+    return da.apply_along_axis(steps.above, 0, ONES, dtype=bool, shape=(8,))
+
+
+def in_a_partial(steps: Any) -> Any:
+    return ONES.map_blocks(functools.partial(steps.above, level=1), dtype=bool)
+
+
+def as_an_object(steps: Any) -> Any:
+    return ONES.map_blocks(steps.Filter(), dtype=bool)
+
+
+def as_a_method(steps: Any) -> Any:
+    return ONES.map_blocks(steps.Filter().method, dtype=bool)
+
+
+def in_xarray(steps: Any) -> Any:
+    array, options = xr.DataArray(ONES), {"dask": "parallelized", "output_dtypes": [bool]}
+    return xr.apply_ufunc(steps.above, array, vectorize=True, **options).data  # type: ignore[arg-type]
+
+
+def in_a_lambda(steps: Any) -> Any:
+    above = steps.above
+    return ONES.map_blocks(lambda block: above(block) + 1, dtype="i8")
+
+
+def delayed(steps: Any) -> Any:
+    return da.from_delayed(delay(steps.above)(np.ones(8)), (8,), bool)
+
+
+def optimised(steps: Any) -> Any:
+    return optimize(ONES.map_blocks(steps.above, dtype=bool)[1:].rechunk(3) + 1)[0]
+
+
+WAYS = [
+    *(in_blocks, as_keyword, in_a_partial, as_an_object, as_a_method, in_xarray, in_a_lambda),
+    *(delayed, optimised),
+]
+
+
+def users_part(code: dict[str, str]) -> dict[str, str]:
+    """Leave out the tests themselves, whose functions are a user's, too."""
+    return {name: digest for name, digest in code.items() if "_of_a_user" in name}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_of_functions_and_of_their_imports_are_recorded(way: Any, user: Any) -> None:
+    assert users_part(code_of(way(user()).dask)).keys() == STEPS
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("steps_of_a_user.py", ("LEVEL + level", "LEVEL - level")),
+        ("params_of_a_user.py", ("10", "11")),
+        ("package_of_a_user/params.py", ("20", "21")),
+        ("package_of_a_user/__init__.py", ("", "LEVEL = 1")),
+    ],
+)
+def test_a_change_is_named_by_its_file(file: str, change: tuple[str, str], user: Any) -> None:
+    before = code_of(in_blocks(user()).dask)
+    assert changed(before, code_of(in_blocks(user()).dask)) == []
+    assert changed(before, code_of(in_blocks(user(file=file, change=change)).dask)) == [file]
+
+
+def test_files_that_are_not_imported_do_not_count(user: Any) -> None:
+    before = code_of(in_blocks(user()).dask)
+    after = code_of(in_blocks(user(file="unused_of_a_user.py", change=("30", "31"))).dask)
+    assert before == after
+
+
+def test_the_file_of_a_decorated_function_counts(user: Any) -> None:
+    name = "wrapped_of_a_user"
+    graph = ONES.map_blocks(user(name).above, dtype=bool).dask
+    assert users_part(code_of(graph)).keys() == {f"{name}.py", *STEPS}
+
+
+def test_functions_of_a_notebook_count_by_what_they_call(user: Any) -> None:
+    cells: dict[str, Any] = {"__name__": "__main__", "steps": user(), "params": 3}
+    exec("def work(block):\n    return steps.above(block)", cells)  # noqa: S102
+    assert code_of(ONES.map_blocks(cells["work"], dtype=bool).dask).keys() == STEPS
+
+
+@pytest.mark.parametrize(
+    "function", [np.negative, np.linalg.norm, xr.zeros_like, functools.cache(abs), len]
+)
+def test_installed_packages_do_not_count(function: Any) -> None:
+    assert code_of(ONES.map_blocks(function, dtype="f8", meta=np.ones((0, 0))).dask) == {}
+
+
+def test_of_many_tasks_some_are_searched() -> None:
+    for count in (1, 10, 100, 100_000):
+        tasks = {("tasks", i): (abs, object()) for i in range(count)}
+        objects = [*objects_in(tasks, most=100)]
+        assert min(count, 100) < len(objects) < 200
 
 
 class Hidden:
-    """A function of the user's that loads its attributes, and cannot."""
+    """A function whose attributes cannot be read."""
 
     def __call__(self, block: Any) -> Any:
         return block
@@ -71,249 +209,20 @@ class Hidden:
         raise RuntimeError(name)
 
 
-def blocks(module: Any) -> Any:
-    return ONES.map_blocks(module.work, dtype="i8")
+def test_objects_that_fail_when_they_are_looked_at_are_written(tmp_path: Path) -> None:
+    to_n5(ONES.map_blocks(Hidden(), dtype="f8", name="hidden"), tmp_path, "a", resume=True)
 
 
-def of_a_partial(module: Any) -> Any:
-    return ONES.map_blocks(functools.partial(module.work), dtype="i8")
+def test_a_resumed_write_names_the_changed_file(user: Any, tmp_path: Path) -> None:
+    file = "steps_of_a_user.py"
+    steps = user(file=file, change=("return block >", "raise RuntimeError; return block >"))
+    with pytest.raises(RuntimeError):
+        to_n5(ONES.map_blocks(steps.above, dtype="u1"), tmp_path, "a", resume=True)
+    with pytest.warns(UserWarning, match=file):
+        to_n5(ONES.map_blocks(user(file=file).above, dtype="u1"), tmp_path, "a", resume=True)
 
 
-def of_an_object(module: Any) -> Any:
-    return ONES.map_blocks(module.Filter(), dtype="i8", name="filtered")
-
-
-def of_xarray(module: Any) -> Any:
-    found = xr.apply_ufunc(
-        module.work, xr.DataArray(ONES), dask="parallelized", output_dtypes=["i8"]
-    )
-    return found.data
-
-
-WAYS = [blocks, of_a_partial, of_an_object, of_xarray]
-
-
-def stop(source: Any) -> None:
-    with pytest.raises(RuntimeError, match="power"):
-        to_n5(source, "a.n5", "a", resume=True)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_changed_functions_are_named(way: Callable[[Any], Any], steps: Any) -> None:
-    stop(way(steps(FAILS)))
-    with pytest.warns(UserWarning, match="steps_of_a_user.work has changed since the unfinished"):
-        to_n5(way(steps(WORKS)), "a.n5", "a", resume=True)
-    assert (open_array("a.n5", "a")[...] == 0).all()
-
-
-def test_a_mixture_is_reported_whichever_version_resumes_it(steps: Any) -> None:
-    stop(blocks(steps(FAILS)))
-    with pytest.warns(UserWarning, match="has changed"):
-        stop(blocks(steps(FAILS.replace("block > LEVEL", "block >= LEVEL"))))
-    with pytest.warns(UserWarning, match="has changed"):
-        stop(blocks(steps(FAILS)))
-
-
-def test_objects_that_fail_when_they_are_looked_at_are_written(steps: Any) -> None:
-    steps("")
-    to_n5(ONES.map_blocks(Hidden(), dtype="f8", name="hidden"), "a.n5", "a", resume=True)
-    assert (open_array("a.n5", "a")[...] == 1).all()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "name"),
-    [
-        pytest.param("LEVEL = 20", "LEVEL = 0", "above", id="a constant"),
-        pytest.param("block > LEVEL", "block >= LEVEL", "above", id="a function of a function"),
-    ],
-)
-def test_what_functions_name_counts(before: str, after: str, name: str, steps: Any) -> None:
-    stop(blocks(steps(FAILS)))
-    with pytest.warns(UserWarning, match=f"code of steps_of_a_user.{name} has changed"):
-        stop(blocks(steps(FAILS.replace(before, after))))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(("    above", "    # now\n\n    above"), id="a comment"),
-        pytest.param(("class", "def other():\n    return 1\nclass"), id="another function"),
-        pytest.param(("", ""), id="nothing"),
-    ],
-)
-def test_other_changes_are_not_reported(change: tuple[str, str], steps: Any) -> None:
-    stop(blocks(steps(FAILS)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        stop(blocks(steps(FAILS.replace(*change, 1))))
-
-
-def test_a_damaged_record_is_ignored(steps: Any, tmp_path: Path) -> None:
-    stop(blocks(steps(FAILS)))
-    (mark,) = tmp_path.glob("a.n5/a/.writing*/mark.json")
-    text = mark.read_text(encoding="utf-8")
-    begin = text.index('"code": {')
-    end = text.index("}", begin) + 1
-    mark.write_text(f'{text[:begin]}"code": [[1]]{text[end:]}', encoding="utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        to_n5(blocks(steps(WORKS)), "a.n5", "a", resume=True)
-
-
-# Stored sources
-
-VALUES = np.arange(1, 65, dtype="u2").reshape(8, 8)
-
-
-def by_the_package(place: Any) -> Any:
-    return from_n5(place, "a") + 1
-
-
-def by_the_engine(place: Any) -> Any:
-    return xr.open_dataset(place, engine="n5", chunks={})["a"].data + 1
-
-
-def as_array(data: Any, store: Any, **options: Any) -> None:
-    to_n5(data, store, "b", chunks=2, **options)
-
-
-def as_dataset(data: Any, store: Any, **options: Any) -> None:
-    xr.Dataset({"b": (("y", "x"), data)}).n5.to_n5(store, **options)
-
-
-def as_pyramid(data: Any, store: Any, **options: Any) -> None:
-    pyramid(data, store, "p", levels=1, chunks=2, axes=["y", "x"], **options)
-
-
-def killed(write: Callable[[Any], object]) -> FailingStore:
-    """Write to a store, until the process is killed after a part of it; return the store."""
-    whole, store = FailingStore(), FailingStore()
-    with dask.config.set(scheduler="sync"):
-        write(whole)
-        store.left[0] = whole.steps // 2
-        with pytest.raises(StoppedError):
-            write(store)
-    store.left[0] = 1 << 60
-    return store
-
-
-def change(place: Path, how: str) -> None:
-    """Change all of a stored array, or one chunk."""
-    array = open_array(place, "a", mode="r+")
-    if how == "one chunk":
-        array[2:4, 2:4] = 7
-    else:
-        array[...] = VALUES + 100
-
-
-@pytest.mark.matrix(4)
-@pytest.mark.parametrize("form", NAMES)
-@pytest.mark.parametrize("read", [by_the_package, by_the_engine])
-@pytest.mark.parametrize("write", [as_array, as_dataset, as_pyramid])
-def test_a_resume_warns_if_a_source_has_changed(
-    tmp_path: Path, form: str, read: Any, write: Any
-) -> None:
-    place = tmp_path / NAMES[form]
-    to_n5(VALUES, place, "a", chunks=2)
-    data = read(place)
-    store = killed(lambda store: write(data, store, resume="mine"))
-    change(place, "one chunk" if write is as_dataset else "all")
-    with dask.config.set(scheduler="sync"):
-        store.left[0] = 5
-        for _ in range(2):  # and so does each later one
-            with (
-                pytest.warns(UserWarning, match=r"a changed since the unfinished write of"),
-                suppress(StoppedError),
-            ):
-                write(read(place), store, resume="mine")
-            store.left[0] = 1 << 60
-
-
-@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
-def test_a_resumed_copy_warns_if_its_source_has_changed(tmp_path: Path, form: Any) -> None:
-    place = tmp_path / NAMES[form]
-    to_n5(VALUES, place, "a", chunks=2)
-    to_n5(VALUES, place, "b", chunks=2)
-    store: Any = killed(lambda store: copy(place, store, format=form))
-    change(place, "one chunk")
-    with dask.config.set(scheduler="sync"), warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        copy(place, store, format=form, resume=True)
-    assert [str(each.message).partition(" changed since")[0] for each in seen] == [f"{place}/a"]
-
-
-@pytest.mark.matrix(3)
-@pytest.mark.parametrize("form", NAMES)
-@pytest.mark.parametrize("write", [as_array, as_dataset, as_pyramid])
-def test_a_resume_is_silent_if_no_source_has_changed(tmp_path: Path, form: str, write: Any) -> None:
-    def earlier() -> None:
-        """Write the source as the first step of a script, which is repeated."""
-        to_n5(da.from_array(VALUES, chunks=2), tmp_path / NAMES[form], "a", resume=True)
-
-    earlier()
-    store = killed(lambda store: write(by_the_package(tmp_path / NAMES[form]), store, resume=True))
-    earlier()
-    with dask.config.set(scheduler="sync"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        write(by_the_package(tmp_path / NAMES[form]), store, resume=True)
-
-
-def test_an_append_that_reads_its_own_group_is_resumed_silently() -> None:
-    def write(store: Any) -> None:
-        if "attributes.json" not in store.inner.items:
-            whole = {"a": (("y", "x"), VALUES), "b": (("y", "x"), VALUES)}
-            xr.Dataset(whole).n5.to_n5(store, encoding={"a": {"chunks": (2, 8)}})
-        stored = [from_n5(store, name)[:8] for name in ("b", "a")]
-        more = {name: (("y", "x"), data + 1) for name, data in zip("ab", stored, strict=True)}
-        xr.Dataset(more).n5.to_n5(store, append_dim="y", resume="mine")
-
-    store: Any = killed(write)
-    with dask.config.set(scheduler="sync"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        write(store)
-    np.testing.assert_array_equal(open_array(store, "a")[8:], VALUES + 1)
-
-
-def test_a_stamp_is_a_few_requests_however_many_chunks_there_are(tmp_path: Path) -> None:
-    for size in (8, 80):
-        source = CountingStore()
-        to_n5(np.ones((size, size), "u1"), source, "a", chunks=2)
-        lazy = from_n5(source, "a", chunks=-1)
-        source.requests()
-        to_n5(lazy, tmp_path / f"{size}.n5", "b", compute=False)
-        assert source.requests() == {"stamp": 5}
-
-
-@pytest.mark.parametrize("name", ["h5py", "zarr"])
-def test_a_resume_warns_if_a_file_of_another_library_has_changed(tmp_path: Path, name: str) -> None:
-    library: Any = pytest.importorskip(name)
-    place = tmp_path / "source"
-
-    @contextmanager
-    def stored(value: int) -> Iterator[Any]:
-        """Store an array anew, and return it as a Dask array that always has the same name."""
-        values = np.full(8 + value, value)
-        if name == "h5py":
-            with library.File(place, "w") as file:
-                file["a"] = values
-            file = library.File(place, "r")
-            opened = file["a"]
-        else:
-            shutil.rmtree(place, ignore_errors=True)
-            library.save_array(str(place), values)
-            opened = library.open_array(str(place), mode="r")
-        yield da.from_array(opened, chunks=2, name="source", inline_array=True)[:8]
-        if name == "h5py":
-            file.close()
-
-    def write(store: Any) -> None:
-        to_n5(data, store, "b", resume=True)
-
-    with stored(1) as data:
-        store = killed(write)
-    with (
-        stored(2) as data,
-        dask.config.set(scheduler="sync"),
-        pytest.warns(UserWarning, match="source.* changed since"),
-    ):
-        write(store)
+@pytest.mark.parametrize("record", [None, [], "steps", {"steps.py": 7}, {"other.py": "0"}])
+def test_a_damaged_record_is_ignored(record: object) -> None:
+    names = changed(record, {"steps.py": "89abcdef"})
+    assert names == (["steps.py"] if record == {"steps.py": 7} else [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.marker_json import REPAIRED, is_part
 from xarray_n5.model.chunking import touched
-from xarray_n5.model.paths import DIGESTS, UNFINISHED, join
+from xarray_n5.model.paths import CHECKSUMS, DIGESTS, HIDDEN, UNFINISHED, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,11 +28,13 @@ def prepare(
     """Prepare an array for chunks to change by other means than `to_n5`.
 
     Digests are removed: they would report the new chunks as damaged. Unfinished writes write the
-    chunks again when they are resumed. This takes two requests, however many chunks there are.
+    chunks again when they are resumed. This takes three requests, however many chunks there are.
     """
+    if any(store.list(join(path, HIDDEN))):
+        store.delete([join(path, CHECKSUMS)])
     folder = join(path, DIGESTS)
     if any(store.list(folder)):
-        store.delete_tree(folder, "all.npz")
+        store.delete_tree(folder, "finished.json")
     if store.exists(join(path, UNFINISHED)):
         forget(*find_markers(store, path), tuple(box()), chunks)
 

@@ -39,9 +39,9 @@ from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.model.scene import SCENE, scene_format
-from xarray_n5.writing.file_reads import location_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
+from xarray_n5.writing.self_reads import location_of
 from xarray_n5.writing.transaction import Transaction, resume_end
 from xarray_n5.writing.write import provenance
 

@@ -21,7 +21,13 @@ UNFINISHED = ".unfinished"
 """The file that exists while a write of an array is unfinished; one request finds it."""
 
 DIGESTS = ".digests"
-"""The folder of digests of an array's chunks."""
+"""The folder of the records of finished writes."""
+
+HIDDEN = ".xn5"
+"""The hidden folder of a node."""
+
+CHECKSUMS = f"{HIDDEN}/digests.npz"
+"""The file of the digests of an array's chunks."""
 
 QUARANTINE = ".quarantine"
 """The folder to which damaged chunks are moved."""
@@ -158,7 +164,8 @@ def is_partial(key: str) -> bool:
 
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is a hidden file of this package."""
-    return key.startswith((WRITING, PLANNED, UNFINISHED, f"{DIGESTS}/", f"{QUARANTINE}/"))
+    folders = (f"{HIDDEN}/", f"{DIGESTS}/", f"{QUARANTINE}/")
+    return key.startswith((WRITING, PLANNED, UNFINISHED, *folders))
 
 
 def stem_of(name: str, suffixes: Collection[str]) -> str:

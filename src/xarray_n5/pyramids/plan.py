@@ -224,11 +224,7 @@ class PyramidPlan:
         if self.how.mode == "w" and self.base.blocks is not None:
             container = self.how.container
             replaced = [container.identity(join(self.path, name)) for name in names]
-            check_independent(
-                self.base.blocks,
-                replaced,
-                exists=lambda: container.exists(container.node(self.path)),
-            )
+            check_independent(self.base.blocks, replaced)
 
     @property
     def _where(self) -> str:

@@ -20,8 +20,9 @@ from xarray_n5.model.json import check_json
 from xarray_n5.model.paths import join
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.transformations import Transformation, parse_transformation
-from xarray_n5.writing.plan import check_apart, plan_write
+from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteRequest, blocks_of
+from xarray_n5.writing.self_reads import check_apart
 from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
 from xarray_n5.writing.write import provenance
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from xarray.indexes import PandasIndex
 
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-
-_FEW = 4096
-"""The maximum number of indices in coordinates that are kept."""
 
 MOST = 1 << 28
 """The maximum number of chunks in a table."""
@@ -42,43 +37,31 @@ def dims_of_grid(array: Array) -> tuple[str, ...]:
 
 def dims_or_numbers(dims: Sequence[str | None] | None, ndim: int) -> tuple[str, ...]:
     """Return names of dimensions, with numbers for unnamed ones."""
-    given = tuple(dims or (None,) * ndim)
-    return distinct([name or f"dim_{axis}" for axis, name in enumerate(given)], ())
+    names = tuple(dims or (None,) * ndim)
+    return distinct([name or f"dim_{axis}" for axis, name in enumerate(names)], ())
 
 
 def distinct(dims: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
-    """Return names of dimensions made distinct from each other and from the variables' `names`."""
-    found: list[str] = []
+    """Return names of dimensions made distinct from each other and from the variables' `names`.
+
+    >>> distinct(["bytes", "x", "x"], ["bytes"])
+    ('bytes_', 'x', 'x_')
+    """
+    taken = [*names]
     for dim in dims:
         name = dim
-        while name in names or name in found or (name != dim and name in dims):
+        while name in taken or (name != dim and name in dims):
             name += "_"
-        found.append(name)
-    return tuple(found)
+        taken.append(name)
+    return tuple(taken[len(names) :])
 
 
-def coordinates(box: Sequence[range], dims: Sequence[str]) -> xr.Coordinates:
+def coordinates(box: Sequence[range], dims: Sequence[str]) -> dict[str, xr.Variable]:
     """Return the coordinates of a part of the chunk grid: the chunks' indices along each axis."""
-    sides, names = tuple(box), tuple(dims)
-    few = sum(map(len, sides)) <= _FEW
-    return _shared(sides, names) if few else _new(sides, names)
-
-
-def _new(box: tuple[range, ...], dims: tuple[str, ...]) -> xr.Coordinates:
-    indexes: dict[Hashable, PandasIndex] = {}
-    variables: dict[Hashable, xr.Variable] = {}
-    for dim, side in zip(dims, box, strict=True):
-        numbers = np.asarray(side)
-        numbers.flags.writeable = False
-        indexes[dim] = PandasIndex(numbers, dim)
-        variables |= indexes[dim].create_variables(
-            {dim: xr.Variable((dim,), numbers, {"long_name": "chunk"})}
-        )
-    return xr.Coordinates(variables, indexes)
-
-
-_shared = functools.lru_cache(maxsize=64)(_new)
-"""Coordinates that several Datasets share: their indexes take most of the time of a report."""
+    return {
+        dim: xr.Variable(dim, np.arange(side.start, side.stop), {"long_name": "chunk"})
+        for dim, side in zip(dims, box, strict=True)
+    }
 
 
 def on_grid(
@@ -107,12 +90,11 @@ def on_grid(
         The attributes of variables.
     """
     dims = distinct(dims, columns)
-    shape = tuple(map(len, box))
     spots = tuple(indices[:, axis] - side.start for axis, side in enumerate(box))
-    arrays = {}
+    variables = {}
     for name, column in columns.items():
-        whole = np.full(shape, fill[name], column.dtype)
+        whole = np.full(tuple(map(len, box)), fill[name], column.dtype)
         if len(column):
             whole[spots] = column if spots else column[-1]
-        arrays[name] = xr.Variable(dims, whole, (attributes or {}).get(name))
-    return xr.Dataset(arrays, coordinates(box, dims))
+        variables[name] = xr.Variable(dims, whole, (attributes or {}).get(name))
+    return xr.Dataset(variables, coordinates(box, dims))

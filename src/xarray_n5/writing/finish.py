@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.marker import REPAIRED, find_markers
-from xarray_n5.model.paths import DIGESTS, UNFINISHED, final_key, join
+from xarray_n5.model.paths import CHECKSUMS, DIGESTS, HIDDEN, UNFINISHED, final_key, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.chunk_table import on_grid
@@ -35,7 +35,7 @@ def finish(parts: list[Receipts | Sending], write: Write, before: Receipts | Non
     mine = write.marker
     if mine.is_alone():
         if write.checksums:
-            keep_digests(write, receipts, alone=True)
+            keep_digests(write.target, receipts)
         if _may_have_lost_tasks(written):
             _sweep(write, alone=True)
     else:
@@ -61,8 +61,10 @@ def _finish_among_others(write: Write, receipts: Receipts) -> None:
     alone = whole or not any(each.facts() for each in others)  # a whole write ends the others
     if DIGESTS in listing[0]:
         forget_finished(mine)
-    if write.checksums or DIGESTS in listing[0]:
-        keep_digests(write, receipts, alone=alone)
+    if write.checksums and write.is_whole():
+        keep_digests(write.target.refreshed(), receipts)
+    elif HIDDEN in listing[0]:
+        mine.store.delete([join(mine.path, CHECKSUMS)])
     _sweep(write, alone=alone)
     for other in others:
         if other.token == REPAIRED:
@@ -138,7 +140,9 @@ def _sweep(write: Write, *, alone: bool) -> None:
     for name in store.list_partials(path):
         key = final_key(name) or ""
         index = io.chunk_index(key)
-        own = key in {*io.container.documents, UNFINISHED} or key.startswith(f"{DIGESTS}/")
+        own = key in {*io.container.documents, UNFINISHED} or key.startswith(
+            (f"{DIGESTS}/", f"{HIDDEN}/")
+        )
         if own and alone and write.is_whole():
             left.append(join(path, name))
         elif index is not None and index in write:

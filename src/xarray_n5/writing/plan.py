@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dask.base import is_dask_collection, tokenize
+from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.create import plan_array
@@ -19,21 +19,20 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.model.chunking import check_region
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.writing.changed import code_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
-from xarray_n5.writing.inputs import code_of, stamps_of
+from xarray_n5.writing.progress import expect
 from xarray_n5.writing.request import aligned_blocks
 from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
 from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import dask.array as da
 
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.request import WriteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +62,11 @@ class WritePlan:
     def remaining(self) -> int:
         """The number of pending chunks."""
         return math.prod(map(len, self.write.box)) - len(self.before or ())
+
+    def expect(self) -> None:
+        """Show the progress of the write, if a progress bar is in use."""
+        unit = "chunks" if self.target.shards is None else "shards"
+        expect(self.remaining, len(self.before or ()), unit, self.write.marker.token)
 
     def begin(self, whole: WriteMarker | None = None, *, marked: bool = True) -> WritePlan:
         """Create the marker, then the array.
@@ -95,20 +99,7 @@ class WritePlan:
         write = mark() if self.array is None else self.array.create_marked(mark)
         if marked and not write.fresh:
             forget_overlapped(write)
-        return replace(self, write=replace(write, sources={}))
-
-
-def check_apart(sources: Mapping[str, Any], options: WriteOptions) -> None:
-    """Raise NodeExistsError if one of several arrays is computed from what another one replaces.
-
-    The `sources` are the data of the arrays by path.
-    """
-    container = options.container
-    if options.mode == "w":
-        places = [container.identity(at) for at in sources if container.exists(container.node(at))]
-        for each in sources.values() if places else ():
-            if is_dask_collection(each):
-                check_independent(each, places)
+        return replace(self, write=write)
 
 
 def plan_write(request: WriteRequest) -> WritePlan:
@@ -124,7 +115,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     target, start = _target(request)
     if (target is not None or request.spec.mode == "w") and (options.resume or not request.appends):
         identity = options.container.identity(request.path)
-        check_independent(source, [identity], exists=lambda: _existing(request, "a") is not None)
+        check_independent(source, [identity])
     sides, inner = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
         names = request.dims if request.target is not None else ()
@@ -272,7 +263,6 @@ def _write(
         deferred=request.deferred,
         dims=request.dims,
         code=code_of(request.source.dask),
-        sources=stamps_of(request.source.dask, target.node),
     )
 
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from dask.callbacks import Callback
 from dask.utils import format_bytes, format_time
 
 from xarray_n5.model.options import suggest_keywords
-from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.model.receipts import Receipts
 
 _TOPIC = "xarray-n5-written"
 """The topic of the events by which a cluster's workers report written chunks."""
@@ -33,11 +28,13 @@ _INTERVAL = 0.1
 _LOG_INTERVAL = 60.0
 """The minimum number of seconds between two lines in a file, such as the log of a job."""
 
+_ERASE = "\r\x1b[K"
+"""The characters that erase the line of a terminal."""
+
 _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
 
 
 @suggest_keywords
-@dataclass(slots=True, eq=False, repr=False)
 class ProgressBar:
     """Show the written chunks or shards, the speed and the time left while a write is computed.
 
@@ -82,28 +79,17 @@ class ProgressBar:
     (4, 4)
     """
 
-    out: TextIO | None = None
-    final: bool = True
-    written: int = field(default=0, init=False)
-    total: int = field(default=0, init=False)
-    kept: int = field(default=0, init=False)
-    nbytes: int = field(default=0, init=False)
-    arrays: int = field(default=0, init=False)
-    units: str = field(default="", init=False)
-    _tokens: set[str] = field(default_factory=set, init=False)
-    """The tokens of the writes that are shown; others may run on the same cluster."""
-    _began: float = field(default=0.0, init=False)
-    _drawn: float = field(default=0.0, init=False)
-    _line: str = field(default="", init=False)
-    """What the terminal shows."""
-    _client: Any = field(default=None, init=False)
-    _lock: Any = field(default_factory=threading.Lock, init=False)
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
+    def __init__(self, out: TextIO | None = None, final: bool = True) -> None:
+        self.out, self.final = sys.stderr if out is None else out, final
+        self.written = self.total = self.kept = self.nbytes = self.arrays = 0
+        self.units = ""
+        self._tokens = set[str]()  # others may run on the same cluster
+        self._began = self._drawn = time.monotonic()
+        self._stack = contextlib.ExitStack()
+        self._erase = _ERASE if self.out.isatty() else ""
 
     def __enter__(self) -> Self:
         self._began = self._drawn = time.monotonic()
-        self.total = self.written = self.kept = self.nbytes = self.arrays = 0
-        self.units = self._line = ""
         token = _shown.set(self)
         self._stack.callback(_shown.reset, token)
         self._stack.enter_context(Callback(posttask=self._after_task))
@@ -111,100 +97,90 @@ class ProgressBar:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
-        self._client = None
-        with self._lock:
-            self._tokens = set()  # events that are still under way come too late
-        if not self.total + self.kept:
-            return
+        self._tokens = set()  # events that are still under way come too late
         if error is None:
-            self.written = max(self.written, self.total)
-        if error is not None or self.final:
-            self._draw(end="\n")
-        elif self._line:
-            self._print(f"\r{'':{len(self._line)}}\r")
+            self.written = self.total
+        if self.arrays and (error is not None or self.final):
+            self._draw("\n")
+        elif self.arrays:
+            self.out.write(self._erase)
 
-    def _expect(self, plans: Iterable[WritePlan]) -> None:
-        """Add writes that are about to be computed."""
-        for plan in plans:
-            self._tokens.add(plan.write.marker.token)
-            self.arrays += 1
-            self.total += plan.remaining
-            self.kept += 0 if plan.before is None else len(plan.before)
-            unit = "chunks" if plan.target.shards is None else "shards"
-            self.units = unit if self.units in {"", unit} else "chunks and shards"
-        self._subscribe()
-        if self._in_terminal():
+    def _expect(self, total: int, kept: int, unit: str, token: str) -> None:
+        if not self._tokens:
+            self._subscribe()
+        self._tokens.add(token)
+        self.arrays += 1
+        self.total += total
+        self.kept += kept
+        self.units = unit if self.units in {"", unit} else "chunks and shards"
+        if self._erase:
             self._draw()
 
     def _subscribe(self) -> None:
         """Receive the events of the workers of the client in use, if there is one."""
-        if self._client is not None or "distributed" not in sys.modules:
+        if "distributed" not in sys.modules:
             return
         from distributed import get_client
 
         with contextlib.suppress(ValueError):
-            self._client = get_client()
-            self._client.subscribe_topic(_TOPIC, self._on_event)
-            self._stack.callback(self._client.unsubscribe_topic, _TOPIC)
+            client: Any = get_client()
+            client.subscribe_topic(_TOPIC, self._after_event)
+            self._stack.callback(client.unsubscribe_topic, _TOPIC)
 
     def _after_task(self, key: Any, result: Any, *_: object) -> None:
         """Count the chunks of a task of a local scheduler."""
         name = str(key[0] if isinstance(key, tuple) else key)
-        if any(token in name for token in self._tokens) and name.startswith("write_n5-"):
-            with self._lock:
-                self._advance(*_counts(result))
+        if name.startswith("write_n5-") and any(token in name for token in self._tokens):
+            self._advance(*_counts(result))
 
-    def _on_event(self, event: tuple[float, Any]) -> None:
+    def _after_event(self, event: tuple[float, Any]) -> None:
         """Count the chunks of a task of a cluster."""
-        token, chunks, nbytes = event[1]
-        with self._lock:
-            if token in self._tokens:
-                self._advance(chunks, nbytes)
+        token, *counts = event[1]
+        if token in self._tokens:
+            self._advance(*counts)
 
     def _advance(self, chunks: int, nbytes: int) -> None:
-        """Count chunks; the caller has the lock."""
         # Tasks of a lost worker run twice, and those of a repair look at chunks that are kept.
         self.written = min(self.total, self.written + chunks)
         self.nbytes += nbytes
-        interval = _INTERVAL if self._in_terminal() else _LOG_INTERVAL
-        if time.monotonic() - self._drawn >= interval:
+        if time.monotonic() - self._drawn >= (_INTERVAL if self._erase else _LOG_INTERVAL):
             self._draw()
 
     def _draw(self, end: str = "") -> None:
         self._drawn = time.monotonic()
-        if self._in_terminal():
-            shown, self._line = self._line, self._describe()
-            self._print(f"\r{self._line:<{len(shown)}}{end}")
-        else:
-            self._print(f"{self._describe()}\n")
+        line = self._describe()
+        self.out.write(f"{self._erase}{line}{end}" if self._erase else f"{line}\n")
+        self.out.flush()
 
     def _describe(self) -> str:
         """Return the state of the write in one line."""
         seconds = max(time.monotonic() - self._began, 1e-9)
-        done = min(1.0, self.written / self.total) if self.total else 1.0
-        line = f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {done:.0%}, "
-        line += f"{self.written}/{self.total} {self.units}"
-        line += f" ({self.kept} kept)" if self.kept else ""
-        line += f", {format_bytes(self.nbytes)}, {format_bytes(int(self.nbytes / seconds))}/s, "
-        if 0 < self.written < self.total:
-            return f"{line}{format_time(seconds * (1 - done) / done)} left"
-        return line + format_time(seconds)
-
-    def _in_terminal(self) -> bool:
-        return self._stream().isatty()
-
-    def _print(self, text: str) -> None:
-        self._stream().write(text)
-        self._stream().flush()
-
-    def _stream(self) -> TextIO:
-        return sys.stderr if self.out is None else self.out
+        done = self.written / self.total if self.total else 1.0
+        kept = f" ({self.kept} kept)" if self.kept else ""
+        rest = f"{format_time(seconds * (1 - done) / done)} left" if 0 < done < 1 else ""
+        return (
+            f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {done:.0%}, "
+            f"{self.written}/{self.total} {self.units}{kept}, {format_bytes(self.nbytes)}, "
+            f"{format_bytes(int(self.nbytes / seconds))}/s, {rest or format_time(seconds)}"
+        )
 
 
-def expect(plans: Iterable[WritePlan]) -> None:
-    """Show writes that are about to be computed, if a progress bar is in use."""
+def expect(total: int, kept: int, unit: str, token: str) -> None:
+    """Show the write of an array that is about to be computed, if a progress bar is in use.
+
+    Parameters
+    ----------
+    total
+        The number of chunks or shards to write.
+    kept
+        The number of those that an interrupted write has stored before.
+    unit
+        "chunks" or "shards".
+    token
+        The token of the write, which the names of its tasks contain after "write_n5-".
+    """
     if (bar := _shown.get()) is not None:
-        bar._expect(plans)  # noqa: SLF001 - the bar's own module
+        bar._expect(total, kept, unit, token)  # noqa: SLF001 - the bar's own module
 
 
 def report_written(token: str, receipts: Receipts) -> None:
@@ -219,8 +195,7 @@ def report_written(token: str, receipts: Receipts) -> None:
 
 def _counts(result: Any) -> tuple[int, int]:
     """Return the numbers of chunks and bytes that a task wrote."""
-    receipts = result if isinstance(result, Receipts) else getattr(result, "receipts", None)
-    if receipts is not None:
-        return len(receipts), int(receipts.sizes.sum())
-    # The task of a single block also finishes the write, and returns its report.
-    return int(result.attrs["chunks"]), int(result["bytes"].sum())
+    if hasattr(result, "attrs"):  # the task of a single block also finishes the write
+        return int(result.attrs["chunks"]), int(result["bytes"].sum())
+    receipts = getattr(result, "receipts", result)
+    return len(receipts), int(receipts.sizes.sum())

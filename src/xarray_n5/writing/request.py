@@ -22,7 +22,7 @@ from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.model.scene import SCENE, scene_format
 from xarray_n5.writing.chunk_table import dims_or_numbers
-from xarray_n5.writing.self_reads import check_one_process
+from xarray_n5.writing.one_process import check_one_process
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -19,7 +19,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.paths import DIGESTS, PLANNED, UNFINISHED, WRITING, final_key, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.writing.inputs import changed, stamps
+from xarray_n5.writing.changed import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,26 +96,13 @@ def resume(write: Write, *, appends: bool = False) -> tuple[Write, Receipts] | N
 
 
 def _check_code(write: Write, facts: Mapping[str, Any]) -> None:
-    """Warn if the user's functions have changed since an interrupted write began."""
+    """Warn if files of the user's functions have changed since an interrupted write began."""
     if names := changed(facts.get("code"), write.code):
         warn(
-            f"the code of {', '.join(names)} has changed since the unfinished write of "
+            f"{', '.join(names)} changed since the unfinished write of "
             f"{write.marker.path!r} in {write.marker.store.url!r} began; chunks that it has stored "
             "keep the results of the former code. If these differ, start again with mode='w' and "
             "without resume=True"
-        )
-
-
-def _check_sources(write: Write, facts: Mapping[str, Any]) -> None:
-    """Warn if stored arrays that a write reads have changed since it began."""
-    keys = [] if facts.get("done") else changed(facts.get("sources"), stamps(write.sources))
-    if keys:
-        urls = sorted(write.sources[key].url for key in keys)
-        warn(
-            f"{', '.join(urls)} changed since the unfinished write of {write.marker.path!r} in "
-            f"{write.marker.store.url!r} began; chunks that it has stored keep the former values, "
-            "and the others get the new ones. Unless these are the same, start again with "
-            "mode='w' and without resume=True"
         )
 
 
@@ -129,12 +116,10 @@ def renew(write: Write, *, deferred: bool) -> Write:
         return write
     facts = marker.facts()
     if facts is not None:
-        _check_sources(write, facts)
         new = write.facts()
-        for key, now in (("code", write.code), ("sources", stamps(write.sources))):
-            if names := changed(facts.get(key), now):
-                # Chunks of both versions are stored from now on: each later resume warns.
-                facts = {**facts, key: {**facts[key], **dict.fromkeys(names, "")}}
+        if names := changed(facts.get("code"), write.code):
+            # Chunks of both versions are stored from now on: each later resume warns.
+            facts = {**facts, "code": {**facts["code"], **dict.fromkeys(names, "")}}
         # Writes that began since the listing have replaced the hint of the earlier attempt.
         first = write.left is not None and marker.as_found(facts).began_last()
         marker = replace(marker, first=first)

@@ -17,7 +17,6 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.finish import end, end_all, report_of
-from xarray_n5.writing.progress import expect
 from xarray_n5.writing.resume import is_finished, remember
 from xarray_n5.writing.tasks import stopping, write_in_batches, write_lazily, write_now
 
@@ -105,12 +104,14 @@ class Transaction:
         """Compute the writes and finish them here, so that a lost worker cannot have done so."""
         if self.has_ended:
             return xr.DataTree.from_dict(self._reports())
-        expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         return self._finish(self._reports())
 
     def compute_in_turn(self) -> xr.DataTree:
         """Compute the writes level by level, where each reads the result of the one before."""
-        expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         stages: dict[str, dict[str, WritePlan]] = {}
         for name, plan in self.plans.items():
             stages.setdefault(name.rpartition("/")[2], {})[name] = plan
@@ -171,7 +172,8 @@ class Transaction:
 
     def _compute_part(self) -> dict[str, Report]:
         """Compute and finish these writes; the report of a resumed write has the same names."""
-        expect(self.plans.values())
+        for plan in self.plans.values():
+            plan.expect()
         reports = self._reports()
         written = [marker.path for marker, _ in self._markers]
         self.marker.update({**(self.marker.facts() or {}), "written": written})
@@ -200,9 +202,7 @@ def begin_all(
     plans: Mapping[str, WritePlan], marker: WriteMarker, *besides: Callable[[], object]
 ) -> dict[str, WritePlan]:
     """Begin writes of one transaction, and do something `besides`: together, or in this order."""
-    writes = [plan.write for plan in plans.values()]
-    alone = [replace(p, write=p.write.without_sources(writes)) for p in plans.values()]
-    begin: Any = [partial(plan.begin, marker) for plan in alone]
+    begin: Any = [partial(plan.begin, marker) for plan in plans.values()]
     begun: list[Any] = together(marker.store, [*begin, *besides])
     return dict(zip(plans, begun, strict=False))
 
@@ -227,7 +227,7 @@ def compute_alone(plan: WritePlan, remembered: Container | None = None) -> Repor
     """
     if plan.is_done:
         return _report_again(plan)
-    expect([plan])
+    plan.expect()
     write = replace(plan.write, part=True)
     size = batch_size_of(plan)
     with stopping([write]):

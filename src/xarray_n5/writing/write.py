@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ContainerNotVisibleError
 from xarray_n5.model.chunking import touched
-from xarray_n5.writing.inputs import source_key, stamps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
-    from xarray_n5.writing.inputs import SourceStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +58,7 @@ class Write:
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
     code: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Digests of the user's functions in the graph, by their names."""
-    sources: Mapping[str, SourceStamp] = field(default_factory=dict, compare=False)
-    """The stamps of the stored arrays that the graph reads; tasks do not need them."""
-
+    """Digests of the files of the user's functions in the graph, by their names."""
     left: tuple[str, ...] | None = field(default=None, compare=False)
     """The temporary files of earlier attempts, if a listing has shown them, and no other write."""
 
@@ -80,16 +75,9 @@ class Write:
             "fresh": self.fresh,
             "journal": self.journal,
             **({"code": dict(self.code)} if self.code else {}),
-            **({"sources": stamps(self.sources)} if self.sources else {}),
             **({} if self.whole is None else {"whole": [self.whole.path, self.whole.token]}),
             **provenance(),
         }
-
-    def without_sources(self, others: Iterable[Write]) -> Write:
-        """Return the write without the stamps of sources that `others` write."""
-        keys = {source_key(other.target.identity) for other in others} if self.sources else ()
-        kept = {key: each for key, each in self.sources.items() if key not in keys}
-        return replace(self, sources=kept)
 
     def leave_mark(self) -> None:
         """Create the marker of a write that begins, or is planned."""
