@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.array.chunk import getitem
 from dask.array.core import (  # type: ignore[attr-defined]
     Alias,
     Array,
@@ -35,22 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRAY_EXPRESSIONS",
-    "Alias",
     "Array",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
-    "Blockwise",
     "BlockwiseDep",
     "DelayedReport",
-    "GridSlices",
     "HighLevelGraph",
-    "Task",
-    "TaskRef",
     "as_graph",
     "cut",
     "fused",
     "get_scheduler",
-    "getitem",
     "getter",
     "in_one_layer",
     "is_divisible",
@@ -60,6 +53,7 @@ __all__ = [
     "reduce_all",
     "side_of",
     "slices_of",
+    "source_of",
     "spell",
     "tree_reduce",
 ]
@@ -99,6 +93,24 @@ def layers_of(graph: Any) -> Iterator[Iterable[Any]]:
             yield [layer.task, *(each for each, axes in layer.indices if axes is None)]
         elif not isinstance(layer, Layer) or layer.is_materialized():
             yield layer.values()
+
+
+def source_of(array: Array) -> object | None:
+    """Return the object that each block of an array is a slice of, as :func:`getter` returns it.
+
+    None if the array's own layer does anything else, or depends on another array: only the layer
+    shows it, because arrays that were persisted keep their names.
+    """
+    graph = array.dask
+    layer = graph.layers.get(array.name) if isinstance(graph, HighLevelGraph) else None
+    if not isinstance(layer, Blockwise) or layer.task.func is not getter:
+        return None
+    match list(layer.indices):
+        case [(source, None), (str(where), axes)] if axes == layer.output_indices:
+            slices = layer.io_deps.get(where)
+            if isinstance(slices, (GridSlices, ArraySliceDep)) and slices.chunks == array.chunks:
+                return graph[source.key] if isinstance(source, TaskRef) else source
+    return None
 
 
 def is_divisible(array: Array) -> bool:
