@@ -32,30 +32,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
+# What other files import from Dask through this one.
 __all__ = [
-    "ARRAY_EXPRESSIONS",
     "Array",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
     "BlockwiseDep",
-    "DelayedReport",
     "HighLevelGraph",
-    "as_graph",
-    "cut",
-    "fused",
     "get_scheduler",
     "getter",
-    "in_one_layer",
-    "is_divisible",
-    "label",
-    "layers_of",
     "normalize_chunks",
-    "reduce_all",
-    "side_of",
-    "slices_of",
-    "source_of",
-    "spell",
-    "tree_reduce",
 ]
 
 ARRAY_EXPRESSIONS = da.Array is not Array
@@ -247,7 +233,7 @@ def slices_of(chunks: tuple[tuple[int, ...], ...]) -> BlockwiseDep:
 
 def in_one_layer(
     name: str,
-    read: Callable[..., np.ndarray],
+    read: Callable[..., Any],
     source: object,
     where: BlockwiseDep,
     chunks: tuple[tuple[int, ...], ...],

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import xarray_n5
 from tests.support.exhaustive import cases
-from xarray_n5.dask.boxes import StoredSource, from_boxes
+from xarray_n5.dask.boxes import from_boxes
 from xarray_n5.datasets.sources import stored_source
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test_a_chain_of_selections_is_read_as_xarray_computes_it(
         assert source is None
         return
     assert source is not None
-    assert tuple(map(sum, source.chunks)) == source.shape == array.shape
+    assert source.shape == array.shape
     box = tuple(data.draw(slices(size)) for size in array.shape)
     positions = tuple(np.arange(size)[item] for size, item in zip(array.shape, box, strict=True))
     wanted = array.isel(dict(zip(array.dims, box, strict=True))).values
@@ -183,9 +183,8 @@ def test_an_array_that_was_assigned_to_is_not_stored(folder: Path) -> None:
     assert stored_source(array) is None
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_dask_arrays_from_stored_arrays_are_recognised(folder: Path, inline: bool) -> None:
-    lazy = xarray_n5.from_n5(folder, "raw", chunks=(3, 4, -1), inline_array=inline)
+def test_dask_arrays_from_stored_arrays_are_recognised(folder: Path) -> None:
+    lazy = xarray_n5.from_n5(folder, "raw", chunks=(3, 4, -1))
     for array in (lazy, pickle.loads(pickle.dumps(lazy))):  # noqa: S301
         source = stored_source(xr.DataArray(array))
         assert source is not None
@@ -253,13 +252,3 @@ def test_large_objects_are_sent_once() -> None:
     tasks = dict(optimised.__dask_graph__())
     assert len(cloudpickle.dumps([t for key, t in tasks.items() if key != first])) < 10**4
     np.testing.assert_array_equal(found.compute(), values)
-
-
-def test_chunks_of_a_selection_are_those_of_the_grid(folder: Path) -> None:
-    array = xarray_n5.open_array(folder, "raw")
-    for item in (slice(None), slice(2, 8), slice(7, 1, -2), slice(1, None, 5)):
-        source = StoredSource.of(array).select((0, item, 1))
-        numbers = np.arange(SHAPE[1])[item] // 4
-        runs = np.flatnonzero(np.diff(numbers)) + 1
-        wanted = tuple(map(len, np.split(numbers, runs)))
-        assert source.chunks == (wanted,)
