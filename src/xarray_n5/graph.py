@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
-from dask.array.chunk import getitem
 from dask.array.core import (  # type: ignore[attr-defined]
     Alias,
     Array,
@@ -34,36 +33,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
+# What other files import from Dask through this one.
 __all__ = [
-    "ARRAY_EXPRESSIONS",
-    "Alias",
     "Array",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
-    "Blockwise",
     "BlockwiseDep",
     "DataNode",
-    "DelayedReport",
-    "GridSlices",
     "HighLevelGraph",
-    "Task",
-    "TaskRef",
-    "as_graph",
-    "cut",
-    "fused",
     "get_scheduler",
-    "getitem",
     "getter",
-    "in_one_layer",
-    "is_divisible",
-    "label",
-    "layers_of",
     "normalize_chunks",
-    "reduce_all",
-    "side_of",
-    "slices_of",
-    "spell",
-    "tree_reduce",
 ]
 
 ARRAY_EXPRESSIONS = da.Array is not Array
@@ -101,6 +81,24 @@ def layers_of(graph: Any) -> Iterator[Collection[Any]]:
             yield [layer.task, *(each for each, axes in layer.indices if axes is None)]
         elif not isinstance(layer, Layer) or layer.is_materialized():
             yield layer.values()
+
+
+def source_of(array: Array) -> object | None:
+    """Return the object that each block of an array is a slice of, as :func:`getter` returns it.
+
+    None if the array's own layer does anything else, or depends on another array: only the layer
+    shows it, because arrays that were persisted keep their names.
+    """
+    graph = array.dask
+    layer = graph.layers.get(array.name) if isinstance(graph, HighLevelGraph) else None
+    if not isinstance(layer, Blockwise) or layer.task.func is not getter:
+        return None
+    match list(layer.indices):
+        case [(source, None), (str(where), axes)] if axes == layer.output_indices:
+            slices = layer.io_deps.get(where)
+            if isinstance(slices, (GridSlices, ArraySliceDep)) and slices.chunks == array.chunks:
+                return graph[source.key] if isinstance(source, TaskRef) else source
+    return None
 
 
 def is_divisible(array: Array) -> bool:
@@ -237,7 +235,7 @@ def slices_of(chunks: tuple[tuple[int, ...], ...]) -> BlockwiseDep:
 
 def in_one_layer(
     name: str,
-    read: Callable[..., np.ndarray],
+    read: Callable[..., Any],
     source: object,
     where: BlockwiseDep,
     chunks: tuple[tuple[int, ...], ...],

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
-    from xarray_n5.integrity.diagnosis.finding import Finding
-    from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
@@ -101,8 +100,8 @@ class SceneReader(Protocol):
         Returns None if the file has none. Raises ValueError if it is invalid.
         """
 
-    def missing_parts(self, document: bytes, survey: Survey, *, named: bool) -> Iterator[Finding]:
-        """Iterate over the images that a container lacks; `named` if the user opened the file."""
+    def missing_images(self, document: bytes, nodes: Mapping[str, Array | Group]) -> str:
+        """Return a sentence about the images that are not among a container's nodes, or ""."""
 
 
 class GroupReader(Protocol):

@@ -30,7 +30,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.integrity.diagnosis import diagnose
+from xarray_n5.doctor.diagnose import survey_at
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def test_a_shape_that_no_chunk_has_is_an_error_everywhere(
         assert states[index] in {"truncated", "undecodable"}
         assert np.isin(states, ["ok", "missing"]).sum() == states.size - 1
     if index == (2, 2, 1):  # the doctor examines some chunks, the last one among them
-        assert {each.kind for each in diagnose(store)} == {"chunk-damaged"}
+        assert {each.kind for each in survey_at(store, "", None, None)[1]} == {"chunk-damaged"}
     assert repair(store, "em/a").attrs["repaired"] == 1
 
 
@@ -386,7 +386,7 @@ def test_the_doctor_reports_another_shape(shape: Shape) -> None:
     set_chunk(store, (0, 0, 0), chunk(shape))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        assert [each.kind for each in diagnose(store)] == ["chunk-shape"]
+        assert [each.kind for each in survey_at(store, "", None, None)[1]] == ["chunk-shape"]
 
 
 def test_serialised_objects_are_not_called_damage_in_an_array_of_them() -> None:
@@ -394,7 +394,7 @@ def test_serialised_objects_are_not_called_damage_in_an_array_of_them() -> None:
     document = json.loads(store.get("em/a/attributes.json") or b"")
     store.set("em/a/attributes.json", json.dumps({**document, "dataType": "object"}).encode())
     set_chunk(store, (0, 0, 0), IMPOSSIBLE["mode 2"])
-    assert diagnose(store) == []
+    assert survey_at(store, "", None, None)[1] == []
 
 
 def test_a_repair_removes_a_short_chunk_that_is_not_a_former_end() -> None:

@@ -22,9 +22,9 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.doctor.test_diagnosis import containers_in as all_in
 from tests.formats.test_label_multisets import WINNERS
 from tests.formats.test_label_multisets import labels as write_paintera
-from tests.integrity.test_diagnosis import containers_in as all_in
 from tests.support.containers import write_document
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.projects import Setup, diagonal, level_shape, project_xml, values, write_project

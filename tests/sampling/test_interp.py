@@ -696,6 +696,8 @@ def test_a_result_is_stored_on_the_grid_of_its_target(tmp_path: Path) -> None:
         (lambda a: a.T, (4, 2, 1)),
         (lambda a: a.isel(t=1).T, (4, 2)),
         (lambda a: a.chunk(3).isel(t=0), (2, 4)),
+        (lambda a: a.chunk(3).T, (4, 2, 1)),
+        (lambda a: a.chunk(3).isel(t=1).T, (4, 2)),
     ],
 )
 def test_selections_have_the_chunks_that_they_are_from(

@@ -129,8 +129,6 @@ NAMES_OF_LEVELS = {
     "images.levels",
     "images.select",
     "images.tree",
-    "integrity.diagnosis.levels",
-    "integrity.diagnosis.diagnose",
     "sampling.api",
 }
 """The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""

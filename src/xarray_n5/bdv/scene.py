@@ -16,7 +16,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.container_xml import hint_of_xml
+from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_group
 from xarray_n5.bdv.layouts import groups_of, layout_of
 from xarray_n5.bdv.loaders import Bucket, View
@@ -31,20 +33,20 @@ from xarray_n5.formats.containers import find_scene
 from xarray_n5.model.image import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     import xarray as xr
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.show import ViewArray
     from xarray_n5.formats.containers import Container
-    from xarray_n5.integrity.diagnosis.finding import Finding
-    from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
 
 _MOST = 1 << 18
 """The maximum number of views of a project that are checked."""
+
+_SHOWN = 8
+"""The maximum number of missing views that are named."""
 
 
 @dataclass(frozen=True)
@@ -227,28 +229,25 @@ def placement(
     return rows, described.unit, "voxelSize of the XML"
 
 
-def missing_parts(document: bytes, survey: Survey, *, named: bool) -> Iterator[Finding]:
-    """Iterate over the views of a project that its container lacks."""
-    from xarray_n5.integrity.diagnosis.finding import Finding, listed
-
+def missing_images(document: bytes, nodes: Mapping[str, Array | Group]) -> str:
+    """Return a sentence about the views that are not among a container's nodes, or ""."""
     project = read_project(document)
-    refers = named or refers_to(document, survey.container, {survey.container.name})
-    if project.loader is None or not refers:
-        return
+    if project.loader is None:
+        return ""
     layout = layout_of(project)
     views = list(islice(project.views(), _MOST))
-    paths = groups_of(layout, views)
-    groups = {path: dict(survey.groups[path].attrs) for path in paths if path in survey.groups}
-    lost = [view for view in views if layout.path(view, 0, groups) not in survey.arrays]
-    if lost:
-        shown = listed([f"setup {view.setup} timepoint {view.timepoint}" for view in lost])
-        yield Finding(
-            "missing-view",
-            "",
-            f"the XML of the project has {len(views)} views, of which {len(lost)} "
-            f"{'is' if len(lost) == 1 else 'are'} not stored: {shown}",
-            "write them, or list them in the XML's MissingViews",
-        )
+    known = {path: nodes.get(path) for path in groups_of(layout, views)}
+    groups = {path: dict(node.attrs) for path, node in known.items() if isinstance(node, Group)}
+    paths = {view: layout.path(view, 0, groups) for view in views}
+    missing = [view for view, path in paths.items() if not isinstance(nodes.get(path), Array)]
+    if not missing:
+        return ""
+    shown = [f"setup {view.setup} timepoint {view.timepoint}" for view in missing[:_SHOWN]]
+    shown += [f"and {len(missing) - _SHOWN} more"] if missing[_SHOWN:] else []
+    return (
+        f"the XML of the project has {len(views)} views, of which {len(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} not stored: {', '.join(shown)}"
+    )
 
 
 def open_dataset(

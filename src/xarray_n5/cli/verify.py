@@ -60,7 +60,7 @@ def verify(
     scene = find_scene(url, options)
     opened = (url, path, options) if scene is None else (scene.container(options), path, None)
     walk = Walk.at(*opened, whole=True)
-    lost = _lost_images(scene, walk) if strict and scene is not None and not path else []
+    lost = _lost_images(scene, walk) if strict and scene is not None and not path else ""
     with task_progress():
         reports = [_report(found, deep=deep) for found in walk.arrays()]
     appends = appends_to(walk.container.uncached().store, [each["path"] for each in reports])
@@ -73,20 +73,20 @@ def verify(
     if not reports:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    for problem in (*_problems(reports, strict=strict), *lost):
+    for problem in filter(None, (*_problems(reports, strict=strict), lost)):
         echo(problem, err=True)
     if lost or any(_is_bad(report, strict=strict) for report in reports):
         raise click.exceptions.Exit(1)
 
 
-def _lost_images(scene: Scene, walk: Walk) -> list[str]:
-    """Return messages about images of a scene that its container lacks."""
-    from xarray_n5.integrity.diagnosis.survey import Survey
+def _lost_images(scene: Scene, walk: Walk) -> str:
+    """Return a message about images of a scene that its container lacks, or ""."""
     from xarray_n5.leaves import scene_reader
 
     if (reader := scene_reader(document := scene.document or b"")) is None:
-        return []
-    return [each.message for each in reader.missing_parts(document, Survey.of(walk), named=True)]
+        return ""
+    nodes = {found.path: found.node for found in walk.nodes() if found.node is not None}
+    return reader.missing_images(document, nodes)
 
 
 def _report(found: Found, *, deep: bool) -> dict[str, Any]:

@@ -11,13 +11,11 @@ from dask.array import PerformanceWarning
 from dask.utils import parse_bytes
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.graph import normalize_chunks, side_of
+from xarray_n5.graph import normalize_chunks
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import group_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
 
 _AUTO = (1 << 25) - 1
@@ -28,7 +26,7 @@ the C library returns their memory to the system, which has to clear it again.
 """
 
 _SMALL, _MANY = 1 << 20, 1000
-"""The minimum number of tasks, and their maximum size, for a warning about overhead."""
+"""A block of fewer bytes is small; more small ones than the second cause a warning."""
 
 _MOST_BLOCKS = 1 << 24
 """The maximum number of blocks along an axis: Dask stores the size of each."""
@@ -40,10 +38,6 @@ class Chunked(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape."""
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -70,14 +64,15 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
     MetadataError
         If a size is not positive; -1 means the whole axis, as in Dask.
     """
-    asked = _by_axis(array.chunks if chunks is None else chunks, array.ndim)
+    ndim = len(array.shape)
+    asked = _by_axis(array.chunks if chunks is None else chunks, ndim)
     for axis, (each, length) in enumerate(zip(asked, array.shape, strict=False)):
         if not _is_size(each, length):
             raise MetadataError(
                 f"chunks is {each!r} along axis {axis} of {array.url}; expected a number of at "
                 "least 1, the sizes of all blocks, -1 for the whole axis, or 'auto'"
             )
-    if len(asked) == array.ndim:
+    if len(asked) == ndim:
         asked = _grouped(asked, array)
         counts = tuple(-(-s // _longest(c, s)) for c, s in zip(asked, array.shape, strict=True))
         if max(counts, default=0) > _MOST_BLOCKS:
@@ -109,23 +104,17 @@ def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
     strings = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
     if not strings:
         return asked
-    usual = min(_AUTO, parse_bytes(config.get("array.chunk-size")))
-    limit = min(usual if each == "auto" else parse_bytes(each) for each in strings.values())
-    sides, extents = list(_units(array, strings)), list(array.shape)
-    for axis in set(range(array.ndim)) - strings.keys():
+    most, itemsize = parse_bytes(config.get("array.chunk-size")), array.dtype.itemsize
+    sizes = {min(_AUTO, most) if each == "auto" else parse_bytes(each) for each in strings.values()}
+    unit = array.shards if set(strings.values()) == {"auto"} else None
+    if unit is None or math.prod(unit) * itemsize > most:
+        unit = array.chunks
+    sides, extents = list(unit), list(array.shape)
+    for axis in set(range(len(asked))) - strings.keys():
         # Requested sizes are not changed.
         sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
-    grouped = group_chunks(sides, extents, array.dtype.itemsize, limit)
+    grouped = group_chunks(sides, extents, itemsize, min(sizes))
     return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
-
-
-def _units(array: Chunked, strings: Mapping[int, str]) -> tuple[int, ...]:
-    """Return the unit of blocks: shards, unless they are too large, or chunks."""
-    if array.shards is None or set(strings.values()) != {"auto"}:
-        return array.chunks
-    most = parse_bytes(config.get("array.chunk-size"))
-    small = math.prod(array.shards) * array.dtype.itemsize <= most
-    return array.shards if small else array.chunks
 
 
 def _longest(sizes: Any, length: int) -> int:
@@ -139,8 +128,7 @@ def _longest(sizes: Any, length: int) -> int:
 def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> None:
     """Warn about blocks that cut stored chunks, and about many small ones."""
     for axis, (sizes, side) in enumerate(zip(blocks, array.chunks, strict=True)):
-        inner = sizes[:1] if len(sizes) > 1 and side_of(sizes) is not None else sizes[:-1]
-        cut = next((size for size in inner if size % side), None)
+        cut = next((size for size in set(sizes[:-1]) if size % side), None)
         if cut is not None:
             warn(
                 f"along axis {axis}, blocks of {cut} cut stored chunks of {side}, which are then "
@@ -148,20 +136,14 @@ def check_sizes(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> None:
                 PerformanceWarning,
             )
     if are_many_small(blocks, array):
-        count, nbytes = _count_and_size(blocks, array)
         warn(
-            f"{array.url} becomes {count} tasks of {nbytes} bytes at most, which cost more than "
-            'they read; use chunks="auto" to read several stored chunks in each',
+            f"{array.url} becomes {math.prod(map(len, blocks))} tasks of less than 1 MiB, which "
+            'cost more than they read; use chunks="auto" to read several stored chunks in each',
             PerformanceWarning,
         )
 
 
 def are_many_small(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> bool:
     """Return whether blocks are so many and so small that tasks cost more than they read."""
-    count, nbytes = _count_and_size(blocks, array)
-    return count > _MANY and nbytes < _SMALL
-
-
-def _count_and_size(blocks: tuple[tuple[int, ...], ...], array: Chunked) -> tuple[int, int]:
-    """Return the number of blocks, and the size of the largest one in bytes."""
-    return math.prod(map(len, blocks)), math.prod(map(max, blocks)) * array.dtype.itemsize
+    largest = math.prod(map(max, blocks)) * array.dtype.itemsize
+    return math.prod(map(len, blocks)) > _MANY and largest < _SMALL

@@ -11,6 +11,7 @@ import numpy as np
 from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.dask.block_sizes import Chunked
 from xarray_n5.graph import Array as DaskArray
 from xarray_n5.graph import HighLevelGraph, in_one_layer, slices_of
 
@@ -72,28 +73,12 @@ def _call(task: Callable[[Any], np.ndarray], where: Any) -> np.ndarray:
     return task(where)
 
 
-class StackedArrays(Protocol):
+class StackedArrays(Chunked, Protocol):
     """Stored arrays that are indexed as one."""
 
     @property
     def arrays(self) -> Sequence[Array]:
         """The arrays."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of all of them."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of their values."""
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """The shape of a chunk."""
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """The shape of a shard, if there are such."""
 
     def __getitem__(self, key: tuple[slice | int | np.ndarray, ...]) -> np.ndarray:
         """Return the values at slices, integers and positions, orthogonally."""
@@ -125,16 +110,6 @@ class StoredSource:
     def dtype(self) -> np.dtype[Any]:
         """The type of the values, in native byte order."""
         return self.array.dtype
-
-    @property
-    def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """The sizes of the stored chunks' parts in the selection, along each dimension."""
-        return self._cut(self.array.chunks)
-
-    @property
-    def shards(self) -> tuple[tuple[int, ...], ...] | None:
-        """The sizes of the shards' parts in the selection, if there are shards."""
-        return None if self.array.shards is None else self._cut(self.array.shards)
 
     @property
     def units(self) -> tuple[int, ...]:
@@ -189,26 +164,6 @@ class StoredSource:
     @property
     def _ranges(self) -> list[range]:
         return [p for axis in self.order if isinstance(p := self.selection[axis], range)]
-
-    def _cut(self, sides: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        along = zip(self._ranges, self.order, strict=True)
-        return tuple(cut(positions, sides[axis]) for positions, axis in along)
-
-
-def cut(positions: range, side: int) -> tuple[int, ...]:
-    """Return the numbers of positions in each chunk of a regular grid, without empty ones.
-
-    >>> cut(range(3, 12), 5), cut(range(11, 2, -4), 5), cut(range(0), 5)
-    ((2, 5, 2), (1, 1, 1), (0,))
-    """
-    if not positions:
-        return (0,)
-    if positions.step < 0:
-        return cut(positions[::-1], side)[::-1]
-    first, last = positions[0], positions[-1]
-    edges = np.arange(first // side + 1, last // side + 1) * side
-    ends = np.unique(-(-(edges - first) // positions.step))
-    return tuple(np.diff([0, *ends.tolist(), len(positions)]).tolist())
 
 
 def as_slice(positions: range) -> slice:

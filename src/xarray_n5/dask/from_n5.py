@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import AxisOrder, LabelMultisets
     from xarray_n5.arrays.node import Missing
     from xarray_n5.dask.block_sizes import Chunked
-    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
 
 
@@ -43,14 +42,11 @@ def from_n5(
     storage_options: Mapping[str, Any] | None = None,
     chunks: int | str | tuple[Any, ...] | Mapping[int, Any] | None = None,
     name: str | None = None,
-    inline_array: bool = True,
     *,
     format: FormatName | None = None,  # noqa: A002
     axis_order: AxisOrder = "C",
-    attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     metadata: Mapping[str, Any] | None = None,
-    asarray: bool = True,
     label_multisets: LabelMultisets = "error",
     skip_missing: bool = False,
 ) -> da.Array:
@@ -76,22 +72,14 @@ def from_n5(
     name : str, optional
         The name of the array in the graph; by default made of its URL, its metadata and the time of
         their last change. Chunks that change later do not change the name.
-    inline_array : bool, default: True
-        Whether each task holds the (small) array handle itself, which keeps slicing cheap.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; detected by default.
     axis_order : {"C", "F"}, default: "C"
         "F" reverses the order of axes: that of ``dimensions``, as in Java.
-    attribute_order : {"auto", "C", "N5"}, default: "auto"
-        The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
-        NumPy, "N5" for x first; "auto" for that of the programs that write the dialect. It is
-        passed to :func:`open_array`; a Dask array has no coordinates.
     missing : {"fill", "error"}, default: "fill"
         "fill" reads chunks that are not stored as the fill value; "error" raises for them.
     metadata : mapping, optional
         Members of ``attributes.json`` (in N5 order) that the array must have exactly.
-    asarray : bool, default: True
-        Whether blocks are converted to NumPy arrays, as in :func:`dask.array.from_array`.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
         "count" as the numbers of votes for these labels (int32); "error" raises.
@@ -144,13 +132,12 @@ def from_n5(
             format=format,
             metadata=metadata,
             axis_order=axis_order,
-            attribute_order=attribute_order,
             missing=missing,
             label_multisets=label_multisets,
         )
     blocks = choose(chunks, array)
     check_sizes(blocks, array)
-    return _lazy(array, blocks, name, skip_missing, inline_array=inline_array, asarray=asarray)
+    return _lazy(array, blocks, name, skip_missing)
 
 
 def _lazy(
@@ -158,9 +145,6 @@ def _lazy(
     blocks: tuple[tuple[int, ...], ...],
     name: str | None = None,
     skip_missing: bool = False,
-    *,
-    inline_array: bool = True,
-    asarray: bool = True,
 ) -> da.Array:
     """Return an array as a Dask array with these blocks."""
     source = Array(array.node.bare())
@@ -169,32 +153,16 @@ def _lazy(
     if skip_missing:
         # A later listing may differ, and so must the name.
         return read_stored(source, blocks, name or f"{named}-{uuid.uuid4().hex[:8]}")
-    return as_blocks(source, blocks, named, inline_array=inline_array, asarray=asarray)
+    return as_blocks(source, blocks, named)
 
 
-def as_blocks(
-    source: Chunked,
-    blocks: tuple[tuple[int, ...], ...],
-    name: str,
-    *,
-    inline_array: bool = True,
-    asarray: bool = True,
-) -> da.Array:
+def as_blocks(source: Chunked, blocks: tuple[tuple[int, ...], ...], name: str) -> da.Array:
     """Return an object that slices index as a Dask array with these blocks, one task per block."""
-    if inline_array and not ARRAY_EXPRESSIONS:
-        options: Any = {} if asarray else {"asarray": False, "lock": False}
-        where = slices_of(blocks)
-        return in_one_layer(name, getter, source, where, blocks, source.dtype, **options)
-    built: da.Array = da.from_array(
-        source,
-        chunks=blocks,
-        name=name,
-        inline_array=inline_array,
-        asarray=asarray,
-        fancy=True,
-        lock=False,
-        meta=np.empty((0,) * source.ndim, source.dtype),
-    )
+    if not ARRAY_EXPRESSIONS:
+        return in_one_layer(name, getter, source, slices_of(blocks), blocks, source.dtype)
+    meta = np.empty((0,) * len(blocks), source.dtype)
+    how: dict[str, Any] = {"inline_array": True, "lock": False, "meta": meta}
+    built: da.Array = da.from_array(source, chunks=blocks, name=name, **how)
     return built
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
@@ -66,8 +66,7 @@ def _stored(array: Array) -> da.Array:
     listed = array.node.missing == "fill" and array.node.store.complete_listings
     stored = stored_blocks(array, blocks) if listed else np.broadcast_to(np.True_, counts)
     where = StoredSlices(blocks, stored)
-    read: Any = _read_sums
-    return in_one_layer(_name(), read, Array(array.node.bare()), where, blocks, object)
+    return in_one_layer(_name(), _read_sums, Array(array.node.bare()), where, blocks, object)
 
 
 def _computed(array: da.Array | np.ndarray) -> da.Array:
@@ -79,15 +78,15 @@ def _computed(array: da.Array | np.ndarray) -> da.Array:
             "the shape of a Dask array is unknown; call its compute_chunk_sizes() first"
         )
     source = as_graph(array)
-    sums: Any = source.map_blocks(
-        cast("Any", _block_sums),
+    sums: da.Array = source.map_blocks(
+        _block_sums,
         ArraySliceDep(source.chunks),
         shape=source.shape,
         name=_name(),
         dtype=object,
         meta=np.empty((0,) * source.ndim, object),
     )
-    return cast("da.Array", sums)
+    return sums
 
 
 def _name() -> str:

@@ -90,7 +90,7 @@ class LazyStack(BackendArray):
             self.shape[: len(self.shape) - count] if self.transposed else self.shape[count:]
         )
         self.dtype, self.fill_value = level.first.dtype, level.first.fill_value
-        self.chunks, self.shards = level.chunks, level.shards
+        self.chunks, self.shards, self.url = level.chunks, level.shards, level.first.url
 
     @property
     def arrays(self) -> tuple[Array, ...]:

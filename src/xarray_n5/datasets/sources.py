@@ -8,7 +8,6 @@ import numpy as np
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.dask.boxes import StoredSource, as_slice
-from xarray_n5.dask.origins import origin_of
 from xarray_n5.datasets.lazy import LazyArray, LazyStack
 from xarray_n5.datasets.xarray_internals import (
     CopyOnWriteArray,
@@ -20,13 +19,12 @@ from xarray_n5.datasets.xarray_internals import (
     VectorizedIndexer,
 )
 from xarray_n5.graph import Array as DaskArray
+from xarray_n5.graph import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-
-    from xarray_n5.dask.origins import Origin
 
 _WRAPPERS = (CopyOnWriteArray, ImplicitToExplicitIndexingAdapter, MemoryCachedArray)
 """Objects of xarray that change neither values nor shape of what they wrap."""
@@ -35,8 +33,8 @@ _WRAPPERS = (CopyOnWriteArray, ImplicitToExplicitIndexingAdapter, MemoryCachedAr
 def stored_source(array: xr.DataArray) -> StoredSource | None:
     """Return the selection of stored arrays in a DataArray; None if values were computed.
 
-    Recognised are DataArrays that were opened here, lazily or with ``chunks=``, selected by slices
-    and integers, and transposed. Nothing is read.
+    Recognised are DataArrays that were opened here, selected by slices and integers, and
+    transposed, and their chunked copies. What Dask has selected is not. Nothing is read.
     """
     found = _source_of(array.variable._data)  # noqa: SLF001
     if found is None or found.shape != array.shape or found.dtype != array.dtype:
@@ -53,19 +51,11 @@ def _source_of(data: Any) -> StoredSource | None:
     if isinstance(data, Array) or type(data) is LazyStack:
         return StoredSource.of(data)
     if isinstance(data, DaskArray):
-        return _of_graph(origin_of(data))
+        return _source_of(source_of(data))
     if isinstance(data, (LazilyIndexedArray, LazilyVectorizedIndexedArray)):
         found = _source_of(data.array)
         return None if found is None else _of_key(found, data.key)
     return None
-
-
-def _of_graph(origin: Origin | None) -> StoredSource | None:
-    """Return the selection of stored arrays in a Dask array."""
-    found = None if origin is None else _source_of(origin.source)
-    if origin is None or found is None:
-        return None
-    return _select(found, origin.selection, origin.order)
 
 
 def _of_key(found: StoredSource, key: ExplicitIndexer) -> StoredSource | None:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.doctor.diagnose import survey_at
 from xarray_n5.doctor.find import stored_images
 from xarray_n5.doctor.readers import READERS
 from xarray_n5.doctor.readers.compare import compare, reason_of
@@ -18,16 +19,15 @@ from xarray_n5.doctor.readers.expected import describes, expected_geometry, lead
 from xarray_n5.doctor.readers.fix import AmbiguousError, RepairPlan, plan_repair
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.integrity.diagnosis.diagnose import survey_at
 from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from xarray_n5.doctor.finding import Finding
     from xarray_n5.doctor.readers.compare import Comparison
     from xarray_n5.doctor.readers.fix import Change
     from xarray_n5.doctor.readers.protocol import StoredImage
-    from xarray_n5.integrity.diagnosis import Finding
     from xarray_n5.model.axes import Geometry
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.doctor.survey import Survey
     from xarray_n5.formats.containers import Container
-    from xarray_n5.integrity.diagnosis.survey import Survey
     from xarray_n5.model.metadata import Attributes, GroupMetadata
 
 _DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}

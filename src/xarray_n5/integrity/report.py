@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.invalidate import box_of
 from xarray_n5.arrays.marker import REPAIRED, find_markers
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import ChunkError, VarlengthChunkError
@@ -25,12 +25,11 @@ from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, w
 from xarray_n5.writing.digests import read_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
     from xarray_n5.stores.base import Listing
-    from xarray_n5.writing.digests import Digests
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
 DAMAGED = frozenset(_STATES[2:])
@@ -43,7 +42,6 @@ _TOGETHER = 256
 _HEAD = 512
 """The number of bytes that a quick check reads from the beginning of a chunk."""
 
-
 _HEADER = 4
 """The maximum number of bytes of a chunk's header, per axis and in addition."""
 
@@ -51,55 +49,10 @@ _HEADER = 4
 def report(array: Array, *, deep: bool) -> xr.Dataset:
     """Return the state of each chunk of an array, lazily; see :func:`xarray_n5.verify`."""
     expected, attributes = known_of(array, deep=deep)
-    box = whole_grid(array)
-    dims = distinct(dims_of_grid(array), _FACTS.names or ())
-    facts = _looked_at(array, expected, deep=deep)
-    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
-    return xr.Dataset(variables, coordinates(box, dims), attributes)
-
-
-def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the states and the attributes of :func:`report`, without Dask for few chunks."""
-    expected, attributes = known_of(array, deep=deep)
-    if array.grid.size > _TOGETHER:
-        return _looked_at(array, expected, deep=deep)["state"].compute(), attributes
-    whole = tuple(slice(0, count) for count in array.grid.counts)
-    return _look_at(array, whole, *expected, deep=deep)["state"], attributes
-
-
-def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-    """Return the known facts about chunks, which chunks have them, and the report's attributes.
-
-    They are the digests of intact chunks; for a quick check, the sizes of chunks that need not be
-    read, 0 for missing ones.
-    """
-    listed = _look_over(array)
-    digests = read_digests(array.node) if deep else None
-    store, counts = array.node.store, tuple(map(len, whole_grid(array)))
-    unfinished = find_markers(store, array.path, listing=listed.directory)[0]
-    for each in unfinished if digests else ():
-        # A running write stores its digests when it ends.
-        side = box_of(each.facts() or {}, array.grid.chunks) if each.token != REPAIRED else None
-        if side is not None and digests is not None:
-            digests.known[tuple(slice(a.start, a.stop) for a in side)] = False
-    if listed.sizes is not None and not deep:
-        expected = _known_sizes(array, listed.sizes)
-    else:
-        expected = _expected(digests, counts)
-    return expected, {
-        "array": array.url,
-        "stray": listed.stray,
-        "unfinished": [each.token for each in unfinished],
-        "digests": digests is not None,
-    }
-
-
-def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: bool) -> Any:
-    """Return the facts about all chunks as a Dask array."""
-    counts = array.grid.counts
+    box, counts = whole_grid(array), array.grid.counts
     blocks = group_chunks((1,) * array.ndim, counts, 1, _TOGETHER)
-    return da.map_blocks(
-        cast("Any", _look_at),
+    facts: Any = da.map_blocks(
+        cast("Any", _check),
         Array(array.node.bare()),
         ArraySliceDep(normalize_chunks(blocks, counts)),
         *(da.from_array(each, chunks=blocks) for each in expected),
@@ -108,65 +61,90 @@ def _looked_at(array: Array, expected: tuple[np.ndarray, np.ndarray], *, deep: b
         dtype=_FACTS,
         meta=np.empty((0,) * array.ndim, _FACTS),
     )
+    dims = distinct(dims_of_grid(array), _FACTS.names or ())
+    variables = {name: (dims, facts[name]) for name in _FACTS.names or ()}
+    return xr.Dataset(variables, coordinates(box, dims), attributes)
 
 
-def _expected(digests: Digests | None, counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    if digests is None:
-        zeros = np.broadcast_to(np.uint64(0), counts)
-        return zeros, np.broadcast_to(np.False_, counts)
-    return digests.values, digests.known
+def look(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the states and the attributes of :func:`report`, without Dask for few chunks."""
+    if array.grid.size > _TOGETHER:
+        found = report(array, deep=deep)
+        return found["state"].to_numpy(), found.attrs
+    expected, attributes = known_of(array, deep=deep)
+    whole = tuple(slice(0, count) for count in array.grid.counts)
+    return _check(array, whole, *expected, deep=deep)["state"], attributes
 
 
-def _look_at(
-    array: Array,
-    where: tuple[slice, ...],
-    expected: np.ndarray,
-    known: np.ndarray,
-    *,
-    deep: bool,
-) -> np.ndarray:
-    """Return the facts about some chunks."""
-    facts = np.zeros(expected.shape, _FACTS)
-    start = tuple(side.start for side in where)
-    indices = [tuple(map(add, start, spot)) for spot in np.ndindex(facts.shape)]
-    io = array.node
-    container, metadata = io.container, io.metadata
-    if not deep:
-        spots = [*zip(np.ndindex(facts.shape), indices, strict=True)]
-        doubtful = [index for spot, index in spots if not known[spot]]
-        heads = container.head_chunks(io.path, metadata, doubtful, _HEAD) if doubtful else iter(())
-        for spot, index in spots:
-            size = int(expected[spot])
-            listed = ("ok" if size else "missing", size, 0)
-            facts[spot] = listed if known[spot] else _peeked(array, index, next(heads))
-        return facts
-    wanted = {
-        spot: int(expected[spot]) if known[spot] else None for spot in np.ndindex(facts.shape)
+def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
+    """Return the known facts about chunks, which chunks have them, and the report's attributes.
+
+    They are the digests of intact chunks; for a quick check, the sizes of chunks that need not be
+    read, 0 for missing ones.
+    """
+    counts = tuple(map(len, whole_grid(array)))
+    stray, sizes, directory = _listed(array)
+    unfinished = find_markers(array.node.store, array.path, listing=directory)[0]
+    # Unfinished writes change chunks, and store digests when they end.
+    changing = any(marker.token != REPAIRED for marker in unfinished)
+    digests = read_digests(array.node) if deep and not changing else None
+    expected = np.broadcast_to(np.uint64(0), counts), np.broadcast_to(np.False_, counts)
+    if digests is not None:
+        expected = digests.values, digests.known
+    elif sizes is not None and not deep:
+        expected = _sufficient_sizes(array, sizes)
+    return expected, {
+        "array": array.url,
+        "stray": stray,
+        "unfinished": [marker.token for marker in unfinished],
+        "digests": digests is not None,
     }
-    fetched = container.get_chunks(io.path, metadata, indices, io.ahead)
-    try:
-        for (spot, number), index, (_, data) in zip(wanted.items(), indices, fetched, strict=True):
-            facts[spot] = decoded(array, index, data, number)
-    except ChunkError:  # of a container that checks chunks as it reads them, such as an archive
-        for (spot, number), index in zip(wanted.items(), indices, strict=True):
-            facts[spot] = _read_alone(array, index, number)
+
+
+def _check(
+    array: Array, where: tuple[slice, ...], expected: np.ndarray, known: np.ndarray, *, deep: bool
+) -> np.ndarray:
+    """Return the facts about some chunks, with their digests, or sizes, as far as `known`."""
+    facts = np.zeros(expected.shape, _FACTS)
+    if not deep:
+        facts["state"], facts["bytes"] = np.where(expected > 0, "ok", "missing"), expected
+    spots = [spot for spot in np.ndindex(facts.shape) if deep or not known[spot]]
+    indices = [tuple(map(add, (side.start for side in where), spot)) for spot in spots]
+    io = array.node
+    read: Iterable[Any] = ()
+    if deep:
+        read = _fetch(io, indices)
+    elif indices:
+        read = io.container.head_chunks(io.path, io.metadata, indices, _HEAD)
+    for spot, index, data in zip(spots, indices, read, strict=True):
+        wanted = int(expected[spot]) if deep and known[spot] else None
+        facts[spot] = decoded(array, index, data, wanted) if deep else _peeked(array, index, data)
     return facts
 
 
-def _read_alone(array: Array, index: Index, wanted: int | None) -> tuple[str, int, int]:
+def _fetch(io: ArrayNode, indices: Sequence[Index]) -> Iterator[bytes | ChunkError | None]:
+    """Iterate over chunks, or the errors of containers that check what they read: archives."""
+    fetched = 0
     try:
-        data = array.node.get(index)
-    except ChunkError as error:
-        return _damage(error.__cause__), 0, 0
-    return decoded(array, index, data, wanted)
+        for _, data in io.container.get_chunks(io.path, io.metadata, indices, io.ahead):
+            yield data
+            fetched += 1
+    except ChunkError:
+        for index in indices[fetched:]:
+            try:
+                yield io.get(index)
+            except ChunkError as error:
+                yield error
 
 
 def decoded(
-    array: Array, index: Index, data: bytes | None, wanted: int | None
+    array: Array, index: Index, data: bytes | ChunkError | None, wanted: int | None
 ) -> tuple[str, int, int]:
     """Decode a chunk, and return its state, size and digest; `wanted` is the expected digest."""
     if data is None:
         return "missing", 0, 0
+    if isinstance(data, ChunkError):
+        return _damage(data.__cause__), 0, 0
     io = array.node
     io = replace(io, metadata=io.metadata.multisets_as(Content.LABELS))
     try:
@@ -182,14 +160,15 @@ def decoded(
     return state, len(data), found
 
 
-def _peeked(array: Array, index: Index, found: tuple[bytes, int] | None) -> tuple[str, int, int]:
-    if found is None:
+def _peeked(array: Array, index: Index, head: tuple[bytes, int] | None) -> tuple[str, int, int]:
+    """Return the state and the size of a chunk by its first bytes and its size."""
+    if head is None:
         return "missing", 0, 0
     try:
-        shape = array.node.format.peek(array.node.metadata, *found)
+        shape = array.node.format.peek(array.node.metadata, *head)
     except (ValueError, EOFError) as error:
-        return _damage(error), found[1], 0
-    return "ok" if array.grid.fits(index, shape) else "wrong-shape", found[1], 0
+        return _damage(error), head[1], 0
+    return "ok" if array.grid.fits(index, shape) else "wrong-shape", head[1], 0
 
 
 def _damage(cause: BaseException | None) -> str:
@@ -197,83 +176,60 @@ def _damage(cause: BaseException | None) -> str:
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """The content of the listing of an array."""
+def _listed(array: Array) -> tuple[list[str], dict[Index, int] | None, Listing | None]:
+    """Return an array's stray files: neither documents, chunks nor hidden files of this package.
 
-    stray: list[str] = field(default_factory=list)
-    """The array's files that are not documents, chunks or hidden files of this package."""
-    sizes: Mapping[Index, int] | None = None
-    """The sizes of the stored chunks; None if a listing does not show all files."""
-    directory: Listing | None = None
-    """The names directly in the array's directory, if they are known from the listing, too."""
-
-
-def _look_over(array: Array) -> _Listed:
-    """List all files of an array with their sizes; in an object store, this is one request.
-
-    In other stores, a listing has no sizes, or may be incomplete: servers may hide files.
+    Of an object store, also the sizes of chunks, and the names directly in the array's directory;
+    all this is one request. In other stores, a listing has no sizes, or may be incomplete: servers
+    may hide files.
     """
     io = array.node
-    if io.container.batch == 1 or not io.store.complete_listings:
-        stray, _ = _sorted(array, dict.fromkeys(io.container.walk(array.path), 0))
-        return _Listed(stray)
-    found = {each.key: each.size for each in io.store.list_info(array.path)}
-    stray, sizes = _sorted(array, found)
-    folders = {key.partition("/")[0] for key in found if "/" in key}
-    files = tuple(sorted(key for key in found if "/" not in key))
-    return _Listed(stray, sizes, (tuple(sorted(folders)), files))
-
-
-def _sorted(array: Array, found: Mapping[str, int]) -> tuple[list[str], dict[Index, int]]:
-    """Return the stray files among those of an array, and the sizes of its chunks."""
-    stray, sizes, stored = [], {}, False
-    io = array.node
-    for key, size in found.items():
+    has_sizes = io.container.batch > 1 and io.store.complete_listings
+    if has_sizes:
+        files = {info.key: info.size for info in io.store.list_info(array.path)}
+    else:
+        files = dict.fromkeys(io.container.walk(array.path), 0)
+    stray, sizes = [], {}
+    for key, size in files.items():
         index = io.chunk_index(key)
-        stored = stored or index is not None
         if index is not None and index in array.grid:
             sizes[index] = size
         elif index is not None or not (is_own(key) or key in io.container.documents):
             stray.append(key)
-    if stray and not stored:
-        next(array.node.stored_chunks(), None)  # raises if the node is a group
-    return stray, sizes
+    if stray and not sizes:
+        next(io.stored_chunks(), None)  # raises if the node is a group
+    if not has_sizes:
+        return stray, None, None
+    folders = {key.partition("/")[0] for key in files if "/" in key}
+    names = tuple(sorted(folders)), tuple(sorted(key for key in files if "/" not in key))
+    return stray, sizes, names
 
 
-def _known_sizes(array: Array, sizes: Mapping[Index, int]) -> tuple[np.ndarray, np.ndarray]:
+def _sufficient_sizes(array: Array, sizes: Mapping[Index, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the sizes of chunks, 0 for missing ones, and whether they suffice to check them.
 
     The shape determines the size of uncompressed chunks. Compressed ones may have any size that is
     larger than that of a header.
     """
-    io = array.node
-    found = np.zeros(array.grid.counts, np.uint64)
-    known = np.ones(array.grid.counts, bool)
-    expected: dict[tuple[int, ...], frozenset[int]] = {}
-    raw = _is_raw(io)
-    least = _HEADER * (array.ndim + 1)
+    metadata, pads = array.node.metadata, array.node.format.pads
+    values, known = np.zeros(array.grid.counts, np.uint64), np.ones(array.grid.counts, bool)
+    header = _header_size(array.node)
     for index, size in sizes.items():
-        found[index] = size
-        if raw:
-            extent = io.metadata.chunks if io.format.pads else array.grid.extent(index)
-            if extent not in expected:
-                shapes = {extent, io.metadata.chunks}  # other programs pad chunks at the ends
-                expected[extent] = frozenset(_stored_size(io, shape) for shape in shapes)
-            known[index] = size in expected[extent]
-        else:
-            known[index] = size > least
-    return found, known
+        values[index] = size
+        if header is None:
+            known[index] = size > _HEADER * (array.ndim + 1)
+            continue
+        # Other programs pad chunks at the ends.
+        shapes = {metadata.chunks, metadata.chunks if pads else array.grid.extent(index)}
+        known[index] = (size - header) in {array.dtype.itemsize * math.prod(s) for s in shapes}
+    return values, known
 
 
-def _is_raw(io: ArrayNode) -> bool:
-    """Return whether the shape of a chunk determines its size."""
+def _header_size(io: ArrayNode) -> int | None:
+    """Return the number of bytes before the elements of a chunk; None for compressed chunks."""
     metadata = io.metadata
     plain = metadata.content is Content.NUMBERS and not metadata.dtype.hasobject
-    return plain and metadata.inner is None and isinstance(metadata.compression, Raw)
-
-
-def _stored_size(io: ArrayNode, shape: tuple[int, ...]) -> int:
-    """Return the size of a stored, uncompressed chunk of a shape."""
-    block = np.zeros(shape, io.metadata.dtype)
-    return memoryview(io.format.encode(io.metadata, block)).nbytes
+    if not plain or metadata.inner is not None or not isinstance(metadata.compression, Raw):
+        return None
+    block = np.zeros(metadata.chunks, metadata.dtype)
+    return memoryview(io.format.encode(metadata, block)).nbytes - block.nbytes

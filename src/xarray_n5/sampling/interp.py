@@ -275,12 +275,14 @@ def _compute(
 def stored_sides(array: xr.DataArray) -> dict[Hashable, int]:
     """Return the sides of the stored chunks of an array, by dimension; none if it has none."""
     stored = stored_source(array)
-    if stored is None:
-        chunks = array.encoding.get("chunks") or ()
-        return dict(zip(array.dims, chunks, strict=True)) if len(chunks) == array.ndim else {}
-    # Its encoding does not follow selections and transpositions.
-    along = zip(array.dims, stored.order, strict=True)
-    return {dim: stored.array.chunks[axis] for dim, axis in along}
+    if stored is not None:
+        along = zip(array.dims, stored.order, strict=True)
+        return {dim: stored.array.chunks[axis] for dim, axis in along}
+    # Encodings do not follow selections and transpositions, but engines add the dimensions' names.
+    chunks = array.encoding.get("chunks") or ()
+    named = array.encoding.get("preferred_chunks") or ()
+    dims = named if set(named).issuperset(array.dims) else array.dims
+    return dict(zip(dims, chunks, strict=True)) if len(chunks) == len(dims) else {}
 
 
 def _sides(source: xr.DataArray, sizes: list[int], options: Options) -> tuple[int, ...]:

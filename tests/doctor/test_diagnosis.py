@@ -26,11 +26,13 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.cli import main
-from xarray_n5.integrity.diagnosis import Finding, diagnose
+from xarray_n5.doctor.diagnose import survey_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from xarray_n5.doctor.finding import Finding
 
     Break = Callable[[Path], object]
 
@@ -51,6 +53,10 @@ def write_pyramid(folder: Path, form: Any = "n5") -> Path:
     place = folder / NAMES[form]
     pyramid(image(), place, "em", levels=2, chunks=(4, 8, 8), format=form)
     return place
+
+
+def diagnose(url: object, path: str = "", xml: bytes | None = None) -> list[Finding]:
+    return survey_at(url, path, None, xml)[1]
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:

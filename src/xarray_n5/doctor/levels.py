@@ -12,8 +12,8 @@ from xarray_n5.dialects import resolve_geometry
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.dialects.pyramids import factors_of
+from xarray_n5.doctor.finding import Finding, listed
 from xarray_n5.errors import PathError
-from xarray_n5.integrity.diagnosis.finding import Finding, listed
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.level_names import level_name, number_in, numbered
 from xarray_n5.model.paths import join, normalize_path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.doctor.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.arrays.container_xml import find_xml
 from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.arrays.walk import Walk
+from xarray_n5.doctor import chunks, levels
+from xarray_n5.doctor.finding import Finding, listed
+from xarray_n5.doctor.survey import Survey
 from xarray_n5.errors import N5Error, NodeNotFoundError, RequestError
 from xarray_n5.formats.consolidated import contradictions
 from xarray_n5.formats.documents import unfinished
 from xarray_n5.formats.protocol import Node
-from xarray_n5.integrity.diagnosis import chunks, levels
-from xarray_n5.integrity.diagnosis.finding import Finding, listed
-from xarray_n5.integrity.diagnosis.survey import Survey
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.json import RESTORE
@@ -25,17 +25,19 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.group import Group
+
     Check: TypeAlias = Callable[[Survey], Iterator[Finding]]
 
 
-def diagnose(
+def survey_at(
     url: object,
-    path: str = "",
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    xml: bytes | None = None,
-) -> list[Finding]:
-    """Return everything that is damaged, missing or contradictory in a container.
+    path: str,
+    storage_options: Mapping[str, Any] | None,
+    xml: bytes | None,
+) -> tuple[Survey | None, list[Finding]]:
+    """Return all nodes of a container, unless it cannot be read, and the findings about them.
 
     Reads the metadata of all nodes in batches, the first bytes of a few chunks of each array, and
     one or two chunks whole. Damage is returned, never raised; data are never changed.
@@ -47,11 +49,6 @@ def diagnose(
     xml
         The XML that describes the container's images; by default that next to it.
 
-    Returns
-    -------
-    list of Finding
-        In the order of the checks; empty for a healthy container.
-
     Raises
     ------
     NodeNotFoundError
@@ -59,16 +56,6 @@ def diagnose(
     RequestError
         If the location cannot be reached.
     """
-    return survey_at(url, path, storage_options, xml)[1]
-
-
-def survey_at(
-    url: object,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    xml: bytes | None,
-) -> tuple[Survey | None, list[Finding]]:
-    """Return all nodes of a container, unless it cannot be read, and the findings about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks report the same problems
         try:
@@ -175,15 +162,20 @@ def _consolidated(survey: Survey) -> Iterator[Finding]:
             )
 
 
-def _missing_parts(survey: Survey) -> Iterator[Finding]:
+def _missing_images(survey: Survey) -> Iterator[Finding]:
     """Find images of the scene in an XML that its container lacks."""
     document = survey.xml or (None if survey.root else find_xml(survey.container))
     if survey.root or document is None:
         return
-    reader, why = scene_reader(document), "it does not describe a project"
+    container, why = survey.container, "it does not describe a project"
     try:
-        if reader is not None:
-            yield from reader.missing_parts(document, survey, named=survey.xml is not None)
+        if (reader := scene_reader(document)) is not None:
+            if survey.xml is None and not reader.refers_to(document, container, {container.name}):
+                return
+            nodes: dict[str, Array | Group] = {**survey.arrays, **survey.groups}
+            if missing := reader.missing_images(document, nodes):
+                remedy = "write them, or list them in the XML's MissingViews"
+                yield Finding("missing-view", "", missing, remedy)
             return
     except ValueError as error:
         why = str(error)
@@ -199,6 +191,6 @@ CHECKS: Mapping[str, Check] = {
     "missing levels": levels.missing_levels,
     "the sizes of levels": levels.inconsistent_levels,
     "chunks": chunks.sampled_chunks,
-    "the images of the scene": _missing_parts,
+    "the images of the scene": _missing_images,
 }
 """The checks, in the order of the findings."""

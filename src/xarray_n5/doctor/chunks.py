@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from xarray_n5.doctor.finding import Finding, listed
+from xarray_n5.doctor.levels import listed_pyramids
+from xarray_n5.doctor.survey import is_short
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.formats.documents import unfinished
-from xarray_n5.integrity.diagnosis.finding import Finding, listed
-from xarray_n5.integrity.diagnosis.levels import listed_pyramids
-from xarray_n5.integrity.diagnosis.survey import is_short
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import join
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.integrity.diagnosis.survey import Survey
+    from xarray_n5.doctor.survey import Survey
     from xarray_n5.model.grid import ChunkGrid, Index
 
 _ARRAYS = 512
