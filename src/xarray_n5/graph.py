@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 
 # What other files import from Dask through this one.
 __all__ = [
+    "Alias",
     "Array",
     "ArrayBlockwiseDep",
     "ArraySliceDep",
     "BlockwiseDep",
     "DataNode",
     "HighLevelGraph",
+    "Task",
+    "TaskRef",
     "get_scheduler",
     "getter",
     "normalize_chunks",
