@@ -47,7 +47,7 @@ def test_arrays_that_are_still_to_be_read_are_not_replaced(
 ) -> None:
     url = store(tmp_path, form, s0=1, em__s0=2, em__em__s0=3)
     before = files(tmp_path)
-    with pytest.raises(NodeExistsError, match=r"is computed from|in the source of the copy"):
+    with pytest.raises(NodeExistsError, match=r"computed from|in the source of the copy"):
         copy(url, url, source_path=source, path=target, mode="w")
     assert files(tmp_path) == before
     copy(url, url, source_path="em/em", path="other", mode="w")
@@ -57,7 +57,7 @@ def test_arrays_that_are_still_to_be_read_are_not_replaced(
 def test_arrays_that_are_found_by_a_link_are_not_replaced(tmp_path: Path) -> None:
     url = store(tmp_path, em__s0=1)
     (tmp_path / "link.n5").symlink_to(url)
-    with pytest.raises(NodeExistsError, match="is computed from"):
+    with pytest.raises(NodeExistsError, match="computed from"):
         copy(url, tmp_path / "link.n5", mode="w")
     assert numbers(url, "em/s0") == [[1]]
 
