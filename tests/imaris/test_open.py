@@ -18,6 +18,8 @@ import xarray_n5
 from tests.support.imaris import INFO, characters, sizes, values, write_ims
 from xarray_n5 import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5.cli import main
+from xarray_n5.errors import MissingChunkError, PathError
+from xarray_n5.formats.hdf5 import nodes
 from xarray_n5.imaris.metadata import numbered
 from xarray_n5.napari.layers import read_layers
 from xarray_n5_engine import N5BackendEntrypoint
@@ -189,14 +191,14 @@ def test_a_copy_to_ome_zarr_is_read_by_its_metadata(tmp_path: Path) -> None:
 COLORED = {**INFO, "Channel 0": {**INFO["Channel 0"], "ColorRange": "10 500.5", "Color": "0 0.5 1"}}
 
 
-def test_channels_have_colours_and_ranges_of_display(tmp_path: Path) -> None:
-    url = write_ims(tmp_path / "cells.ims", COLORED, channels=2)
-    window = {"min": 0, "max": 65535}
+@pytest.mark.parametrize("dtype", ["u2", "f4"])
+def test_channels_have_colours_and_ranges_of_display(tmp_path: Path, dtype: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", COLORED, channels=2, dtype=dtype)
+    window = {"min": 10, "max": 500.5, "start": 10, "end": 500.5}
     expected: list[dict[str, Any]] = [
-        {"label": "DAPI", "color": "0080FF", "window": {**window, "start": 10, "end": 500.5}},
-        {"label": "GFP", "color": "00FF00", "window": {**window, "start": 0, "end": 65535}},
+        {"label": "DAPI", "color": "0080FF", "active": True, "window": window},
+        {"label": "GFP", "color": "00FF00", "active": True},
     ]
-    expected = [{**each, "active": True} for each in expected]
     assert xr.open_dataset(url, engine="n5").attrs == {"omero": {"channels": expected}}
     for form in ("zarr2", "zarr3"):
         xarray_n5.copy(url, tmp_path / form, format=form)
@@ -206,13 +208,6 @@ def test_channels_have_colours_and_ranges_of_display(tmp_path: Path) -> None:
         shown = [facts for _, facts, _ in read_layers(place)]
         assert [each["colormap"] for each in shown] == ["#0080ff", "#00ff00"]
         assert [each.get("contrast_limits") for each in shown] == [(10, 500.5), None]
-
-
-def test_numbers_of_any_size_have_the_range_of_display_that_is_stored(tmp_path: Path) -> None:
-    url = write_ims(tmp_path / "cells.ims", COLORED, channels=2, dtype="f4")
-    first, second = xr.open_dataset(url, engine="n5").attrs["omero"]["channels"]
-    assert first["window"] == {"min": 10, "max": 500.5, "start": 10, "end": 500.5}
-    assert "window" not in second
 
 
 @pytest.mark.parametrize("color", ["", "0 1", "0 1 2", "0 nan 1", "red", "0 1 0 1", "1e999 0 0"])
@@ -244,16 +239,108 @@ def test_a_file_without_data_is_refused(tmp_path: Path) -> None:
         xr.open_dataset(url, engine="n5")
 
 
-def test_an_array_unlike_the_others_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    url = write_ims(tmp_path / "cells.ims", channels=2, levels=1)
-    path = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 1/Data"
+def data(t: int, c: int, level: int = 0) -> str:
+    """The path of an array."""
+    return f"DataSet/ResolutionLevel {level}/TimePoint {t}/Channel {c}/Data"
+
+
+@pytest.mark.parametrize(
+    ("t", "c", "odd"),
+    [
+        (1, 0, np.ones((4, 7, 10), "u2")),
+        (0, 1, np.ones((5, 7, 10), "i2")),
+        (2, 1, np.ones((5, 7, 10, 2), "u2")),
+        (1, 1, np.ones((7, 10), "u2")),
+        (2, 0, np.ones((), "u2")),
+        (2, 0, h5py.ExternalLink("other.h5", "/a")),
+    ],
+    ids=["shape", "type", "more axes", "fewer axes", "no axes", "link"],
+)
+def test_an_array_unlike_the_others_is_refused_when_it_is_read(
+    tmp_path: Path, t: int, c: int, odd: Any
+) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=3, channels=2, levels=1)
     with h5py.File(url, "a") as file:
-        del file[path]
-        file[path] = np.ones((5, 7, 10), "u1")
+        del file[data(t, c)]
+        file[data(t, c)] = odd
+    ways: list[dict[str, Any]] = [{}, {"chunks": {}}]
+    for options in ways:
+        image = xr.open_dataset(url, engine="n5", **options)["cells"]
+        assert image.shape == (3, 2, *SHAPE)
+        for time, channel in np.ndindex(3, 2):
+            if (time, channel) != (t, c):
+                assert np.array_equal(image[time, channel], values(SHAPE, time, channel, 0))
+        with pytest.raises((MetadataError, PathError), match=f"TimePoint {t}/Channel {c}/Data"):
+            image[t, c].load()
+
+
+@pytest.mark.parametrize("gone", [data(1, 1), data(1, 1)[:-5], data(0, 0), data(0, 0)[:-5]])
+def test_a_missing_array_reads_as_fill_value(tmp_path: Path, gone: str) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=3, channels=2, levels=1)
+    with h5py.File(url, "a") as file:
+        del file[gone]
+    image = xr.open_dataset(url, engine="n5")["cells"]
+    strict = xr.open_dataset(url, engine="n5", missing="error")["cells"]
+    assert image.shape == (3, 2, *SHAPE)
+    for t, c in np.ndindex(3, 2):
+        if data(t, c).startswith(gone):
+            assert not image[t, c].any()
+            with pytest.raises(MissingChunkError):
+                strict[t, c].load()
+        else:
+            assert np.array_equal(image[t, c], values(SHAPE, t, c, 0))
+            assert np.array_equal(strict[t, c], values(SHAPE, t, c, 0))
+
+
+def test_a_group_in_place_of_an_array_is_a_missing_array(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", channels=2, levels=1)
+    with h5py.File(url, "a") as file:
+        del file[data(0, 1)]
+        file.create_group(data(0, 1))
     image = xr.open_dataset(url, engine="n5")["cells"]
     assert np.array_equal(image[0], values(SHAPE, 0, 0, 0))
-    with pytest.raises(MetadataError, match="one shape and type"):
-        image[1].load()
+    assert not image[1].any()
+
+
+def linked(path: Path, times: int, channels: int) -> Path:
+    """Write a file in which all time points are one group, and all channels another one."""
+    write_ims(path, {}, levels=2)
+    with h5py.File(path, "a") as file:
+        for level in range(2):
+            group = file[f"DataSet/ResolutionLevel {level}"]
+            for channel in range(1, channels):
+                group[f"TimePoint 0/Channel {channel}"] = group["TimePoint 0/Channel 0"]
+            for time in range(1, times):
+                group[f"TimePoint {time}"] = group["TimePoint 0"]
+    return path
+
+
+def test_one_array_of_each_level_is_opened_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = linked(tmp_path / "cells.ims", 40, 30)
+    read, paths = nodes.read, []
+
+    def counted(file: Any, path: str, where: str) -> Any:
+        paths.append(path)
+        return read(file, path, where)
+
+    monkeypatch.setattr(nodes, "read", counted)
+    assert xr.open_dataset(url, engine="n5").sizes == {"t": 40, "c": 30, "z": 5, "y": 7, "x": 10}
+    assert len(xr.open_datatree(url, engine="n5").children) == 2
+    assert CliRunner().invoke(main, ["info", str(url)]).exit_code == 0
+    assert CliRunner().invoke(main, ["tree", str(url)]).exit_code == 0
+    assert {path for path in paths if path.endswith("Data")} == {data(0, 0), data(0, 0, 1)}
+    image = xr.open_dataset(url, engine="n5", level=1)["cells"]
+    paths.clear()
+    assert np.array_equal(image[39, 29], values(SHAPE, 0, 0, 1))
+    assert {path for path in paths if path.endswith("Data")} == {data(39, 29, 1)}
+
+
+def test_all_chunks_of_a_level_are_counted(tmp_path: Path) -> None:
+    url = write_ims(tmp_path / "cells.ims", times=3, channels=2, levels=1)
+    result = CliRunner().invoke(main, ["tree", str(url), "--chunks"])
+    assert "48 of 48 chunks stored" in result.output, result.output
 
 
 def test_a_project_is_written_from_a_file(tmp_path: Path) -> None:
@@ -288,7 +375,7 @@ def test_the_command_line_shows_the_image(tmp_path: Path, command: str) -> None:
 
 def test_names_are_in_the_order_of_their_numbers() -> None:
     names = ["Channel 10", "Channel 2", "Channel 02", "Channel", "Channel x", "TimePoint 1"]
-    assert [*numbered([*names, "Channel " + "9" * 40], "Channel")] == [2, 10]
+    assert numbered([*names, "Channel " + "9" * 40], "Channel") == (2, 10)
 
 
 INVALID = [

@@ -82,7 +82,8 @@ class LazyStack(BackendArray):
         self.parts = {
             at: Part(tasks[id(part.array)], part.indices) for at, part in level.parts.items()
         }
-        self.broken = dict(level.broken)
+        self.broken, self.later = dict(level.broken), level.later
+        self._opened: dict[tuple[int, ...], Part[Array] | None] = {}
         self.numbers, self.stacked_axes = level.numbers, level.stacked_axes
         self.transposed, self.missing = level.transposed, missing
         self.shape, count = level.shape, len(level.numbers)
@@ -94,13 +95,14 @@ class LazyStack(BackendArray):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays, each once."""
+        """The arrays that are open, each once."""
         return tuple({id(part.array): part.array for part in self.parts.values()}.values())
 
     def __dask_tokenize__(self) -> object:
         parts = [(at, part.array, part.indices) for at, part in sorted(self.parts.items())]
         broken = [(at, repr(error)) for at, error in sorted(self.broken.items())]
-        return ("xarray_n5.LazyStack", parts, broken, self.numbers, self.transposed, self.missing)
+        facts = (self.later, self.numbers, self.transposed, self.missing)
+        return ("xarray_n5.LazyStack", parts, broken, *facts)
 
     def __getitem__(self, key: ExplicitIndexer | tuple[Any, ...]) -> np.ndarray:
         """Return the selection `key`; only the arrays that it overlaps are read."""
@@ -124,7 +126,7 @@ class LazyStack(BackendArray):
             result[...] = self.fill_value
         for target in np.ndindex(result.shape[:count]):
             at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
-            if (part := self.parts.get(at)) is not None:
+            if (part := self._part(at)) is not None:
                 result[target] = part.array[self._within(part, inner)]
             elif at in self.broken:
                 raise self.broken[at]
@@ -135,6 +137,14 @@ class LazyStack(BackendArray):
         if not self.transposed:
             return result
         return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))
+
+    def _part(self, at: tuple[int, ...]) -> Part[Array] | None:
+        """Return the part at a position, which is opened if need be; None if it is missing."""
+        if at in self.parts or self.later is None:
+            return self.parts.get(at)
+        if at not in self._opened:
+            self._opened[at] = self.later(at)
+        return self._opened[at]
 
     def _within(self, part: Part[Array], inner: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the index of a part in its array."""

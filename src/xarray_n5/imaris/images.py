@@ -3,57 +3,74 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Any
-
-import xarray as xr
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import PlacedImage
 from xarray_n5.errors import MetadataError, NodeNotFoundError
-from xarray_n5.imaris.metadata import (
-    SPACE,
-    Extent,
-    channel_names,
-    numbered,
-    omero,
-    regular_step,
-    seconds,
-    size,
-    text,
-)
+from xarray_n5.imaris import metadata
+from xarray_n5.imaris.metadata import SPACE, Extent, numbered
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
 from xarray_n5.model.level_names import level_name
+from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
-_SOURCE = "imaris: DataSetInfo"
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.formats.hdf5.container import Hdf5Container
 
-_STACKED = ("t", "c")
-"""The axes along which arrays are stacked, if there are several."""
+Numbers: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
+"""The numbers of time points and of channels."""
 
 
-@dataclass(frozen=True)
-class _Info:
-    """What an Imaris file says about all levels of its image."""
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """The arrays of a level along the axes with several; each is opened when it is read."""
 
-    stacked: tuple[Axis, ...]
-    """The axes along which arrays are stacked."""
-    numbers: tuple[tuple[int, ...], ...]
-    """The numbers of timepoints and of channels."""
-    extents: Mapping[str, Extent]
-    unit: str | None
-    sizes: tuple[int, ...]
-    """The shape of an array at the finest level."""
-    coords: Mapping[str, xr.Variable]
-    """The times, if they are not regular."""
-    attributes: Mapping[str, Any]
-    """The colours of channels, as ``omero``."""
+    folder: str
+    """The path of the level."""
+    numbers: Numbers
+    at: tuple[int, ...]
+    """The position of the array that is open."""
+    first: Array
+    """That array, without padding; the others have its shape and type."""
+
+    def __call__(self, at: tuple[int, ...]) -> Part[Array] | None:
+        """Open the array at a position; return None if it is missing.
+
+        Raises
+        ------
+        MetadataError
+            If it is unlike the first one.
+        """
+        io, path = self.first.node, _path(self.folder, self.numbers, at)
+        stored, like = io.container.node(path).metadata, io.metadata
+        if not isinstance(stored, ArrayMetadata):
+            return None
+        found = _cut(stored, like.shape)
+        if (found.shape, found.dtype) == (like.shape, like.dtype):
+            return Part(Array(replace(io, path=path, metadata=found)))
+        raise MetadataError(
+            f"{io.container.where(path)}: the array is {found.shape} {found.dtype}, but {io.url} "
+            f"is {like.shape} {like.dtype}; expected arrays of one shape and type in a level"
+        )
+
+
+def _path(folder: str, numbers: Numbers, at: tuple[int, ...]) -> str:
+    """Return the path of the array at a position along the axes with several."""
+    left = iter(at)
+    time, channel = (n[next(left)] if len(n) > 1 else n[0] for n in numbers)
+    return join(folder, f"TimePoint {time}/Channel {channel}/Data")
+
+
+def _cut(stored: ArrayMetadata, sizes: tuple[int, ...]) -> ArrayMetadata:
+    """Return an array that ends before its padding: some chunks are not read, others clipped."""
+    ends = map(min, stored.shape, sizes)
+    return replace(stored, shape=(*ends, *stored.shape[len(sizes) :]))
 
 
 def read_image(root: Group) -> PlacedImage:
@@ -64,182 +81,101 @@ def read_image(root: Group) -> PlacedImage:
     NodeNotFoundError
         If there are no data.
     """
-    found = {
-        number: paths for number, folder in _levels(root).items() if (paths := _parts(root, folder))
-    }
-    _warn_of_others(root)
-    levels: dict[str, Level[Array]] = {}
-    coords: dict[str, Mapping[str, xr.Variable]] = {}
-    info: _Info | None = None
-    for at, paths in found.items():
-        numbers = tuple(tuple(sorted(set(each))) for each in zip(*paths, strict=True))
-        arrays = _arrays(root, paths, numbers if info is None else info.numbers)
-        if not arrays:
-            warn(f"{root.url}: resolution level {at} has no data; it is left out")
-            continue
-        if info is None:
-            info = _info(root, numbers, next(iter(arrays.values())))
-        name = level_name(len(levels))
-        levels[name], coords[name] = _level(info, arrays), info.coords
-    if not levels:
-        raise NodeNotFoundError(
-            root.url,
-            "",
-            "image",
-            "expected arrays such as 'DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data'",
-        )
-    attributes = {} if info is None else info.attributes
-    return PlacedImage(Image(None, levels), coords, in_world=True, attributes=attributes)
-
-
-def _warn_of_others(root: Group) -> None:
-    """Warn if a file has several data sets, of which the first is read."""
-    count = root.attrs.get("NumberOfDataSets")
-    count = count[0] if isinstance(count, list) and len(count) == 1 else count
-    if isinstance(count, int) and count > 1:
-        warn(
-            f"{root.url}: the file has {count} data sets, of which the first is read; open arrays "
-            "of the others with group="
-        )
+    stacks = list(_stacks(root))
+    if not stacks:
+        hint = "expected arrays such as 'DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data'"
+        raise NodeNotFoundError(root.url, "", "image", hint)
+    times, channels = stacks[0].numbers
+    folder = _folder(root, "DataSetInfoDirectoryName", "DataSetInfo")
+    named = ["Image", "TimeInfo", *(f"Channel {number}" for number in channels)]
+    nodes = root.nodes(join(folder, name) for name in named)
+    about, clock, *colours = (
+        nodes[path].attrs if (path := join(folder, name)) in nodes else {} for name in named
+    )
+    time, coords = metadata.times(clock, times)
+    labels, unit = metadata.channel_names(colours), metadata.text(about, "Unit")
+    stacked = {time: times, Axis(name="c", kind="channel", labels=labels): channels}
+    kept = [axis for axis, numbers in stacked.items() if len(numbers) > 1]
+    finest = dict(zip(SPACE, stacks[0].first.node.metadata.shape, strict=True))
+    extents = {axis: metadata.extent(about, axis, n, root.url) for axis, n in finest.items()}
+    levels = {}
+    for number, stack in enumerate(stacks):
+        sizes = zip(SPACE, stack.first.node.metadata.shape, strict=True)
+        space = [_axis(axis, n, finest[axis], extents[axis], unit) for axis, n in sizes]
+        levels[level_name(number)] = _level(stack, (*kept, *space))
+    coordinates, omero = dict.fromkeys(levels, coords), metadata.omero(colours, labels)
+    return PlacedImage(Image(None, levels), coordinates, in_world=True, attributes=omero)
 
 
 def _folder(root: Group, key: str, default: str) -> str:
     """Return the name of a group in the file, which an attribute may change."""
-    found = text(root.attrs, key) or default
-    return found if "/" not in found and found.strip(".") else default
+    name = metadata.text(root.attrs, key) or default
+    return name if "/" not in name and name.strip(".") else default
 
 
-def _levels(root: Group) -> dict[int, str]:
-    """Return the paths of the groups of levels by number."""
-    folder = _folder(root, "DataSetDirectoryName", "DataSet")
-    names = numbered(root.container.children(folder), "ResolutionLevel")
-    return {number: join(folder, name) for number, name in names.items()}
+def _stacks(root: Group) -> Iterator[_Stack]:
+    """Iterate over the levels, which have the same time points and channels.
 
-
-def _parts(root: Group, folder: str) -> dict[tuple[int, ...], str]:
-    """Return the paths of the groups of channels by timepoint and channel."""
-    found: dict[tuple[int, ...], str] = {}
-    for timepoint, time in numbered(root.container.children(folder), "TimePoint").items():
-        path = join(folder, time)
-        for channel, name in numbered(root.container.children(path), "Channel").items():
-            found[timepoint, channel] = join(path, name)
-    return found
-
-
-def _arrays(
-    root: Group, paths: Mapping[tuple[int, ...], str], numbers: tuple[tuple[int, ...], ...]
-) -> dict[tuple[int, ...], Array]:
-    """Return the arrays of a level without padding, by timepoint and channel."""
-    wanted = {at: join(paths[at], "Data") for at in product(*numbers) if at in paths}
-    nodes = root.nodes(wanted.values())
-    arrays = {at: node for at in wanted if isinstance(node := nodes.get(wanted[at]), Array)}
-    arrays = {at: each for at, each in arrays.items() if each.ndim == len(SPACE) and each.size}
-    if not arrays:
-        return {}
-    # All timepoints and channels of a level have one size.
-    first = next(iter(arrays))
-    above = root.nodes([paths[first]]).get(paths[first])
-    attributes = above.attrs if isinstance(above, Group) else {}
-    stored = arrays[first].node.metadata.shape
-    sizes = [size(attributes, axis, n, root.url) for axis, n in zip(SPACE, stored, strict=True)]
-    return {at: _cut(array, sizes) for at, array in arrays.items()}
-
-
-def _cut(array: Array, sizes: list[int]) -> Array:
-    """Return an array that ends before its padding: some chunks are not read, others clipped."""
-    metadata = array.node.metadata
-    shape = tuple(map(min, metadata.shape, sizes))
-    return Array(replace(array.node, metadata=replace(metadata, shape=shape)))
-
-
-def _info(root: Group, numbers: tuple[tuple[int, ...], ...], array: Array) -> _Info:
-    """Return the metadata of all levels; `array` is one of the finest level."""
-    folder = _folder(root, "DataSetInfoDirectoryName", "DataSetInfo")
-    channels = [join(folder, f"Channel {channel}") for channel in numbers[1]]
-    image, times = join(folder, "Image"), join(folder, "TimeInfo")
-    nodes = root.nodes([image, times, *channels])
-    attributes: dict[str, Mapping[str, Any]] = {path: node.attrs for path, node in nodes.items()}
-    about = attributes.get(image, {})
-    sizes = array.node.metadata.shape
-    extents = {
-        axis: extent
-        for axis, samples in zip(SPACE, sizes, strict=True)
-        if (extent := Extent.of(about, axis, samples, root.url)) is not None
-    }
-    moments = seconds(attributes.get(times, {}), numbers[0])
-    step = None if moments is None else regular_step(moments)
-    coords = {}
-    if moments is not None and step is None:
-        coords["t"] = xr.Variable(("t",), moments, {"units": "s"})
-    about_channels = [attributes.get(path, {}) for path in channels]
-    labels = channel_names(about_channels)
-    shown = omero(about_channels, labels, array.dtype)
-    along = {
-        "t": Axis(name="t", kind="time", scale=step, unit=None if step is None else "s"),
-        "c": Axis(
-            name="c",
-            kind="channel",
-            labels=labels,
-        ),
-    }
-    several = {axis: own for axis, own in zip(_STACKED, numbers, strict=True) if len(own) > 1}
-    return _Info(
-        stacked=tuple(along[axis] for axis in several),
-        numbers=numbers,
-        extents=extents,
-        unit=text(about, "Unit"),
-        sizes=sizes,
-        coords=coords,
-        attributes={} if shown is None else {"omero": shown},
-    )
-
-
-def _level(info: _Info, arrays: Mapping[tuple[int, ...], Array]) -> Level[Array]:
-    """Return a level; arrays unlike the first one raise an error when they are read."""
-    first = next(iter(arrays.values()))
-    parts: dict[tuple[int, ...], Part[Array]] = {}
-    broken: dict[tuple[int, ...], Exception] = {}
-    kept = [len(own) > 1 for own in info.numbers]
-    for at, array in arrays.items():
-        places = [own.index(n) for own, n in zip(info.numbers, at, strict=True)]
-        place = tuple(each for each, keep in zip(places, kept, strict=True) if keep)
-        if (array.shape, array.dtype) == (first.shape, first.dtype):
-            parts[place] = Part(array)
-        else:
-            broken[place] = MetadataError(
-                f"{array.url}: the array is {array.shape} {array.dtype}, but {first.url} is "
-                f"{first.shape} {first.dtype}; expected arrays of one shape and type in a level"
+    Of the first level, only the first and the last time point are listed.
+    """
+    match root.attrs.get("NumberOfDataSets"):
+        case int(count) | [int(count)] if count > 1:
+            warn(
+                f"{root.url}: the file has {count} data sets, of which the first is read; open "
+                "arrays of the others with group="
             )
-    shape = first.node.metadata.shape
-    axes = [
-        _axis(info, axis, samples, finest)
-        for axis, samples, finest in zip(SPACE, shape, info.sizes, strict=True)
-    ]
-    sources = {"names": "imaris: Data"} | (
-        dict.fromkeys(("scale", "offset"), _SOURCE) if info.extents else {}
-    )
-    geometry = Geometry((*info.stacked, *axes), sources)
-    transposed = first.node.transposed
+    container = replace(cast("Hdf5Container", root.container), top=None)  # this is not a walk
+    folder = _folder(root, "DataSetDirectoryName", "DataSet")
+    numbers: Numbers = (), ()
+    for level in numbered(container.children(folder), "ResolutionLevel"):
+        path = join(folder, f"ResolutionLevel {level}")
+        if not all(numbers):
+            times = numbered(container.children(path), "TimePoint")
+            ends = [join(path, f"TimePoint {time}") for time in times[:1] + times[-1:]]
+            names = {name for end in ends for name in container.children(end)}
+            numbers = times, numbered(names, "Channel")
+        if (stack := _open(root, path, numbers)) is not None:
+            yield stack
+        elif all(numbers):
+            warn(f"{root.url}: resolution level {level} has no data; it is left out")
+
+
+def _open(root: Group, folder: str, numbers: Numbers) -> _Stack | None:
+    """Open an array of a level; return None if there is none.
+
+    It is looked for at the first time point and in the first channel.
+    """
+    times, channels = map(range, map(len, numbers))
+    for pair in [*((0, c) for c in channels if times), *((t, 0) for t in times[1:])]:
+        at = tuple(i for i, n in zip(pair, numbers, strict=True) if len(n) > 1)
+        path = _path(folder, numbers, at)
+        node = root.nodes([path]).get(path)
+        if isinstance(node, Array) and node.ndim == len(SPACE) and node.size:
+            above = root.container.node(path.rpartition("/")[0]).metadata.attributes
+            sizes = metadata.sizes(above, node.node.metadata.shape, root.url)
+            cut = replace(node.node, metadata=_cut(node.node.metadata, sizes))
+            return _Stack(folder, numbers, at, Array(cut))
+    return None
+
+
+def _level(stack: _Stack, axes: tuple[Axis, ...]) -> Level[Array]:
+    """Return a level, of which one array is open."""
+    placed = ("scale", "offset") if any(axis.factor for axis in axes) else ()
+    sources = {"names": "imaris: Data", **dict.fromkeys(placed, "imaris: DataSetInfo")}
+    geometry, transposed = Geometry(axes, sources), stack.first.node.transposed
     return Level(
-        parts,
+        {stack.at: Part(stack.first)},
         geometry.transpose() if transposed else geometry,
-        tuple(own for own, keep in zip(info.numbers, kept, strict=True) if keep),
+        tuple(numbers for numbers in stack.numbers if len(numbers) > 1),
         transposed=transposed,
-        broken=broken,
+        later=replace(stack, first=Array(stack.first.node.bare())),
     )
 
 
-def _axis(info: _Info, axis: str, samples: int, finest: int) -> Axis:
+def _axis(name: str, samples: int, finest: int, extent: Extent | None, unit: str | None) -> Axis:
     """Return an axis of space at a level: extents are edges, coordinates are centres."""
-    extent = info.extents.get(axis)
     if extent is None:
-        return Axis(name=axis, kind="space")
-    step = extent.length / samples
-    return Axis(
-        name=axis,
-        kind="space",
-        unit=info.unit,
-        scale=step,
-        offset=extent.start + step / 2,
-        factor=finest / samples,
-    )
+        return Axis(name=name, kind="space")
+    scale, factor = extent.length / samples, finest / samples
+    offset = extent.start + scale / 2
+    return Axis(name=name, kind="space", unit=unit, scale=scale, offset=offset, factor=factor)

@@ -35,6 +35,8 @@ class ImarisImage(GroupScene):
     """A file by the group at its root."""
 
     kind = "imaris"
+    summary = "an image of Imaris"
+    rows: tuple[()] = ()
 
     def open_dataset(
         self,
@@ -63,42 +65,11 @@ class ImarisImage(GroupScene):
         image = self.images(group, storage_options)[""]
         return [level.first for level in image.levels.values()]
 
-    @property
-    def summary(self) -> str:
-        """What it is, in one line."""
-        return "an image of Imaris"
-
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """The axes of the finest level for people, as names and values."""
-        geometry = read_image(self.group).image.base.geometry
-        return [("axes" if not at else "", str(axis)) for at, axis in enumerate(geometry.axes)]
-
     def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the description of the image, for programs."""
+        """Return the shapes of the levels, for programs."""
         levels = self.images(group, storage_options)[""].levels
-        return {
-            "url": self.url,
-            "kind": self.kind,
-            "levels": [
-                {
-                    "name": name,
-                    "shape": level.shape,
-                    "dtype": str(level.first.dtype),
-                    "axes": [
-                        {
-                            "name": axis.name,
-                            "unit": axis.unit,
-                            "scale": axis.scale,
-                            "offset": axis.offset,
-                            "labels": axis.labels,
-                        }
-                        for axis in level.geometry.axes
-                    ],
-                }
-                for name, level in levels.items()
-            ],
-        }
+        shapes = {name: level.shape for name, level in levels.items()}
+        return {"url": self.url, "kind": self.kind, "levels": shapes}
 
     def content(self, storage_options: Mapping[str, Any] | None) -> NoReturn:
         """Raise MetadataError: the file has one image, and no scene of several."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.model.axes import Geometry
@@ -64,6 +64,8 @@ class Level(Generic[A]):
     """Whether the order of all axes is reversed."""
     broken: Mapping[tuple[int, ...], Exception] = field(default_factory=dict)
     """The errors of unreadable parts, by position; positions without a part are missing."""
+    later: Callable[[tuple[int, ...]], Part[A] | None] | None = None
+    """Open the part at any position when it is read, unless `parts` has all."""
 
     @cached_property
     def first(self) -> A:
@@ -72,7 +74,7 @@ class Level(Generic[A]):
 
     @cached_property
     def arrays(self) -> tuple[A, ...]:
-        """The arrays, each once."""
+        """The arrays that are open, each once."""
         return tuple({id(part.array): part.array for part in self.parts.values()}.values())
 
     @cached_property
