@@ -298,7 +298,7 @@ MOST_LINES = {
     "cli": 1_470,
     "doctor": 1_800,
     "hangar": 1_010,
-    "imaris": 380,
+    "imaris": 270,
     "napari": 320,
     "scenes": 1_300,
     "viewing": 1_180,
