@@ -127,7 +127,7 @@ CALLS: list[Callable[[str, str], object]] = [
     lambda url, path: open_array(url, path).read_chunk((9, 9)),
     lambda url, path: open_array(url, path, mode="r+").resize((1,)),
     open_group,
-    lambda url, path: open_group(url, path).tree(),
+    lambda url, path: open_group(url, path).attrs,
     lambda url, path: xr.open_dataset(url, engine="n5", group=path).load(),
     lambda url, path: xr.open_dataset(url, engine="n5", group=path).n5,
     lambda url, path: xr.open_dataset(url, engine="n5", group=path, level=7),

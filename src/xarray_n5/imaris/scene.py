@@ -6,7 +6,7 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import GroupScene, chosen_level
@@ -36,7 +36,7 @@ class ImarisImage(GroupScene):
 
     kind = "imaris"
     summary = "an image of Imaris"
-    rows: tuple[()] = ()
+    rows: ClassVar[list[tuple[str, str]]] = []
 
     def open_dataset(
         self,
