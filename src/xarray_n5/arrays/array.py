@@ -349,7 +349,7 @@ class Array:
         values, shape = np.asarray(block), self.grid.extent(index)
         if values.shape != shape:
             raise ValueError(
-                f"chunk {tuple(index)} of {self.url}: expected shape {shape}, got {values.shape}"
+                f"chunk {tuple(index)} of {self.url!r}: expected shape {shape}, got {values.shape}"
             )
         self[self.grid.slices(index)] = values
 
