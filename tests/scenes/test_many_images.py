@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MOST = 4_000_000
+MOST = 2_000_000
 """The maximum number of calls of functions to open an invented scene: some seconds of them."""
 
 
@@ -96,19 +96,19 @@ def without_a_world(url: Path, count: int) -> None:
 def test_the_work_is_in_proportion_to_the_images(
     tmp_path: Path, make: Callable[[Path, int], None]
 ) -> None:
-    urls = {count: tmp_path / f"s{count}.zarr" for count in (2, 50, 100, 150)}
+    urls = {count: tmp_path / f"s{count}.zarr" for count in (2, 40, 80, 120)}
     for count, url in urls.items():
         make(url, count)
     xr.open_datatree(urls[2], engine="n5")
     work = {
         count: calls(lambda: xr.open_datatree(urls[count], engine="n5"))  # noqa: B023
-        for count in (50, 100, 150)
+        for count in (40, 80, 120)
     }
     # Each further image takes as many calls as the one before.
-    assert work[150] - work[100] < 1.05 * (work[100] - work[50]) + 1000
-    ds = xr.open_dataset(urls[150], engine="n5")
+    assert work[120] - work[80] < 1.05 * (work[80] - work[40]) + 1000
+    ds = xr.open_dataset(urls[120], engine="n5").sel(image=[f"i{n}" for n in range(120)])
     y = 0 if make is without_a_world else 5
-    assert np.allclose(ds.n5.to_world([0, 1, 1]), [[0, 1 + y, 1 + x] for x in range(150)])
+    assert np.allclose(ds.n5.to_world([0, 1, 1]), [[0, 1 + y, 1 + x] for x in range(120)])
 
 
 def test_systems_of_images_are_reached_in_the_image_or_through_the_world(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def star(count: int, *hops: str) -> tuple[list[str], list[Any]]:
     return [*names, *hops], [*edges, *(move(*ends) for ends in pairwise(path))]
 
 
-def all_to_all(count: int, wrong: float = 0) -> tuple[list[str], list[Any]]:
+def all_to_all(count: int, wrong: float) -> tuple[list[str], list[Any]]:
     """Return systems each of which leads to all others."""
     names = [f"k{n}" for n in range(count)]
     edges = [move(at(a), at(b), wrong * n) for n, a in enumerate(names) for b in names if a != b]
@@ -166,17 +166,13 @@ def beside(chained: tuple[list[str], list[Any]], *parts: Any) -> tuple[list[str]
 
 INVENTED: dict[str, tuple[list[str], list[Any]]] = {
     "a chain": chain(350),
-    "a chain backwards": chain(350, {"type": "scale", "scale": [-1, -1]}),
     "a chain of unknown transformations": chain(600, {"type": "swirl"}),
     "a chain of large numbers": chain(300, {"type": "scale", "scale": [1e300, 1]}),
     "a chain of small numbers": chain(300, {"type": "scale", "scale": [1e-200, 1]}),
     "diamonds": diamonds(220, 2),
-    "wide diamonds that differ": diamonds(25, 9, 0.5),
-    "two layers": diamonds(2, 40, 0.25),
-    "worlds of one image": star(900),
+    "wide diamonds": diamonds(25, 9, 0.5),
     "worlds of one image by a stage": star(900, "table", "stage"),
-    "all to all": all_to_all(40),
-    "all to all that differ": all_to_all(40, 2.0),
+    "all to all": all_to_all(40, 2.0),
     "parallel ways": (["w"], [move(at("physical", "i0"), at("w"), n % 9) for n in range(2000)]),
     "systems alone": ([f"w{n}" for n in range(2000)], star(1)[1]),
     "names that differ by slashes": (
@@ -202,10 +198,10 @@ def test_images_in_too_many_systems_are_in_the_first_of_them(tmp_path: Path) -> 
     names, edges = star(700)
     images(url := tmp_path / "s.zarr", 1)
     write_scene(url, edges, [system(name, "yx") for name in names])
-    with pytest.warns(UserWarning, match=r"too many systems.*not available by name: w1\d\d"):
+    with pytest.warns(UserWarning, match=r"too many systems.*not available by name: w"):
         ds = xr.open_dataset(url, engine="n5").isel(image=0)
     assert ds.n5.to_world([0, 0, 0]).tolist() == [0, 0, 0]
-    assert ds.n5.to_world([0, 0, 0], system="w90").tolist() == [0, 90, 0]
+    assert ds.n5.to_world([0, 0, 0], system="w77").tolist() == [0, 77, 0]
     with pytest.raises(ValueError, match="no coordinate system 'w699'"):
         ds.n5.to_world([0, 0, 0], system="w699")
 
@@ -249,7 +245,7 @@ def test_a_long_way_is_copied_as_one_matrix(tmp_path: Path) -> None:
     edges = [move(after, before, 0, 1) for before, after in pairwise(from_tile)]
     write_scene(url, [*edges, move(from_tile[0], at("world"))], [system("world", "yx")])
     scene = NgffScene(xarray_n5.open_group(url))
-    parts = scene.content(None).parts
-    assert [len(part.steps) for part in (parts[0], parts[9], parts[-1])] == [1, 10, 1]
-    assert parts[-1].matrix.tolist() == [[1, 0, 0], [0, 1, 89]]
-    assert parts[-1].steps[0].members["affine"] == parts[-1].matrix.tolist()
+    parts = {part.path: part for part in scene.content(None).parts}
+    assert [len(parts[path].steps) for path in ("i0", "i9", "i89")] == [1, 10, 1]
+    assert parts["i89"].matrix.tolist() == [[1, 0, 0], [0, 1, 89]]
+    assert parts["i89"].steps[0].members["affine"] == parts["i89"].matrix.tolist()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xarray_n5.scenes.images import SceneImage
     from xarray_n5.scenes.metadata import SceneMetadata
 
-_FEW, _MOST = 8, 1 << 17
+_FEW, _MOST = 8, 1 << 16
 """The number of systems that all scenes may have, and that of steps to more of them."""
 
 _STEPS = 16
