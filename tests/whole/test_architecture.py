@@ -292,7 +292,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    "core": 30_760,
+    "core": 30_100,
     ENGINE: 230,
     "bdv": 4_750,
     "cli": 1_470,
