@@ -30,6 +30,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.arrays.selection import read_points
 from xarray_n5.doctor.diagnose import survey_at
 from xarray_n5.stores import MemoryStore
 
@@ -85,6 +86,8 @@ def from_dataset(array: Array) -> Any:
         return dataset["a"][1:7].values
 
 
+POINTS = ([4, 8], [5, 2], [1, 9])
+
 READERS: dict[str, Callable[[Array], Any]] = {
     "everything": lambda array: array[...],
     "the chunk alone": lambda array: array[box_of((1, 1, 0))],
@@ -93,7 +96,7 @@ READERS: dict[str, Callable[[Array], Any]] = {
     "a cut": lambda array: array[4:7, 2:6, 1:3],
     "steps": lambda array: array[::2, ::3, ::2],
     "index arrays": lambda array: array[[0, 4, 3], :, [2, 0]],
-    "points": lambda array: array.vindex[[4, 8], [5, 2], [1, 9]],
+    "points": lambda array: read_points(array.node, [np.array(x) for x in POINTS]),
     "a cache": lambda array: open_array(array.node.container.store, "em/a", cache_bytes=1 << 20)[
         ...
     ],
