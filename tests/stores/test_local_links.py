@@ -296,6 +296,7 @@ def test_all_systems_answer_alike(kind: str, tmp_path: Path) -> None:
 HIDDEN: dict[str, Callable[[Path], Any]] = {
     "a/.digests": lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
     "a/.quarantine": lambda place: repair(place, "a"),
+    "a/.quarantine/0": lambda place: repair(place, "a"),
 }
 
 
@@ -306,6 +307,7 @@ def test_hidden_directories_are_not_links_even_inside_the_container(
     inside, _ = places
     to_n5(values(), inside, "b", chunks=8, checksums=True)
     (inside / "a/0/0").write_bytes(b"damaged")
+    (inside / name).parent.mkdir(exist_ok=True)
     (inside / name).symlink_to(inside / "b")
     before = contents(inside / "b")
     with pytest.raises(UnsafePathError, match="hidden directories must not be links"):

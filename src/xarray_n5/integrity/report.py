@@ -19,7 +19,7 @@ from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.metadata import Content
-from xarray_n5.model.paths import is_own
+from xarray_n5.model.paths import HIDDEN, is_own
 from xarray_n5.model.receipts import digest
 from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
@@ -87,7 +87,8 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     unfinished = find_markers(array.node.store, array.path, listing=directory)[0]
     # Unfinished writes change chunks, and store digests when they end.
     changing = any(marker.token != REPAIRED for marker in unfinished)
-    digests = read_digests(array.node) if deep and not changing else None
+    absent = directory is not None and HIDDEN not in directory[0]
+    digests = read_digests(array.node) if deep and not changing and not absent else None
     expected = np.broadcast_to(np.uint64(0), counts), np.broadcast_to(np.False_, counts)
     if digests is not None:
         expected = digests.values, digests.known

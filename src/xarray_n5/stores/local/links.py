@@ -46,8 +46,8 @@ def existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list
     Raises
     ------
     UnsafePathError
-        As :func:`check_folder`; also if a hidden directory is a link and `follow` is false: these
-        are the package's own, for markers, digests and removed chunks.
+        As :func:`check_folder`; also if a hidden directory, or one in it, is a link and `follow` is
+        false: these are the package's own, for markers, digests and removed chunks.
     """
     found = Folder(os.path.realpath(root), 0)
     parts = prefix.split("/") if prefix else []
@@ -59,7 +59,7 @@ def existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list
             return found, parts[count:]
         if is_link(status):
             key = "/".join(parts[: count + 1])
-            if name.startswith(".") and not follow:
+            if any(part.startswith(".") for part in parts[: count + 1]) and not follow:
                 raise UnsafePathError(root, key, _HIDDEN)
             real = resolve(root, key, path, follow=follow)
             found = Folder(real, found.links + 1)
