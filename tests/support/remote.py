@@ -79,7 +79,7 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
                 if (
                     self.most >= self.together
                     or verb != "GET"
-                    or path.endswith((".json", ".unfinished"))
+                    or path.endswith((".json", ".npz", ".unfinished"))
                 ):
                     break
                 await asyncio.sleep(0.005)
