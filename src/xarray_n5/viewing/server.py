@@ -29,27 +29,15 @@ _ALL = ("0.0.0.0", "::")  # noqa: S104
 _LOCALHOST = re.compile(r"//(?:localhost|ip6-localhost)(?:\.[\w.]*)?:")
 
 
-_MOST_CONNECTIONS = 256
-"""The maximum number of connections; browsers have a few for each page."""
-
 _IDLE = 60.0
 """The seconds after which a connection without a request is closed."""
 
 
 class _Entrance(tornado.routing.Router):
-    """The router of a server: requests without the token have no body, and connections a limit."""
+    """The router of a server: requests without the token have no body."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
-        self.connections: list[Any] = []
-
-    def start_request(self, server_conn: Any, request_conn: Any) -> Any:
-        """Accept a connection's next request, or close the connection if there are too many."""
-        others = [each for each in self.connections if each is not server_conn]
-        self.connections = [server_conn, *(each for each in others if not each.stream.closed())]
-        if len(self.connections) > _MOST_CONNECTIONS:
-            request_conn.stream.close()
-        return super().start_request(server_conn, request_conn)
 
     def find_handler(self, request: Any, **kwargs: Any) -> Any:
         """Return the handler of a request, before its body is read."""
