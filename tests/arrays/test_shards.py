@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import zlib
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ import zarr
 import xarray_n5
 from tests.support.exhaustive import seeds
 from tests.support.remote import Far
+from tests.support.servers import serving_ranges
 from tests.support.stores import LoggingStore
 from xarray_n5 import (
     AlignmentError,
@@ -448,6 +450,28 @@ def test_a_shard_that_is_replaced_between_two_requests_is_read_anew(tmp_path: Pa
     array = open_array(_Replaced(str(tmp_path)), "a.zarr")
     np.testing.assert_array_equal(array[36:44], other[36:44])
     assert not (tmp_path / "other.zarr").exists()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_shard_that_was_replaced_on_a_server_is_read_anew(tmp_path: Path, whole: bool) -> None:
+    pytest.importorskip("aiohttp")
+    other = _two(tmp_path)
+    files = {
+        str(path.relative_to(tmp_path)): path.read_bytes()
+        for path in (tmp_path / "a.zarr").rglob("*")
+        if path.is_file()
+    }
+
+    def headers(data: bytes) -> dict[str, str]:
+        return {"ETag": f'"{zlib.crc32(data):x}"'}
+
+    with serving_ranges(files=files, headers=headers) as served:
+        array = open_array(f"{served.url}/a.zarr")
+        assert array[36] == 37
+        served.files["a.zarr/c/0"] = (tmp_path / "other.zarr/c/0").read_bytes()
+        key = slice(36, 44)
+        np.testing.assert_array_equal(array[...][key] if whole else array[key], other[key])
+        np.testing.assert_array_equal(array[key], other[key])
 
 
 # Damage

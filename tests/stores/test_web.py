@@ -11,20 +11,25 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from subprocess import PIPE
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 
 from tests.support.exhaustive import some
 from tests.support.processes import Python
-from tests.support.servers import WebServer
-from xarray_n5 import N5Error, RequestError, from_n5, open_array
+from tests.support.servers import WebServer, serving_ranges
+from xarray_n5 import N5Error, RequestError, create_array, from_n5, open_array
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import Range
+from xarray_n5.stores.base import FilePart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 pytest.importorskip("aiohttp")
 
@@ -252,36 +257,146 @@ def test_an_answer_that_is_not_the_whole_file_is_an_error(status: int) -> None:
         open_array(f"{site.url}/c.n5", "a")[...]
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "sent", "fits"),
-    [
-        (4, 8, "bytes 4-7/99", True),
-        (4, 8, "bytes 4-7/*", True),
-        (4, 8, "bytes 4-6/7", True),
-        (4, 8, "", True),
-        (4, 8, "bytes 0-3/99", False),
-        (4, 8, "bytes 4-9/99", False),
-        (-4, None, "bytes 95-98/99", True),
-        (-4, None, "bytes 0-2/3", True),
-        (-4, None, "bytes 0-3/99", False),
-        (-4, None, "bytes 90-98/99", False),
-    ],
-)
-def test_another_part_of_a_file_than_the_requested_one_is_an_error(
-    start: int, stop: int | None, sent: str, fits: bool
-) -> None:
-    def answer(handler: Handler) -> None:
-        handler.reply(206, CHUNK[:4], **({"Content_Range": sent} if sent else {}))
+DATA = bytes(range(60))
 
-    with serving(answer) as site:
-        store = open_store(f"{site.url}/c.n5")
-        expected = (
-            contextlib.nullcontext()
-            if fits
-            else pytest.raises(RequestError, match="expected 'byte")
-        )
-        with expected:
-            assert store.get_ranges([Range("a", start, stop)]) == [CHUNK[:4]]
+ZIPPED = {"Content-Encoding": "gzip"}
+
+
+def part(
+    start: int,
+    stop: int | None,
+    sent: str,
+    *,
+    body: bytes | None = None,
+    status: int = 206,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Any, ...]:
+    """Return a range, and an answer with a part of a file of 60 bytes."""
+    body = DATA[start:stop] if body is None else body
+    return start, stop, status, {"Content-Range": sent, **more}, body
+
+
+PARTS = {
+    "a part": part(7, 12, "bytes 7-11/60"),
+    "a part of a file of unknown size": part(7, 12, "bytes 7-11/*"),
+    "a part where the file ends": part(52, 70, "bytes 52-59/60"),
+    "all to the end": part(52, None, "bytes 52-59/60"),
+    "the end": part(-9, None, "bytes 51-59/60"),
+    "all of a file that is shorter than its end": part(-90, None, "bytes 0-59/60"),
+    "nothing after the end": part(64, 70, "bytes */60", status=416),
+    "no end of an empty file": part(-9, None, "bytes */0", status=416, body=b""),
+    "a whole file": (7, 12, 200, {}, DATA),
+    "a whole file, which is shorter": (52, 70, 200, {}, DATA),
+    "a whole file, which ends before": (64, 70, 200, {}, DATA),
+    "a whole file for its end": (-9, None, 200, {}, DATA),
+    "a whole file that is shorter than its end": (-90, None, 200, {}, DATA),
+    "a whole packed file": (7, 12, 200, ZIPPED, gzip.compress(DATA)),
+    "an empty file": (7, 12, 200, {}, b""),
+}
+"""Ranges and answers that have it."""
+
+OTHERS = {
+    "no bounds": (7, 12, 206, {}, DATA[7:12]),
+    "earlier bytes": part(7, 12, "bytes 6-10/60"),
+    "more bytes": part(7, 12, "bytes 7-12/60", body=DATA[7:13]),
+    "fewer bytes before the end": part(7, 12, "bytes 7-10/60", body=DATA[7:11]),
+    "fewer bytes of a file of unknown size": part(7, 12, "bytes 7-10/*", body=DATA[7:11]),
+    "bytes before the end": part(-9, None, "bytes 50-58/60"),
+    "more than the end": part(-9, None, "bytes 50-59/60", body=DATA[50:]),
+    "an end of unknown size": part(-9, None, "bytes 51-59/*"),
+    "other units": part(7, 12, "items 7-11/60"),
+    "a body that is shorter than its bounds": part(7, 12, "bytes 7-11/60", body=DATA[7:10]),
+    "a body that is longer than its bounds": part(7, 12, "bytes 7-11/60", body=DATA[7:20]),
+    "several parts": (7, 12, 206, {"Content-Type": "multipart/byteranges; boundary=x"}, b"--x"),
+    "a part of the packed file": part(7, 12, "bytes 7-11/60", more=ZIPPED),
+    "nothing, although the file is longer": part(7, 12, "bytes */60", status=416, body=b""),
+    "nothing, for no reason": (64, 70, 416, {}, b""),
+    "no content": (7, 12, 204, {}, b""),
+    "a redirect to nowhere": (7, 12, 304, {}, b""),
+}
+"""Ranges and answers that are something else."""
+
+
+@contextlib.contextmanager
+def parts(answer: tuple[Any, ...]) -> Iterator[list[tuple[str, Any, Range]]]:
+    """Serve an answer; return the store's URL, the store and the range, for several clients."""
+    start, stop, status, headers, body = answer
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    with serving(lambda handler: handler.reply(status, body, **sent)) as site:
+        plain, url = fsspec.filesystem("http", skip_instance_cache=True), f"{site.url}/c.n5"
+        locations = [url, (plain, url), (DirFileSystem(site.url, plain), "c.n5")]
+        yield [(url, open_store(location), Range("a", start, stop)) for location in locations]
+        last = "" if stop is None else stop - 1
+        wanted = f"bytes={start}" if start < 0 else f"bytes={start}-{last}"
+        assert {headers.get("Range") for _, headers in site.seen} == {wanted}
+        assert {headers.get("Accept-Encoding") for _, headers in site.seen} == {"identity"}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_answer_says_which_part_of_a_file_it_has(name: str) -> None:
+    start, stop, _, _, body = PARTS[name]
+    with parts(PARTS[name]) as clients:
+        for _, store, wanted in clients:
+            (found,) = store.get_ranges([wanted])
+            assert found == (DATA if body else b"")[start:stop]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_part_of_a_file_than_the_requested_one_is_an_error(name: str) -> None:
+    with parts(OTHERS[name]) as clients:
+        for url, store, wanted in clients:
+            for read in (store.get_ranges, store.get_parts):
+                with pytest.raises(RequestError) as raised:
+                    read([wanted])
+                assert (raised.value.url, raised.value.key) == (url, "a")
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(7, 12), (-9, None), (1, 60), (64, 70), (0, 59), (3, None)]
+)
+def test_a_server_that_sends_whole_files_instead_of_parts_is_an_error(
+    start: int, stop: int | None
+) -> None:
+    with parts((start, stop, 200, {}, DATA)) as clients:
+        for _, store, wanted in clients:
+            with pytest.raises(RequestError, match="range requests"):
+                store.get_parts([wanted])
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "size"), [(0, 60, 60), (0, 70, 60), (-60, None, 60), (-9, None, 0)]
+)
+def test_a_part_that_is_all_of_a_file_may_be_sent_as_the_file(
+    start: int, stop: int | None, size: int
+) -> None:
+    data = DATA[:size]
+    with parts((start, stop, 200, {}, data)) as clients:
+        for _, store, wanted in clients:
+            assert store.get_parts([wanted]) == [FilePart(data, None)]
+
+
+def test_the_first_bytes_of_a_file_are_no_more_on_a_server_without_ranges() -> None:
+    with serving(lambda handler: handler.reply(200, DATA)) as site:
+        assert open_store(f"{site.url}/c.n5").head("a", 7) == (DATA[:7], 60)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_shards_need_ranges(tmp_path: Path, ranges: bool) -> None:
+    values = np.arange(1600, dtype="u2").reshape(40, 40)
+    how: dict[str, Any] = {"format": "zarr3", "chunks": 5, "shards": 20, "compression": None}
+    made = create_array(tmp_path, "a", shape=values.shape, dtype="u2", **how)
+    made[...] = values
+    paths = {str(p.relative_to(tmp_path)): p for p in tmp_path.rglob("*") if p.is_file()}
+    files = {f"c.zarr/{name}": path.read_bytes() for name, path in paths.items()}
+    with serving_ranges(files=files, knows_ranges=ranges) as served:
+        array = open_array(f"{served.url}/c.zarr", "a")
+        if ranges:
+            np.testing.assert_array_equal(array[3:9, 2:4], values[3:9, 2:4])
+        else:
+            with pytest.raises(RequestError, match="range requests") as raised:
+                array[3:9, 2:4]
+            assert raised.value.key == "a/c/0/0"
+        np.testing.assert_array_equal(array[...], values)
 
 
 def test_packed_answers_are_unpacked() -> None:

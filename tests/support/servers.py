@@ -21,8 +21,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -329,6 +329,80 @@ def serving(folder: Path) -> Iterator[str]:
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass(kw_only=True)
+class Ranges:
+    """A web server that sends parts of files, which a test may replace meanwhile."""
+
+    files: dict[str, bytes]
+    """The files, by path."""
+    headers: Callable[[bytes], dict[str, str]] = lambda _: {}
+    """Returns what the server sends with any part of a file, such as an ETag."""
+    knows_ranges: bool = True
+    """Whether it sends parts, or else whole files."""
+    before: Callable[[], None] = lambda: None
+    """Called before each answer."""
+    url: str = ""
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    """The method or range and the path of each request."""
+    sent: int = 0
+    """The number of bytes of all bodies."""
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer a GET."""
+        path = unquote(handler.path.partition("?")[0]).lstrip("/")
+        wanted = handler.headers.get("Range")
+        self.seen.append((wanted or "GET", path))
+        self.before()
+        data = self.files.get(path)
+        if data is None:
+            handler.send_error(404)
+            return
+        status, part, headers = 200, data, self.headers(data)
+        if wanted is not None and self.knows_ranges:
+            first, last = wanted.removeprefix("bytes=").split("-")
+            start = int(first) if first else -int(last)
+            stop = int(last) + 1 if first and last else None
+            start, stop, _ = slice(start, stop).indices(len(data))
+            part = data[start:stop]
+            status, bounds = (206, f"{start}-{stop - 1}") if part else (416, "*")
+            headers = {**headers, "Content-Range": f"bytes {bounds}/{len(data)}"}
+        handler.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(part))}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(part)
+        self.sent += len(part)
+
+
+@contextmanager
+def serving_ranges(**options: Any) -> Iterator[Ranges]:
+    """Serve files by ranges."""
+    served = Ranges(**options)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            served.answer(self)
+
+        def do_HEAD(self) -> None:
+            served.seen.append(("HEAD", self.path.lstrip("/")))
+            self.send_error(405)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            del format, args
+
+    with WebServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        served.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield served
         finally:
             server.shutdown()
             thread.join()

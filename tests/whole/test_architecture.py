@@ -141,7 +141,7 @@ def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
 
 
 ONE_CALLER = {
-    Store: {"child", "fetch", "get_ranges", "is_link", "real_folders", "sender"},
+    Store: {"child", "fetch", "get_parts", "get_ranges", "is_link", "real_folders", "sender"},
     KeyedContainer: {
         *("complete_group", "delete_chunks", "has_chunk", "matches", "not_found", "set_chunks"),
         "sweep",

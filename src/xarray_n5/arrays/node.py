@@ -51,29 +51,30 @@ _MOST_INDICES = 1 << 25
 class Indices:
     """The latest indices of shards that an array has read. It is pickled empty.
 
-    An index is kept with the earlier stamp of its file, and is not used for another file.
+    An index is kept with the earlier stamp of its file, and is not used for another file. Where
+    stamps need a request, the state of the file says whether a chunk is from the same file.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Index, tuple[np.ndarray, object]] = {}
+        self._kept: dict[Index, tuple[np.ndarray, object, object]] = {}
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return Indices, ()
 
-    def get(self, shard: Index, stamp: object) -> np.ndarray | None:
-        """Return the index of a shard, if it is known for the file with this stamp."""
-        index, before = self._kept.get(shard, (None, None))
-        return index if stamp == before else None
+    def get(self, shard: Index, stamp: object) -> tuple[np.ndarray | None, object]:
+        """Return the index of a shard, if it is known for the file with this stamp, and a state."""
+        index, before, state = self._kept.get(shard, (None, None, None))
+        return (index, state) if stamp == before else (None, None)
 
-    def add(self, shard: Index, index: np.ndarray, stamp: object) -> None:
+    def add(self, shard: Index, index: np.ndarray, stamp: object, state: object) -> None:
         """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
         most = _MOST_INDICES // index.nbytes  # all indices of an array have one size
         with self._lock:
             self._kept.pop(shard, None)
             while self._kept and len(self._kept) >= most:
                 del self._kept[next(iter(self._kept))]
-            self._kept[shard] = index, stamp
+            self._kept[shard] = index, stamp, state
 
     def forget(self, shards: Iterable[Index]) -> None:
         """Forget the indices of shards that are written."""

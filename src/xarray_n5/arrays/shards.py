@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.zarr3.sharding import Sharding
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.indexing import AxisIndex
+    from xarray_n5.stores.base import FilePart
 
 _LONGEST = 1 << 26
 """The maximum size of neighbouring chunks that are read by one request: 64 MiB."""
@@ -42,6 +43,8 @@ class _Part:
     """Whether the file is read as a whole."""
     stamp: object
     """The stamp of its file before it is read; None if the store has none."""
+    state: object = None
+    """The state of the file that the index is from; None if it is unknown."""
     index: np.ndarray | None = None
     """The locations of its chunks; None if the shard is not stored."""
     known: bool = False
@@ -139,7 +142,7 @@ def _of_whole(
     view = memoryview(data)
     with _naming(io, part.shard):
         index = sharding.read_index(view)
-    io.indices.add(part.shard, index, part.stamp)
+    io.indices.add(part.shard, index, part.stamp, part.stamp)
     with _naming(io, part.shard):
         for piece in part.pieces:
             at = tuple([each.chunk for each in piece])
@@ -149,19 +152,20 @@ def _of_whole(
 def _find(io: ArrayNode, sharding: Sharding, parts: Sequence[_Part]) -> None:
     """Give parts the indices of their shards; unknown ones are requested together."""
     for part in parts:
-        part.index = io.indices.get(part.shard, part.stamp)
+        part.index, part.state = io.indices.get(part.shard, part.stamp)
         part.known = part.index is not None
     unknown = [part for part in parts if not part.known]
     size = sharding.index_nbytes
     start, stop = (0, size) if sharding.at_start else (-size, None)
     found = _ranges(io, [(part.shard, start, stop) for part in unknown])
-    for part, data in zip(unknown, found, strict=True):
-        if data is None:
+    for part, read in zip(unknown, found, strict=True):
+        if read is None:
             io.decoded(part.shard, None)  # as above
             continue
         with _naming(io, part.shard):
-            part.index = sharding.read_index(memoryview(data))
-        io.indices.add(part.shard, part.index, part.stamp)
+            part.index = sharding.read_index(memoryview(read.data))
+        part.state = read.state
+        io.indices.add(part.shard, part.index, part.stamp, part.state)
 
 
 def _of_ranges(
@@ -182,16 +186,14 @@ def _of_ranges(
     wanted.sort(key=lambda each: (each.part.shard, each.start))
     runs = list(_runs(wanted))
     several = _ranges(io, [(r[0].part.shard, r[0].start, max(e.stop for e in r)) for r in runs])
-    stamp = io.container.store.stamp
-    for run, data in zip(runs, several, strict=True):
-        part = run[0].part
-        replaced = stamp(io.key(part.shard)) != part.stamp
+    for run, read in zip(runs, several, strict=True):
+        part, first = run[0].part, run[0].start
+        same = read is not None and (part.state is None or part.state == read.state)
         for each in run:
-            if replaced:  # the bytes and the index are from different files
+            if read is None or not same:  # the bytes and the index are from different files
                 yield part, each.piece, _anew(io, sharding, each)
                 continue
-            first = run[0].start
-            own = b"" if data is None else data[each.start - first : each.stop - first]
+            own = read.data[each.start - first : each.stop - first]
             yield each.part, each.piece, _decoded(io, sharding, each, own)
 
 
@@ -236,9 +238,9 @@ def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
 
 def _ranges(
     io: ArrayNode, ranges: Sequence[tuple[Index, int, int | None]]
-) -> Sequence[bytes | None]:
+) -> Sequence[FilePart | None]:
     store = io.container.store
-    return store.get_ranges([Range(io.key(i), start, stop) for i, start, stop in ranges])
+    return store.get_parts([Range(io.key(i), start, stop) for i, start, stop in ranges])
 
 
 @contextlib.contextmanager

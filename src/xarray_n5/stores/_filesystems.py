@@ -98,6 +98,13 @@ def has_protocol(fs: AbstractFileSystem, protocol: str) -> bool:
     return protocol in _own_protocols(behind_caches(fs))
 
 
+def in_folder(fs: AbstractFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
+    """Return the filesystem that another one shows a folder of, and the path on it."""
+    while (inner := _inner(fs)) is not None and isinstance(at := getattr(fs, "path", None), str):
+        fs, path = inner, join(at, path)
+    return fs, path
+
+
 def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
     """Return the filesystem behind caches, which shows the current state."""
     while is_cache(fs) and (inner := _inner(fs)) is not None:
@@ -121,25 +128,6 @@ def whole(fs: AbstractFileSystem, path: str) -> bytes:
         pass
     behind = behind_caches(fs)
     return cast("bytes", behind.cat_file(path, **in_one_request(behind)))
-
-
-async def part_of(
-    fs: Any, path: str, start: int | None = None, end: int | None = None, **options: Any
-) -> bytes:
-    """Return a file, or a part; at its end, too, where obstore's filesystem does not read."""
-    read = fs._cat_file  # noqa: SLF001 - fsspec has no other name for it
-    if start is None or end is not None or not is_obstore(fs):
-        return cast("bytes", await read(path, start=start, end=end, **options))
-    bucket, key = fs._split_path(path)  # noqa: SLF001
-    store = fs._construct_store(bucket)  # noqa: SLF001
-    try:
-        found = await store.get_async(key, options={"range": {"suffix": -start}})
-        return cast("bytes", (await found.bytes_async()).to_bytes())
-    except Exception as error:
-        if type(error).__name__ != "NotSupportedError":  # as in Azure
-            raise
-    size = (await fs._info(path))["size"]  # noqa: SLF001
-    return cast("bytes", await read(path, start=max(0, size + start), end=size))
 
 
 def drop_copies(fs: AbstractFileSystem, path: str) -> None:
@@ -293,33 +281,9 @@ def in_one_request(fs: AbstractFileSystem) -> dict[str, Any]:
     return {"max_concurrency": 1} if parts else {}
 
 
-def beginning_of(fs: AbstractFileSystem, path: str, count: int) -> tuple[bytes, int] | None:
-    """Return a file's first bytes and its size, or None if it is not a file."""
-    found = fs.info(path)
-    if found["type"] != "file":
-        return None
-    size = found["size"]
-    if size is None:  # a server that does not report it
-        data = fs.cat_file(path)
-        return data[:count], len(data)
-    return (_beginning(fs, path, min(count, size)) if size else b""), size
-
-
-def _beginning(fs: AbstractFileSystem, path: str, count: int) -> bytes:
-    """Return a file's first bytes; read all of it if a client cannot request a part."""
-    try:
-        return cast("bytes", fs.cat_file(path, start=0, end=count))
-    except OSError:
-        raise
-    except Exception:  # noqa: BLE001 - each client has errors of its own; a real one comes again
-        return cast("bytes", fs.cat_file(path))[:count]
-
-
 def url_of(fs: AbstractFileSystem, root: str) -> str:
     """Return a path on a filesystem as a URL."""
-    inner, folder = _inner(fs), getattr(fs, "path", None)
-    if inner is not None and isinstance(folder, str):
-        return url_of(inner, join(folder, root))
+    fs, root = in_folder(fs, root)
     # A file with files inside, such as a zip.
     outer = fs.storage_options.get("fo")
     behind = f"::{outer}" if isinstance(outer, str) else ""

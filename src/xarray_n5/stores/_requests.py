@@ -170,7 +170,7 @@ class Requests:
             return RequestError(verb, self.url, key, why, advice)
         # A library of a filesystem gets its options with the first request.
         unknown = isinstance(error, TypeError) and "unexpected keyword argument" in text
-        hint = "check the names in storage_options=" if unknown else None
+        hint = "check the names in storage_options=" if unknown else getattr(error, "advice", None)
         return kind(verb, self.url, key, why, hint)
 
     def is_missing(self, error: BaseException) -> bool:

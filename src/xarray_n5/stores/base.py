@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from xarray_n5.model.paths import join
+from xarray_n5.stores._parts import FilePart, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
+
+__all__ = ["FilePart", "Layer", "Listing", "ObjectInfo", "Range", "Store"]
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files directly under a prefix."""
@@ -35,20 +38,6 @@ class ObjectInfo(NamedTuple):
     """Its size in bytes."""
     time: float | None
     """When it was last written, in seconds since 1970, if known."""
-
-
-class Range(NamedTuple):
-    """A part of a file."""
-
-    key: str
-    start: int
-    """The first byte; a negative one counts from the end of the file, and `stop` is None then."""
-    stop: int | None
-
-    def of(self, data: bytes) -> bytes:
-        """Return the part, given all bytes of a file or only the part."""
-        size = -self.start if self.stop is None else self.stop - self.start
-        return data[self.start : self.stop] if len(data) > size else data
 
 
 class Store(ABC):
@@ -141,9 +130,19 @@ class Store(ABC):
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
         """Return the bytes of parts of files, fewer where a file ends; None if it is missing."""
-        whole = {key: self.get(key) for key in dict.fromkeys(each.key for each in ranges)}
-        found = ((each, whole[each.key]) for each in ranges)
-        return [None if data is None else data[each.start : each.stop] for each, data in found]
+        whole = {key: self.get(key) for key in dict.fromkeys(part.key for part in ranges)}
+        return [part.cut(whole[part.key]) for part in ranges]
+
+    def get_parts(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return parts of large files, with the state of each file; None if it is missing.
+
+        A server that sends whole files instead is an error.
+        """
+        before = {part.key: self.stamp(part.key) for part in ranges}
+        parts = zip(ranges, self.get_ranges(ranges), strict=True)
+        # A file that changed meanwhile has a state of its own.
+        states = {key: old if old == self.stamp(key) else object() for key, old in before.items()}
+        return [None if data is None else FilePart(data, states[part.key]) for part, data in parts]
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the results of :meth:`head` for each key."""
@@ -321,6 +320,9 @@ class Layer(Store):
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
         return self.store.get_ranges(ranges)
+
+    def get_parts(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        return self.store.get_parts(ranges)
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         return self.store.head_many(keys, count)

@@ -6,13 +6,14 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import quote
 
 from xarray_n5.model.paths import final_key, join
 from xarray_n5.stores import _filesystems as filesystems
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
+from xarray_n5.stores._parts import FilePart, Range, part_of
 from xarray_n5.stores._requests import Requests, Retries
 from xarray_n5.stores._resolve import path_at, resolve_url, split_query
 from xarray_n5.stores.base import Store
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing, ObjectInfo, Range
-
-    _Item: TypeAlias = tuple[str, dict[str, Any]]
+    from xarray_n5.stores.base import Listing, ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,46 +167,49 @@ class FsspecStore(Store):
 
     def _read_in_batch(self, key: str, found: bytes | Exception | None) -> bytes | None:
         """Return the bytes at a key; a failed request of a batch is retried by itself."""
-        if isinstance(found, bytes):
-            return found
-        missing = found is not None and self._requests(self._reader).is_missing(found)
-        return None if missing else self.get(key)
+        missing = self._requests(self._reader).is_missing
+        gone = isinstance(found, Exception) and missing(found)
+        return found if isinstance(found, bytes) else None if gone else self.get(key)
 
     def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, several requests in flight."""
-        found = self._fetch(self._reader, ((key, {}) for key in keys), ahead)
-        return ((key, data) for (key, _), data in found)
+        requests, options = self._requests(fs := self._reader), filesystems.in_one_request(fs)
 
-    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        """Return the bytes of parts of files, several requests in flight; never from a cache."""
-        items = [(each.key, {"start": each.start, "end": each.stop}) for each in ranges]
-        found = zip(ranges, self._fetch(self._source, items, self.concurrency), strict=True)
-        return [None if data is None else part.of(data) for part, (_, data) in found]
-
-    def _fetch(
-        self, fs: AbstractFileSystem, items: Iterable[_Item], ahead: int
-    ) -> Iterator[tuple[_Item, bytes | None]]:
-        """Iterate over files, or parts of them, and their bytes."""
-        requests, options = self._requests(fs), filesystems.in_one_request(fs)
-
-        async def get_async(item: _Item) -> bytes | None:
-            key, part = item
-            request = partial(filesystems.part_of, fs, self._path(key), **part, **options)
+        async def get_async(key: str) -> bytes | None:
+            request = partial(fs._cat_file, self._path(key), **options)  # noqa: SLF001
             with at_most(self.limit):
                 return await requests.get_async("read", key, request)
 
-        def get(item: _Item) -> bytes | None:
-            key, part = item
-            request = partial(fs.cat_file, self._path(key), **part)
-            return requests.get("read", key, request) if part else self.get(key)
+        return requests.map(keys, ahead, get_async, self.get)
 
-        return requests.map(items, ahead, get_async, get)
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        """Return the bytes of parts of files, several requests in flight; never from a cache."""
+        return [part and part.data for part in self.get_parts(ranges, whole=True)]
+
+    def get_parts(self, ranges: Sequence[Range], *, whole: bool = False) -> list[FilePart | None]:
+        """Return parts of files; with `whole`, a web server may send all of a file instead."""
+        requests = self._requests(fs := self._source)
+
+        async def get_async(part: Range) -> FilePart | None:
+            request = partial(part_of, fs, self._path(part.key), part, whole=whole)
+            with at_most(self.limit):
+                return await requests.get_async("read", part.key, request)
+
+        def get(part: Range) -> FilePart | None:
+            read = partial(fs.cat_file, self._path(part.key), start=part.start, end=part.stop)
+            return requests.get("read", part.key, lambda: FilePart(read(), None))
+
+        return [part for _, part in requests.map(ranges, self.concurrency, get_async, get)]
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
         path, fs, requests = self._current(key)
-        request = partial(filesystems.beginning_of, fs, path, count)
-        return requests.get("read", key, request)
+        facts = requests.get("read", key, lambda: fs.info(path))
+        if facts is None or facts["type"] != "file":
+            return None
+        size = facts["size"]  # which some web servers do not report
+        (data,) = self.get_ranges([Range(key, 0, None if size is None else min(count, size))])
+        return None if data is None else (data[:count], len(data) if size is None else size)
 
     def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the results of :meth:`head` for each key; threads make the requests."""
@@ -243,9 +245,8 @@ class FsspecStore(Store):
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`; never from a cache."""
         path, fs, requests = self._current(prefix)
-        return names(
-            fs, path, requests.get("list", prefix, partial(fs.ls, path, detail=True)) or ()
-        )
+        entries = requests.get("list", prefix, partial(fs.ls, path, detail=True))
+        return names(fs, path, entries or ())
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, several requests in flight."""

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from xarray_n5.stores.base import Store
+from xarray_n5.stores.base import FilePart, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing
+    from xarray_n5.stores.base import Listing, Range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +44,11 @@ class MemoryStore(Store):
     def get(self, key: str) -> bytes | None:
         """Return the bytes at `key`, or None."""
         return self.items.get(key)
+
+    def get_parts(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return parts of files; the state of a file is all of its bytes."""
+        parts = zip(ranges, self.get_ranges(ranges), strict=True)
+        return [None if data is None else FilePart(data, self.get(r.key)) for r, data in parts]
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace the bytes at `key`."""
