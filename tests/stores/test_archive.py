@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import multiprocessing
+import os
 import pickle
 import random
-import re
 import shutil
 import struct
 import subprocess
@@ -13,20 +15,30 @@ import threading
 import tracemalloc
 import warnings
 import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
+import fsspec
 import numpy as np
 import pytest
 import xarray as xr
 
 import xarray_n5
 from tests.support.exhaustive import cases
-from tests.support.servers import WebServer
-from xarray_n5 import ChunkError, MetadataError, N5Error, ReadOnlyError, open_array
+from tests.support.servers import serving_ranges
+from xarray_n5 import (
+    ChunkError,
+    MetadataError,
+    N5Error,
+    ReadOnlyError,
+    RequestError,
+    open_array,
+)
 from xarray_n5.formats.containers import open_store
 from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers
@@ -37,6 +49,8 @@ from xarray_n5_engine import N5BackendEntrypoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.support.servers import Ranges as Served
 
 VALUES = np.arange(20 * 30, dtype="u2").reshape(20, 30)
 
@@ -216,14 +230,10 @@ def test_archives_are_not_changed(container: Path, tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_archive_that_was_written_again_is_an_error(container: Path, tmp_path: Path) -> None:
+def test_an_archive_that_was_removed_is_an_error(container: Path, tmp_path: Path) -> None:
     path = tmp_path / "cells.ozx"
     by_zipfile(container, path)
     array = open_array(path, "em/plain")
-    by_zipfile(container, path, seed=1)
-    with pytest.raises(MetadataError, match="open it again"):
-        array[:]
-    np.testing.assert_array_equal(open_array(path, "em/plain")[:], VALUES)
     path.unlink()
     with pytest.raises(MetadataError, match="was removed"):
         array[:]
@@ -294,59 +304,323 @@ def archive_of(files: dict[str, bytes], method: int = 0) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", method) as archive:
         for name, data in files.items():
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data, method)
     return target.getvalue()
-
-
-@contextlib.contextmanager
-def serving_ranges(data: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Serve one file by ranges; list the requests."""
-    seen: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "bytes=0-"))
-            assert wanted is not None
-            first, last = wanted.groups()
-            start = int(first) if first else max(0, len(data) - int(last))
-            stop = int(last) + 1 if first and last else len(data)
-            seen.append(f"{start}-{stop}")
-            part = data[start:stop]
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(data)}")
-            self.send_header("Content-Length", str(len(part)))
-            self.end_headers()
-            self.wfile.write(part)
-
-        def do_HEAD(self) -> None:
-            seen.append("HEAD")
-            self.send_error(405)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            del format, args
-
-    with WebServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/cells.ozx", seen
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_web_servers_send_ranges(container: Path, tmp_path: Path) -> None:
     pytest.importorskip("aiohttp")
     by_zipfile(container, tmp_path / "a.ozx")
-    with serving_ranges((tmp_path / "a.ozx").read_bytes()) as (url, seen):
-        array = open_array(f"{url}?sig=1", "em/plain")
-        opening = len(seen)
+    with serving_ranges(files={"a.ozx": (tmp_path / "a.ozx").read_bytes()}) as served:
+        array = open_array(f"{served.url}/a.ozx?sig=1", "em/plain")
+        opening = len(served.seen)
         np.testing.assert_array_equal(array[:10, :10], VALUES[:10, :10])
-        assert len(seen) == opening + 1
+        assert len(served.seen) == opening + 1
         assert opening <= 4  # the directory, and the documents of the array and the groups around
-        assert "HEAD" not in seen
-        dataset = xr.open_dataset(url, engine="n5", group="em")
+        dataset = xr.open_dataset(f"{served.url}/a.ozx", engine="n5", group="em")
         np.testing.assert_array_equal(dataset.shards.values, VALUES)
+        assert "HEAD" not in {what for what, _ in served.seen}
+
+
+@pytest.mark.parametrize("padding", [0, 100_000])
+def test_a_server_without_ranges_is_an_error(container: Path, tmp_path: Path, padding: int) -> None:
+    """It would send the whole archive for each chunk."""
+    pytest.importorskip("aiohttp")
+    by_zipfile(container, tmp_path / "a.ozx")
+    with zipfile.ZipFile(tmp_path / "a.ozx", "a") as archive:
+        archive.writestr("padding", bytes(padding))
+    data = (tmp_path / "a.ozx").read_bytes()
+    for name in ("a.ozx", "a.zip", "a.zarr.zip"):
+        with serving_ranges(files={name: data}, knows_ranges=False) as served:
+            with pytest.raises(RequestError, match="range requests"):
+                open_array(f"{served.url}/{name}", "em/plain")
+            assert not padding or len(served.seen) == 1
+
+
+# An archive that is replaced
+
+
+@dataclass(kw_only=True)
+class Place:
+    """A place where an archive is replaced by another one."""
+
+    location: Any
+    """What users name."""
+    put: Callable[[bytes], None]
+    """Stores an archive."""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def local(folder: Path, *, rename: bool = True) -> Iterator[Place]:
+    def put(data: bytes) -> None:
+        if rename:
+            (folder / "new").write_bytes(data)
+            (folder / "new").replace(folder / "a.ozx")
+        else:
+            (folder / "a.ozx").write_bytes(data)
+
+    yield Place(location=folder / "a.ozx", put=put)
+
+
+@contextlib.contextmanager
+def memory(folder: Path) -> Iterator[Place]:
+    path = f"/{folder.name}/a.ozx"
+    fs = fsspec.filesystem("memory")
+    yield Place(location=f"memory:/{path}", put=lambda data: fs.pipe_file(path, data))
+
+
+@contextlib.contextmanager
+def by_obstore(folder: Path) -> Iterator[Place]:
+    fs = pytest.importorskip("obstore.fsspec").FsspecStore("memory")
+    path = f"{folder.name}/a.ozx"
+    yield Place(location=(fs, path), put=lambda data: fs.pipe_file(path, data))
+
+
+@contextlib.contextmanager
+def dictionary(folder: Path) -> Iterator[Place]:
+    store = MemoryStore(name=f"{folder.name}.ozx")
+    yield Place(location=store, put=lambda data: store.set("", data))
+
+
+@contextlib.contextmanager
+def web(folder: Path, headers: Callable[[bytes], dict[str, str]]) -> Iterator[Place]:
+    del folder
+    pytest.importorskip("aiohttp")
+    with serving_ranges(files={}, headers=headers) as served:
+        yield Place(
+            location=f"{served.url}/a.ozx", put=lambda data: served.files.update({"a.ozx": data})
+        )
+
+
+def etag(data: bytes) -> dict[str, str]:
+    return {"ETag": f'"{zlib.crc32(data):x}"', "Last-Modified": "Mon, 05 Jan 2026 09:30:00 GMT"}
+
+
+def weak_etag(data: bytes) -> dict[str, str]:
+    return {"ETag": f'W/"{zlib.crc32(data):x}"'}
+
+
+def modified(data: bytes) -> dict[str, str]:
+    minutes, seconds = divmod(int.from_bytes(hashlib.blake2b(data).digest()) % 3600, 60)
+    return {"Last-Modified": f"Mon, 05 Jan 2026 09:{minutes:02}:{seconds:02} GMT"}
+
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "local": local,
+    "local, overwritten": partial(local, rename=False),
+    "memory of fsspec": memory,
+    "memory of obstore": by_obstore,
+    "dictionary": dictionary,
+    "web with ETag": partial(web, headers=etag),
+    "web with weak ETag": partial(web, headers=weak_etag),
+    "web with Last-Modified": partial(web, headers=modified),
+    "web without either": partial(web, headers=lambda _: {}),
+}
+
+
+def version(number: int, *, files: int = 0, more: int = 0) -> bytes:
+    """Return an archive of an array of numbers, of the same size for each number below 100.
+
+    With `files`, its directory is long, and ends alike; with `more`, it is longer.
+    """
+    store = MemoryStore()
+    how: dict[str, Any] = {"format": "zarr3", "chunks": 6, "compression": None, "dtype": "u2"}
+    for name, shards in (("chunks", None), ("shards", 24)):
+        array = xarray_n5.create_array(store, name, shape=(48 + more,), shards=shards, **how)
+        array[...] = np.arange(1, 49 + more) + 100 * number
+    names = sorted(store.items, key=lambda name: ("c/" not in name, name))
+    items = {name: store.items[name] for name in names}
+    return archive_of(items | {f"z/{n}": b"the same" for n in range(files)})
+
+
+def values_of(number: int) -> np.ndarray:
+    return np.arange(1, 49, dtype="u2") + 100 * number
+
+
+@pytest.mark.parametrize("more", [0, 12])
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_archive_that_is_replaced_is_an_error(
+    tmp_path: Path, place: str, name: str, more: int
+) -> None:
+    with PLACES[place](tmp_path) as at:
+        at.put(version(3))
+        array, lazy = open_array(at.location, name), xarray_n5.from_n5(at.location, name)
+        np.testing.assert_array_equal(array[2:9], values_of(3)[2:9])
+        at.put(version(7, more=more))
+        for part in (slice(2, 9), slice(9, 14), slice(26, 44), slice(0, 48)):
+            with pytest.raises(MetadataError, match="open it again"):
+                array[part]
+        with pytest.raises(MetadataError, match="open it again"):
+            lazy.compute(scheduler="synchronous")
+        again = open_array(at.location, name)
+        np.testing.assert_array_equal(again[26:44], values_of(7)[26:44])
+        with pytest.raises(MetadataError, match="open it again"):
+            array[26:44]
+        np.testing.assert_array_equal(again[...][:48], values_of(7))
+
+
+@pytest.mark.parametrize("name", ["chunks", "shards"])
+@pytest.mark.parametrize("headers", [etag, modified, lambda _: {}])
+def test_an_archive_that_is_replaced_between_requests_is_not_mixed(
+    name: str, headers: Callable[[bytes], dict[str, str]]
+) -> None:
+    pytest.importorskip("aiohttp")
+    outcomes = set()
+    for count in range(16):
+        with serving_ranges(files={"a.ozx": version(3)}, headers=headers) as served:
+            array = open_array(f"{served.url}/a.ozx", name)
+            before = len(served.seen) + count
+            new = version(7)
+
+            def replace(served: Served = served, before: int = before, new: bytes = new) -> None:
+                if len(served.seen) > before:
+                    served.files["a.ozx"] = new
+
+            served.before = replace
+            try:
+                np.testing.assert_array_equal(array[3:45:13], values_of(3)[3:45:13])
+                outcomes.add("old")
+            except MetadataError:
+                outcomes.add("error")
+    assert outcomes == {"old", "error"}
+
+
+@pytest.mark.parametrize("place", ["local", "web with ETag", "web with Last-Modified"])
+def test_a_long_directory_that_ends_alike_shows_that_an_archive_is_replaced(
+    tmp_path: Path, place: str
+) -> None:
+    old, new = version(3, files=1500), version(7, files=1500)
+    assert old[-zips.TAIL :] == new[-zips.TAIL :]
+    with PLACES[place](tmp_path) as at:
+        at.put(old)
+        array = open_array(at.location, "shards")
+        assert array[5] == 306
+        at.put(new)
+        with pytest.raises(MetadataError, match="open it again"):
+            array[8]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_archive_that_is_stored_again_remains_open(tmp_path: Path, place: str) -> None:
+    with PLACES[place](tmp_path) as at:
+        for number in range(3):
+            at.put(version(3))
+            if number == 0:
+                arrays = [open_array(at.location, name) for name in ("chunks", "shards")]
+            for array in arrays:
+                np.testing.assert_array_equal(array[2:9], values_of(3)[2:9])
+
+
+# Locks
+
+
+@dataclass(frozen=True, eq=False)
+class Gate(MemoryStore):
+    """An archive whose end is sent while a gate is open."""
+
+    opened: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+    """Set by the first request for the end."""
+    count: list[int] = field(default_factory=list)
+    """As many entries as requests for the end."""
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
+        if ranges[0].start < 0:
+            self.count.append(1)
+            self.asked.set()
+            assert self.opened.wait(60)
+        return super().get_ranges(ranges)
+
+    def parent(self) -> None:
+        return None
+
+
+def gate(name: str, *, opened: bool = False) -> Gate:
+    file = Gate({"": archive_of({"a/b": b"12", "c": b"3"})}, name=f"{name}.ozx")
+    if opened:
+        file.opened.set()
+    return file
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def test_archives_do_not_wait_for_each_other(threads: ThreadPoolExecutor) -> None:
+    slow, fast = gate("slow"), gate("fast", opened=True)
+    try:
+        opening = threads.submit(open_store, slow)
+        assert slow.asked.wait(60)
+        assert threads.submit(lambda: open_store(fast).get("c")).result(60) == b"3"
+        assert not opening.done()
+    finally:
+        slow.opened.set()
+    assert opening.result(60).get("c") == b"3"
+
+
+def test_an_open_archive_does_not_wait_while_it_is_opened_again(
+    threads: ThreadPoolExecutor,
+) -> None:
+    file = gate("again", opened=True)
+    store = open_store(file)
+    file.opened.clear()
+    file.asked.clear()
+    try:
+        opening = threads.submit(open_store, file)
+        assert file.asked.wait(60)
+        calls: list[Callable[[], object]] = [
+            lambda: store.exists("c"),
+            lambda: store.list("") == (("a",), ("c",)),
+            lambda: store.get("a/b") == b"12",
+            lambda: store.get_ranges([Range("c", -1, None)]) == [b"3"],
+        ]
+        assert all(threads.submit(call).result(60) for call in calls)
+        assert not opening.done()
+    finally:
+        file.opened.set()
+    assert opening.result(60) == store
+
+
+def test_threads_read_a_directory_once(threads: ThreadPoolExecutor) -> None:
+    file = gate("once")
+    other = open_store(gate("other", opened=True))
+    assert isinstance(other, ArchiveStore)
+    store = ArchiveStore(file, other.version)
+    zips.kept(file)
+    waiting = [threads.submit(store.get, "c") for _ in range(4)]
+    assert file.asked.wait(60)
+    file.opened.set()
+    assert [each.result(60) for each in waiting] == [b"3"] * 4
+    assert len(file.count) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent(
+    threads: ThreadPoolExecutor,
+) -> None:
+    file = gate("parent")
+    try:
+        opening = threads.submit(open_store, file)
+        assert file.asked.wait(60)
+        child = multiprocessing.get_context("fork").Process(target=_read_in_child, args=(file,))
+        child.start()
+        child.join(60)
+        code = child.exitcode
+        child.kill()
+    finally:
+        file.opened.set()
+    assert code == 0
+    opening.result(60)
+
+
+def _read_in_child(file: Gate) -> None:
+    file.opened.set()
+    assert open_store(file).get("c") == b"3"
 
 
 # The directory

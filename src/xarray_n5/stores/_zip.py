@@ -10,9 +10,8 @@ import hashlib
 import os
 import struct
 from bisect import bisect_left
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +20,6 @@ import numpy as np
 
 from xarray_n5.errors import MetadataError, printable
 from xarray_n5.model.alerts import warn
-from xarray_n5.stores.base import Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,7 +91,11 @@ class Directory:
     entries: np.ndarray
     """The fields of :class:`Entry`, one row for each name."""
     version: str
-    """A digest of the archive's end, which changes when it is written again."""
+    """A digest of the directory, which changes when the archive is written again."""
+    end: str
+    """A digest of the archive's last bytes."""
+    state: object = None
+    """The state that the archive's store reported for it; None if it does not."""
     starts: dict[int, int] = field(default_factory=dict)
     """The positions of headers that were read, and of the data behind them."""
 
@@ -145,9 +147,8 @@ class _End(NamedTuple):
     offset: int
 
 
-def version_of(tail: bytes) -> str:
-    """Return a digest of an archive's end."""
-    return hashlib.blake2b(tail, digest_size=16).hexdigest()
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def read_directory(url: str, tail: bytes, read: Callable[[int, int], bytes]) -> Directory:
@@ -174,7 +175,7 @@ def read_directory(url: str, tail: bytes, read: Callable[[int, int], bytes]) -> 
         if len(data) != end.size or not data.endswith(tail[: end.at]):
             raise _invalid(url, "its directory is not where its last record says")
     names, entries = _parse(url, data, end)
-    return Directory(*_checked(url, names, entries, end.offset), version_of(tail))
+    return Directory(*_checked(url, names, entries, end.offset), digest(data), digest(tail))
 
 
 def _invalid(url: str, why: str) -> MetadataError:
@@ -297,42 +298,27 @@ def _checked(
     return [names[at] for at in last], entries[[by_name[at] for at in last]]
 
 
-_MOST_KEPT = 16
-"""The number of archives whose directories are kept."""
+@dataclass(slots=True, eq=False)
+class Kept:
+    """The directory of an archive that this process has read."""
+
+    directory: Directory | None = None
+    lock: Lock = field(default_factory=Lock)
+    """The lock of the first request, which other threads wait for."""
+
+    def known(self, file: Store, version: str) -> Directory | None:
+        """Return the directory if the archive is known not to have changed, without a request."""
+        directory, stamp = self.directory, file.stamp("")
+        known = directory and (directory.version if stamp is None else directory.state)
+        return directory if known == (version if stamp is None else stamp) else None
 
 
-_kept: OrderedDict[Store, tuple[object, Directory]] = OrderedDict()
-"""The directories of archives that this process has read, the last used at the end."""
+@lru_cache(maxsize=16)
+def kept(_: Store) -> Kept:
+    """Return the entry of an archive; its lock blocks no other archive."""
+    return Kept()
 
-_lock = Lock()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
-
-
-def directory_of(file: Store, version: str = "") -> Directory | None:
-    """Return the directory of an archive, which is read again if it may have changed.
-
-    Without a `version`, that of the archive as it is now.
-    """
-    with _lock:
-        stamp = file.stamp("")
-        before, found = _kept.pop(file, (None, None))
-        same = stamp == before and (version or stamp is not None)
-        if found is None or not same or version not in {"", found.version}:
-            (tail,) = file.get_ranges([Range("", -TAIL, None)])
-            if tail is None:
-                return None
-            if found is None or found.version != version_of(tail):
-                found = read_directory(file.url, tail, partial(_part_of, file))
-        _kept[file] = stamp, found
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
-        return found
-
-
-def _part_of(file: Store, start: int, stop: int) -> bytes:
-    (found,) = file.get_ranges([Range("", start, stop)])
-    return found or b""
+    # A thread of the parent process may have held a lock.
+    os.register_at_fork(after_in_child=kept.cache_clear)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores._zip import Directory, Entry
+    from xarray_n5.stores._zip import Directory, Entry, Kept
     from xarray_n5.stores.base import Listing
 
 OZX = ".ozx"
@@ -53,8 +52,9 @@ class ArchiveStore(Store):
     """The files in a ZIP archive, which another store reads by ranges.
 
     The directory is read once in each process: by one request for the end of the archive, and a
-    second one if it is larger than 64 KiB. A file is then one request. An archive that was written
-    again after it had been opened is an error, not a mixture of both.
+    second one if it is larger than 64 KiB. A file is then one request. An archive that was replaced
+    while it was open is an error, not a mixture of both: its store reports the state of what is
+    read, or a file has a checksum, or else the end of the archive is read again.
     """
 
     file: Store
@@ -75,7 +75,7 @@ class ArchiveStore(Store):
             return None
         if isinstance(location, LocalStore) and not os.path.isfile(location.url):  # noqa: PTH113
             return None
-        directory = zips.directory_of(location)
+        directory = _directory_of(location)
         return None if directory is None else cls(location, directory.version)
 
     def __dask_tokenize__(self) -> object:
@@ -118,18 +118,17 @@ class ArchiveStore(Store):
         """Return the store of a directory in this one."""
         return replace(self, inside=join(self.inside, path))
 
-    def with_limit(self, nbytes: int) -> ArchiveStore:
+    def with_limit(self, nbytes: int) -> Self:
         """Return the store with a :attr:`limit`."""
-        return _limited(self, nbytes)
+        return replace(self, limit=nbytes)
 
-    @property
-    def _entries(self) -> Directory:
-        directory = zips.directory_of(self.file, self.version)
+    def _directory(self, *, check: bool = False) -> Directory:
+        directory = _directory_of(self.file, self.version, check=check)
         if directory is None:
-            raise MetadataError(f"{self.url}: the archive was removed after it had been opened")
+            raise MetadataError(f"{self.url}: the archive was removed while it was open")
         if directory.version != self.version:
             raise MetadataError(
-                f"{self.url}: the archive was written again after it had been opened; open it again"
+                f"{self.url}: the archive was replaced while it was open: open it again"
             )
         return directory
 
@@ -141,10 +140,11 @@ class ArchiveStore(Store):
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         """Return the bytes at each key, in one batch."""
-        entries = [self._find(key) for key in keys]
+        directory = self._directory()
+        entries = [directory.find(join(self.inside, key)) for key in keys]
         wanted = [(key, each) for key, each in zip(keys, entries, strict=True) if each is not None]
         parts = [self._extent(key, each) for key, each in wanted]
-        read = zip(wanted, self._read(parts), strict=True)
+        read = zip(wanted, self._read(parts, directory.state, crc=True), strict=True)
         found = {key: self._data(key, each, data) for (key, each), data in read}
         return [found.get(key) for key in keys]
 
@@ -159,36 +159,25 @@ class ArchiveStore(Store):
 
         The first time that a file is used, its header is read in the same batch.
         """
-        entries = {key: self._find(key) for key in dict.fromkeys(each.key for each in ranges)}
-        packed = [key for key, each in entries.items() if each and each.method == _DEFLATED]
+        directory = self._directory()
+        keys = dict.fromkeys(part.key for part in ranges)
+        entries = {key: directory.find(join(self.inside, key)) for key in keys}
+        packed = [key for key, entry in entries.items() if entry and entry.method == _DEFLATED]
         whole = dict(zip(packed, self.get_many(packed), strict=True)) if packed else {}
         stored = {key: e for key, e in entries.items() if e is not None and key not in whole}
-        known = self._entries.starts
+        known = directory.starts
         new = {key: entry for key, entry in stored.items() if entry.offset not in known}
-        starts = {key: known.get(entry.offset) for key, entry in stored.items()}
-        starts |= (likely := {key: self._likely_start(key, entry) for key, entry in new.items()})
-        parts = [each for each in ranges if each.key in stored]
-
-        def located() -> Sequence[Range]:
-            sizes = ((each, starts[each.key], stored[each.key].packed) for each in parts)
-            return [_moved(each, first or 0, size) for each, first, size in sizes]
-
-        headers = [Range("", entry.offset, likely[key]) for key, entry in new.items()]
-        read = self._read([*headers, *located()])
+        starts = {k: known.get(e.offset) or self._likely_start(k, e) for k, e in stored.items()}
+        headers = [Range("", entry.offset, starts[key]) for key, entry in new.items()]
+        parts = [part for part in ranges if part.key in stored]
+        moved = [_moved(part, starts[part.key], stored[part.key].packed) for part in parts]
+        read = self._read([*headers, *moved], directory.state)
         for (key, entry), data in zip(new.items(), read, strict=False):
-            starts[key] = known[entry.offset] = self._check_start(key, entry, data)
-        read = read[len(new) :]
-        if any(starts[key] != start for key, start in likely.items()):
-            read = self._read(located())
-        found = iter(read)
-        return [
-            next(found)
-            if each.key in stored
-            else None
-            if (inflated := whole.get(each.key)) is None
-            else inflated[each.start : each.stop]
-            for each in ranges
-        ]
+            known[entry.offset] = self._check_start(key, entry, data)
+        if any(known[entry.offset] != starts[key] for key, entry in new.items()):
+            return self.get_ranges(ranges)  # with the right positions
+        inside = iter(read[len(new) :])
+        return [next(inside) if p.key in stored else p.cut(whole.get(p.key)) for p in ranges]
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
@@ -208,25 +197,21 @@ class ArchiveStore(Store):
         entry = self._find(key)
         return None if entry is None else (self.version, entry.crc, entry.size)
 
-    def stamp(self, key: str) -> object:
-        """Return a stamp of the archive, if its store has one."""
-        return self.file.stamp("") if self.exists(key) else None
-
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return self._entries.has_folder(join(self.inside, prefix))
+        return self._directory().has_folder(join(self.inside, prefix))
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`."""
-        return self._entries.listing(join(self.inside, prefix))
+        return self._directory().listing(join(self.inside, prefix))
 
     def walk(self, prefix: str) -> Iterator[str]:
         """Iterate over the files under `prefix`, relative to it."""
-        return (key for key, _ in self._entries.files(join(self.inside, prefix)))
+        return (key for key, _ in self._directory().files(join(self.inside, prefix)))
 
     def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix` with their sizes."""
-        found = self._entries.files(join(self.inside, prefix))
+        found = self._directory().files(join(self.inside, prefix))
         return (ObjectInfo(key, size, None) for key, size in found)
 
     # Writing
@@ -248,7 +233,7 @@ class ArchiveStore(Store):
     # Entries
 
     def _find(self, key: str) -> Entry | None:
-        return self._entries.find(join(self.inside, key))
+        return self._directory().find(join(self.inside, key))
 
     def _check(self, key: str, entry: Entry) -> None:
         """Raise if an entry cannot be read."""
@@ -285,7 +270,7 @@ class ArchiveStore(Store):
             raise self._unreadable(key, "the archive is truncated")
         mark, *_, length, extra = zips.LOCAL.unpack_from(data)
         if (mark, length, data[zips.LOCAL.size : end]) != (zips.LOCAL_MARK, len(name), name):
-            raise self._unreadable(key, "its header is damaged, or the archive has changed")
+            raise self._unreadable(key, "its header is damaged")
         start = entry.offset + end + int(extra)
         if start + entry.packed > entry.stop:
             raise self._unreadable(key, "its header and the directory differ")
@@ -296,7 +281,8 @@ class ArchiveStore(Store):
         start = self._check_start(key, entry, data)
         packed = data[start - entry.offset :][: entry.packed]
         if len(packed) < entry.packed:  # large extra fields
-            (packed,) = self._read([Range("", start, start + entry.packed)])
+            rest = [Range("", start, start + entry.packed)]
+            (packed,) = self._read(rest, self._directory().state, crc=True)
         if entry.method == _DEFLATED:
             packed = self._inflated(key, entry, packed)
         if len(packed) != entry.size or zlib.crc32(packed) != entry.crc:
@@ -310,12 +296,21 @@ class ArchiveStore(Store):
         except zlib.error as error:
             raise self._unreadable(key, f"it cannot be inflated ({error})") from error
 
-    def _read(self, ranges: Sequence[Range]) -> Sequence[bytes]:
-        """Return ranges of the archive; shorter ones if it was truncated."""
-        found = self.file.get_ranges(ranges) if ranges else []
-        return [data or b"" for data in found]
+    def _read(self, parts: Sequence[Range], state: object, *, crc: bool = False) -> Sequence[bytes]:
+        """Return parts of the archive; shorter ones if it was truncated.
+
+        The store reports the `state` of the archive that was opened, or else its end is read again
+        to know whether it was replaced. That is not needed if files have checksums (`crc`).
+        """
+        read = self.file.get_parts(parts) if parts else []
+        same = all(part is not None and part.state == state for part in read)
+        if not same or (state is None and not crc and read):
+            self._directory(check=True)
+        return [b"" if part is None else part.data for part in read]
 
     def _unreadable(self, key: str, why: str) -> Exception:
+        """Return the error of a file; raise that of the archive if it was replaced."""
+        self._directory(check=True)
         if self.limit is not None:
             return ChunkError("decode", self.url, key, why)
         return MetadataError(f"{join(self.url, key)}: cannot be read from the archive: {why}")
@@ -327,6 +322,33 @@ def _moved(part: Range, first: int, size: int) -> Range:
     return Range("", first + start, first + max(start, stop))
 
 
-@lru_cache(maxsize=64)
-def _limited(store: ArchiveStore, nbytes: int) -> ArchiveStore:
-    return replace(store, limit=nbytes)
+def _directory_of(file: Store, version: str = "", *, check: bool = False) -> Directory | None:
+    """Return the directory of an archive, or None if it is missing.
+
+    With `check`, or if the archive may not be of this version any more, the end of the archive is
+    read, and the directory if that is another one.
+    """
+    kept = zips.kept(file)
+    if check:
+        return _current(file, kept)
+    if (directory := kept.known(file, version)) is not None:
+        return directory
+    with kept.lock:
+        return kept.known(file, version) or _current(file, kept)
+
+
+def _current(file: Store, kept: Kept) -> Directory | None:
+    """Return the directory of an archive as it is now, and keep it."""
+
+    def read(start: int, stop: int) -> bytes:
+        (part,) = file.get_parts([Range("", start, stop)])
+        return b"" if part is None else part.data
+
+    (end,) = file.get_parts([Range("", -zips.TAIL, None)])
+    if end is None:
+        return None
+    directory, now = kept.directory, (end.state, zips.digest(end.data))
+    if directory is None or (directory.state, directory.end) != now:
+        directory = zips.read_directory(file.url, end.data, read)
+        kept.directory = directory = replace(directory, state=end.state)
+    return directory
