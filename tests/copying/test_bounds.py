@@ -199,7 +199,7 @@ def test_an_interrupted_copy_of_a_box_is_resumed(
     ("bounds", "text"),
     [
         ({"q": (0, 1)}, "no dimension 'q'"),
-        ({"z": (0, "1 s")}, "em/raw: z is '1 s', but the coordinates of 'z' are in 'nm'"),
+        ({"z": (0, "1 s")}, "em/raw': z is '1 s', but the coordinates of 'z' are in 'nm'"),
         ({"z": (0,)}, "expected two coordinates"),
         ({"z": (900, 1000)}, r"no samples are within the bounds; .*em/raw: z is 0.0 to 290.0"),
         ({"z": (0, "far")}, "expected a number"),
@@ -219,7 +219,7 @@ def test_two_ways_to_select_a_part_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=text):
             copy(url, tmp_path / "b.n5", bounds={"z": (0, 9)}, **more)
     create_array(url, "bare", shape=(4, 4), dtype="u1")
-    with pytest.raises(ValueError, match=r"bare: the dimension .* has no coordinates"):
+    with pytest.raises(ValueError, match=r"bare': the dimension .* has no coordinates"):
         copy(url, tmp_path / "b.n5", source_path="bare", bounds={"y": (0, 1)})
 
 

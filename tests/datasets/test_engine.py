@@ -354,7 +354,7 @@ def test_writing_whole_chunks_reads_nothing() -> None:
     array = create_array(store, "a", shape=(9, 8), dtype="u2", chunks=(4, 4))
     store.requests()
     array[4:, :4] = 1
-    around = {"list": 1, "exists": 1}  # for digests, and for writes that have not ended
+    around = {"list_many": 1, "exists": 1}  # for digests, and for writes that have not ended
     assert store.requests() == {**around, "set": 2}
     array[3:4, :4] = 1
     assert store.requests() == {**around, "get": 1, "set": 1}

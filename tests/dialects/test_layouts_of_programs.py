@@ -1368,7 +1368,6 @@ def test_an_unknown_order_of_lists_is_refused(tmp_path: Path) -> None:
     ways: list[Any] = [
         open_array,
         open_group,
-        from_n5,
         partial(xr.open_dataset, engine="n5"),
         partial(xr.open_datatree, engine="n5"),
     ]

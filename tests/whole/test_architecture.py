@@ -292,11 +292,11 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    "core": 30_100,
+    "core": 29_250,
     ENGINE: 230,
     "bdv": 4_750,
     "cli": 1_470,
-    "doctor": 1_800,
+    "doctor": 2_350,
     "hangar": 1_010,
     "imaris": 270,
     "napari": 320,

@@ -30,10 +30,11 @@ def prepare(
     Digests are removed: they would report the new chunks as damaged. Unfinished writes write the
     chunks again when they are resumed. This takes three requests, however many chunks there are.
     """
-    if any(store.list(join(path, HIDDEN))):
-        store.delete([join(path, CHECKSUMS)])
     folder = join(path, DIGESTS)
-    if any(store.list(folder)):
+    hidden, ended = store.list_many([join(path, HIDDEN), folder])
+    if any(hidden):
+        store.delete([join(path, CHECKSUMS)])
+    if any(ended):
         store.delete_tree(folder, "finished.json")
     if store.exists(join(path, UNFINISHED)):
         forget(*find_markers(store, path), tuple(box()), chunks)

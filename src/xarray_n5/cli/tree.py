@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -13,7 +12,7 @@ from xarray_n5.cli.arguments import Options, on_node, order_option
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
@@ -184,18 +183,10 @@ def _levels(
     for number, (name, level) in enumerate(image.levels.items()):
         head, under = (last, "    ") if number == len(image.levels) - 1 else (branch, trunk)
         size = f"{times(level.shape)} {level.first.dtype}, {chunk_shapes(level)}"
-        stored = f", {_stored(*_all_arrays(level))}" if chunks else ""
+        stored = f", {_stored(*level.all_arrays())}" if chunks else ""
         state = ", unfinished" if unfinished_in(level) else ""
         yield f"{indent}{head}{name}  {size}, {compression_name(level.first)}{state}{stored}"
         yield from (f"{indent}{under}    {line}" for line in _axes(level.named()))
-
-
-def _all_arrays(level: Level[Array]) -> Sequence[Array]:
-    """Return the arrays of a level, those among them that are opened only when they are read."""
-    if level.later is None:
-        return level.arrays
-    parts = map(level.later, product(*(range(len(numbers)) for numbers in level.numbers)))
-    return [part.array for part in parts if part is not None]
 
 
 def unfinished_in(level: Level[Array]) -> bool:

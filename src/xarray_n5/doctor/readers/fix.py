@@ -322,14 +322,13 @@ def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change
 def _ambiguous(
     image: StoredImage, expected: Sequence[Geometry], against: Sequence[Conflict]
 ) -> str:
-    first = against[0]
-    fact = first.difference
+    fact = against[0].difference
     level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
     axis = name or f"number {fact.axis}"
     used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
     choices = " or ".join(f"dialect={each!r}" for each in (used, *(c.dialect for c in against)))
     return printable(
-        f"{used} and {first.dialect} metadata contradict each other on the {fact.field} of axis "
-        f"{axis} of {level.context.path or '/'}: {fact.ours} and {fact.theirs}; state which is "
-        f"right by {choices}"
+        f"{used} and {against[0].dialect} metadata contradict each other on the {fact.field} of "
+        f"axis {axis} of {level.context.path or '/'}: {fact.ours} and {fact.theirs}; state which "
+        f"is right by {choices}"
     )
