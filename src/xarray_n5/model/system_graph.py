@@ -150,8 +150,8 @@ class SystemGraph:
         try:
             rows = matrix(edge, len(own.axes) if own else size, self.load)
             if target is not None and len(target.axes) != len(rows):
-                expected = f"expected the {len(target.axes)} of {target.name!r}"
-                return f"leads to {len(rows)} axes, {expected}"
+                axes = len(target.axes)
+                return f"leads to {len(rows)} axes, expected the {axes} of {target.name!r}"
             return inverse(edge, rows.shape[1] - 1, self.load) if back else rows
         except N5Error as error:
             return str(error).removeprefix(f"{edge}: ")
@@ -260,14 +260,13 @@ class ImageSystems:
     ) -> ImageSystems:
         """Return systems with an affine transformation from the intrinsic one to each other."""
         start = Reference(intrinsic.name)
-        edges = [
-            parse_transformation({"type": "affine", "affine": [list(row) for row in rows[name]]})
-            for name in others
-        ]
-        named = zip(edges, others, strict=True)
-        joined = tuple(edge.between(start, Reference(name)) for edge, name in named)
+        listed = {name: [list(row) for row in rows[name]] for name in others}
+        edges = (
+            parse_transformation({"type": "affine", "affine": each}).between(start, Reference(name))
+            for name, each in listed.items()
+        )
         known = {start: intrinsic} | {Reference(name): each for name, each in others.items()}
-        return cls(intrinsic, SystemGraph(joined, known))
+        return cls(intrinsic, SystemGraph(tuple(edges), known))
 
     @property
     def others(self) -> list[str]:

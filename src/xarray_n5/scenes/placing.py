@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from xarray_n5.scenes.metadata import SceneMetadata
 
 _FEW, _MOST = 8, 1 << 16
-"""The number of systems that all scenes may have, and that of steps to more of them."""
-
-_STEPS = 16
-"""The number of steps that take as long as the position of an image."""
+"""The number of systems that any scene may have, and the maximum cost of more: one for each
+transformation to compare in each system, and 16 for each image to place."""
 
 _SHOWN = 3
 """The number of images, or transformations, that a warning names."""
@@ -105,14 +103,16 @@ class World:
                 f"{self.group.url}: the systems {shown} of images are not available by name, since "
                 "the scene has others with these names; open the images"
             )
-        most = max(_FEW, _MOST // (_STEPS * len(self.images) + len(self.graph.edges)))
+        most = max(_FEW, _MOST // (len(self.graph.edges) + 16 * len(self.images)))
         self.warn_of("too many systems; not available by name: ", [*shared, *found][most:])
         paths = [image.path for image in self.images]
         whole = ((name, dict.fromkeys(paths, each)) for name, each in shared.items())
         return dict(islice(chain(whole, found.items()), most))
 
-    def _rows(self, image: SceneImage, end: Reference) -> np.ndarray:
+    def _rows(self, image: SceneImage, end: Reference, system: CoordinateSystem) -> np.ndarray:
         """Return the matrix to a system of the image: inside of it, or through the world."""
+        if self.graph.systems[end].axes != system.axes:
+            raise MetadataError("its system of this name has other axes")
         if end in self._inside[image.path].matrices:
             return self._inside[image.path].matrices[end]
         before, after = self._through
@@ -128,17 +128,13 @@ class World:
         lost: list[str] = []
         notes: list[str] = []
         first, *others = dict.fromkeys(to.values())
-        routes = None if others else self.graph.routes(first)
+        routes, system = None if others else self.graph.routes(first), self.graph.systems[first]
         for image in self.images:
             if (end := to.get(image.path)) is None:
                 continue
-            system = self.graph.systems[end]
-            if system.axes != self.graph.systems[first].axes:
-                lost.append(f"{image.path!r}: its system of this name has other axes")
-                continue
             axes = image.systems[image.intrinsic].axes
             try:
-                rows = routes.matrix(image.intrinsic) if routes else self._rows(image, end)
+                rows = routes.matrix(image.intrinsic) if routes else self._rows(image, end, system)
                 matrices[image.path] = spatial(rows, axes, system)
             except MetadataError as error:
                 lost.append(f"{image.path!r}: {error}")
@@ -149,7 +145,7 @@ class World:
             notes += [f"{image.path!r}{edges}: {problem}" for problem in problems]
         self.warn_of(f"images have no position in {first}: ", lost)
         self.warn_of("", [*notes, *(routes.conflicts if routes else ())])
-        return Positions(self.graph.systems[first], matrices, lines)
+        return Positions(system, matrices, lines)
 
     def warn_of(self, what: str, problems: Sequence[str]) -> None:
         """Warn about problems, if there are any; the first are shown."""

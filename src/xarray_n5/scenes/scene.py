@@ -103,8 +103,7 @@ class NgffScene(GroupScene):
     @property
     def summary(self) -> str:
         """What the scene is, in one line."""
-        metadata = read_metadata(self.group.attrs["ome"], self.url)
-        count = len(metadata.paths)
+        count = len(read_metadata(self.group.attrs["ome"], self.url).paths)
         return f"a scene of {count} image{'s' if count != 1 else ''}"
 
     @property
