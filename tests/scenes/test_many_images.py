@@ -189,21 +189,37 @@ INVENTED: dict[str, tuple[list[str], list[Any]]] = {
 def test_an_invented_scene_opens_soon(tmp_path: Path, scene: tuple[list[str], list[Any]]) -> None:
     names, edges = scene
     assert len(json.dumps(scene)) < 300_000
-    images(url := tmp_path / "s.zarr", 1)
+    images(url := tmp_path / "s.zarr", 1, levels=2)
     write_scene(url, edges, [system(name, "yx") for name in names])
     calls(lambda: xr.open_datatree(url, engine="n5"))
 
 
 def test_images_in_too_many_systems_are_in_the_first_of_them(tmp_path: Path) -> None:
-    names, edges = star(700)
-    images(url := tmp_path / "s.zarr", 1)
+    names, edges = star(400)
+    images(url := tmp_path / "s.zarr", 1, levels=4)
     write_scene(url, edges, [system(name, "yx") for name in names])
-    with pytest.warns(UserWarning, match=r"too many systems.*not available by name: w"):
-        ds = xr.open_dataset(url, engine="n5").isel(image=0)
+    with pytest.warns(UserWarning, match="too many systems; not available by name: w"):
+        ds = xr.open_dataset(url, engine="n5", level=0).isel(image=0)
     assert ds.n5.to_world([0, 0, 0]).tolist() == [0, 0, 0]
-    assert ds.n5.to_world([0, 0, 0], system="w77").tolist() == [0, 77, 0]
-    with pytest.raises(ValueError, match="no coordinate system 'w699'"):
-        ds.n5.to_world([0, 0, 0], system="w699")
+    assert ds.n5.to_world([0, 0, 0], system="w99").tolist() == [0, 99, 0]
+    with pytest.raises(ValueError, match="no coordinate system 'w399'"):
+        ds.n5.to_world([0, 0, 0], system="w399")
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_images_are_in_many_systems_whichever_are_fewer(tmp_path: Path, count: int) -> None:
+    names, _ = chain(8)
+    tiles = images(url := tmp_path / "s.zarr", count)
+    edges = [move(at(after), at(before), 0, 1) for before, after in pairwise(names)]
+    edges += [move(tile, at(names[-1]), n) for n, tile in enumerate(tiles)]
+    wrong = [move(at(names[5]), at(names[2]), 0, 99)]
+    write_scene(url, edges + wrong, [system(name, "yx") for name in names])
+    with pytest.warns(UserWarning, match="lead to other positions"):
+        ds = xr.open_dataset(url, engine="n5").sel(image=[tile["path"] for tile in tiles])
+    # The wrong one is on the shortest ways to the first systems.
+    for name, x in {"c0": 103, "c1": 102, "c2": 101, "c4": 3, "c5": 2, "c6": 1, "c7": 0}.items():
+        expected = [[0, n, x] for n in range(count)]
+        assert ds.n5.to_world([0, 0, 0], system=name).tolist() == expected
 
 
 def test_a_matrix_in_an_array_is_read_once(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class Routes:
 
     def steps(self, node: Reference) -> Iterator[tuple[Transformation, bool]]:
         """Iterate over the steps from a system to the hub, and whether each is inverted."""
-        while node != self.hub:
+        while node in self.towards:
             edge, back, node = self.towards[node]
             yield edge, back
 
@@ -146,12 +146,11 @@ class SystemGraph:
     def _matrix(self, number: int, back: bool, size: int) -> np.ndarray | str:
         """Return the matrix of an edge, or why it has none; unknown systems have `size` axes."""
         edge = self.edges[number]
-        own, target = (self.systems.get(node) for node in (edge.input, edge.output) if node)
+        start, end = (self.systems.get(node) for node in (edge.input, edge.output) if node)
         try:
-            rows = matrix(edge, len(own.axes) if own else size, self.load)
-            if target is not None and len(target.axes) != len(rows):
-                axes = len(target.axes)
-                return f"leads to {len(rows)} axes, expected the {axes} of {target.name!r}"
+            rows = matrix(edge, len(start.axes) if start else size, self.load)
+            if end is not None and len(end.axes) != len(rows):
+                return f"leads to {len(rows)} axes, expected the {len(end.axes)} of {end.name!r}"
             return inverse(edge, rows.shape[1] - 1, self.load) if back else rows
         except N5Error as error:
             return str(error).removeprefix(f"{edge}: ")

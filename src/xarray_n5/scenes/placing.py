@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _FEW, _MOST = 8, 1 << 16
 """The number of systems that any scene may have, and the maximum cost of more: one for each
-transformation to compare in each system, and 16 for each image to place."""
+transformation that a search follows, and 64 for each level that is placed."""
 
 _SHOWN = 3
 """The number of images, or transformations, that a warning names."""
@@ -57,12 +57,18 @@ class World:
         return SystemGraph(tuple(edges), systems, self._load)
 
     @cached_property
-    def _inside(self) -> dict[str, Routes]:
-        """The ways from the intrinsic system of each image by its own transformations alone."""
-        return {
-            image.path: replace(self.graph, edges=image.edges).routes(image.intrinsic, outward=True)
-            for image in self.images
-        }
+    def _is_small(self) -> bool:
+        """Whether ways are searched from each image to all systems, of which there are more."""
+        count = len(self.images)
+        return count < len(self.metadata.systems) and count * len(self.graph.edges) <= _MOST
+
+    @cached_property
+    def _outward(self) -> dict[str, Routes]:
+        """The ways from each image; if there are many, by its own transformations alone."""
+        whole, small = self.graph, self._is_small
+        graphs = [whole if small else replace(whole, edges=each.edges) for each in self.images]
+        pairs = zip(self.images, graphs, strict=True)
+        return {image.path: graph.routes(image.intrinsic, outward=True) for image, graph in pairs}
 
     @cached_property
     def _through(self) -> tuple[Routes, Routes]:
@@ -97,24 +103,21 @@ class World:
                     hidden.append(str(own))
                 else:
                     found.setdefault(own.name, {})[image.path] = own
-        if hidden:
-            shown = ", ".join([*hidden[:_SHOWN], *["..."] * (len(hidden) > _SHOWN)])
-            warn(
-                f"{self.group.url}: the systems {shown} of images are not available by name, since "
-                "the scene has others with these names; open the images"
-            )
-        most = max(_FEW, _MOST // (len(self.graph.edges) + 16 * len(self.images)))
+        why = "are not available by name, since the scene has others with these names"
+        self.warn_of("the systems ", hidden, f" of images {why}; open the images")
+        levels = sum(len(image.image.levels) for image in self.images)
+        searched = 0 if self._is_small else len(self.graph.edges)
+        most = max(_FEW, _MOST // (searched + 64 * levels))
         self.warn_of("too many systems; not available by name: ", [*shared, *found][most:])
-        paths = [image.path for image in self.images]
-        whole = ((name, dict.fromkeys(paths, each)) for name, each in shared.items())
+        whole = ((name, {i.path: each for i in self.images}) for name, each in shared.items())
         return dict(islice(chain(whole, found.items()), most))
 
     def _rows(self, image: SceneImage, end: Reference, system: CoordinateSystem) -> np.ndarray:
-        """Return the matrix to a system of the image: inside of it, or through the world."""
+        """Return the matrix by a search from the image or, through the world, by two others."""
         if self.graph.systems[end].axes != system.axes:
             raise MetadataError("its system of this name has other axes")
-        if end in self._inside[image.path].matrices:
-            return self._inside[image.path].matrices[end]
+        if self._is_small or end in self._outward[image.path].matrices:
+            return self._outward[image.path].matrix(end)
         before, after = self._through
         return compose(before.matrix(image.intrinsic), after.matrix(end))
 
@@ -126,32 +129,35 @@ class World:
         matrices: dict[str, np.ndarray] = {}
         lines: dict[str, list[Line]] = {}
         lost: list[str] = []
-        notes: list[str] = []
         first, *others = dict.fromkeys(to.values())
-        routes, system = None if others else self.graph.routes(first), self.graph.systems[first]
+        system = self.graph.systems[first]
+        inward = None if others or self._is_small else self.graph.routes(first)
+        searched = [inward] if inward else self._outward.values() if first == self.default else ()
+        notes = [conflict for routes in searched for conflict in routes.conflicts]
         for image in self.images:
             if (end := to.get(image.path)) is None:
                 continue
             axes = image.systems[image.intrinsic].axes
             try:
-                rows = routes.matrix(image.intrinsic) if routes else self._rows(image, end, system)
+                rows = inward.matrix(image.intrinsic) if inward else self._rows(image, end, system)
                 matrices[image.path] = spatial(rows, axes, system)
             except MetadataError as error:
                 lost.append(f"{image.path!r}: {error}")
                 continue
             lines[image.path], problems = lines_aside(rows, axes, system)
-            steps = islice(routes.steps(image.intrinsic), _SHOWN) if routes and problems else ()
+            routes, node = (inward, image.intrinsic) if inward else (self._outward[image.path], end)
+            steps = islice(routes.steps(node), _SHOWN if problems else 0)
             edges = "".join(f", {edge}" for edge, _ in steps)
             notes += [f"{image.path!r}{edges}: {problem}" for problem in problems]
         self.warn_of(f"images have no position in {first}: ", lost)
-        self.warn_of("", [*notes, *(routes.conflicts if routes else ())])
+        self.warn_of("", notes)
         return Positions(system, matrices, lines)
 
-    def warn_of(self, what: str, problems: Sequence[str]) -> None:
+    def warn_of(self, what: str, problems: Sequence[str], why: str = "") -> None:
         """Warn about problems, if there are any; the first are shown."""
         if several := list(dict.fromkeys(problems)):
             more = f", and {len(several) - _SHOWN} others" if len(several) > _SHOWN else ""
-            warn(f"{self.group.url}: {what}{'; '.join(several[:_SHOWN])}{more}")
+            warn(f"{self.group.url}: {what}{'; '.join(several[:_SHOWN])}{more}{why}")
 
 
 @dataclass(frozen=True)

@@ -158,10 +158,8 @@ def _positions(
         if all(rows is None for rows in known):
             continue
         values = np.array([lost if rows is None else rows @ level for rows in known])
-        facts: dict[str, Any] = {
-            "long_name": "from samples of this level to positions",
-            WORLD_SYSTEM: name,
-        }
+        facts: dict[str, Any] = {"long_name": "from samples of this level to positions"}
+        facts[WORLD_SYSTEM] = name
         if unit := _unit(positions.system):
             facts["units"] = unit
         if number == 0 and len(placed) > 1:
