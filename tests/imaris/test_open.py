@@ -337,6 +337,26 @@ def test_one_array_of_each_level_is_opened_with_the_file(
     assert {path for path in paths if path.endswith("Data")} == {data(39, 29, 1)}
 
 
+@pytest.mark.filterwarnings("ignore:.*resolution level")
+def test_few_paths_are_tried_in_levels_without_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = linked(tmp_path / "cells.ims", 12, 9)
+    with h5py.File(url, "a") as file:
+        levels, empty = file["DataSet"], file.create_group("empty")
+        for level in range(2, 60):
+            levels[f"ResolutionLevel {level}"] = empty
+    read, paths = nodes.read, []
+
+    def counted(file: Any, path: str, where: str) -> Any:
+        paths.append(path)
+        return read(file, path, where)
+
+    monkeypatch.setattr(nodes, "read", counted)
+    assert len(xr.open_datatree(url, engine="n5").children) == 2
+    assert len([path for path in paths if path.endswith("Data")]) < 60
+
+
 def test_all_chunks_of_a_level_are_counted(tmp_path: Path) -> None:
     url = write_ims(tmp_path / "cells.ims", times=3, channels=2, levels=1)
     result = CliRunner().invoke(main, ["tree", str(url), "--chunks"])

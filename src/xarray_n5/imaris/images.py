@@ -18,13 +18,19 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.formats.hdf5.container import Hdf5Container
 
 Numbers: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"
 """The numbers of time points and of channels."""
+
+Pairs: TypeAlias = "Sequence[tuple[int, int]]"
+"""Positions in time and channels."""
+
+_MOST_LEVELS = 32
+"""The maximum number of levels: each halves an axis at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +133,29 @@ def _stacks(root: Group) -> Iterator[_Stack]:
     container = replace(cast("Hdf5Container", root.container), top=None)  # this is not a walk
     folder = _folder(root, "DataSetDirectoryName", "DataSet")
     numbers: Numbers = (), ()
-    for level in numbered(container.children(folder), "ResolutionLevel"):
+    pairs: Pairs = []
+    for level in numbered(container.children(folder), "ResolutionLevel")[:_MOST_LEVELS]:
         path = join(folder, f"ResolutionLevel {level}")
         if not all(numbers):
             times = numbered(container.children(path), "TimePoint")
             ends = [join(path, f"TimePoint {time}") for time in times[:1] + times[-1:]]
             names = {name for end in ends for name in container.children(end)}
             numbers = times, numbered(names, "Channel")
-        if (stack := _open(root, path, numbers)) is not None:
+            first, later = range(len(numbers[1])), range(1, len(times))
+            pairs = [*((0, channel) for channel in first if times), *((time, 0) for time in later)]
+        stack, pairs = _open(root, path, numbers, pairs)
+        if stack is not None:
             yield stack
         elif all(numbers):
             warn(f"{root.url}: resolution level {level} has no data; it is left out")
 
 
-def _open(root: Group, folder: str, numbers: Numbers) -> _Stack | None:
-    """Open an array of a level; return None if there is none.
+def _open(root: Group, folder: str, numbers: Numbers, pairs: Pairs) -> tuple[_Stack | None, Pairs]:
+    """Open the first array of a level among positions; return too where others are looked for.
 
-    It is looked for at the first time point and in the first channel.
+    Other levels have arrays where this one has some: of a hostile file, few paths are tried.
     """
-    times, channels = map(range, map(len, numbers))
-    for pair in [*((0, c) for c in channels if times), *((t, 0) for t in times[1:])]:
+    for pair in pairs:
         at = tuple(i for i, n in zip(pair, numbers, strict=True) if len(n) > 1)
         path = _path(folder, numbers, at)
         node = root.nodes([path]).get(path)
@@ -154,8 +163,8 @@ def _open(root: Group, folder: str, numbers: Numbers) -> _Stack | None:
             above = root.container.node(path.rpartition("/")[0]).metadata.attributes
             sizes = metadata.sizes(above, node.node.metadata.shape, root.url)
             cut = replace(node.node, metadata=_cut(node.node.metadata, sizes))
-            return _Stack(folder, numbers, at, Array(cut))
-    return None
+            return _Stack(folder, numbers, at, Array(cut)), [pair]
+    return None, pairs[:1]
 
 
 def _level(stack: _Stack, axes: tuple[Axis, ...]) -> Level[Array]:
