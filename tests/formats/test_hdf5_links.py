@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from xarray_n5 import (
     Group,
+    MetadataError,
     N5Error,
     PathError,
     copy,
@@ -407,3 +409,21 @@ def test_links_in_other_files_are_listed_as_they_are_now(tmp_path: Path) -> None
     with h5py.File(other, "a") as file:
         file["g/w"] = np.arange(3)
     assert list(group) == ["v", "w"]
+
+
+def test_a_deep_file_is_not_called_damaged(tmp_path: Path) -> None:
+    url = tmp_path / "deep.h5"
+    with h5py.File(url, "w") as file:
+        group = file
+        for _ in range(400):
+            group = group.create_group("d")
+        group["a"] = np.arange(4)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(500)
+    try:
+        with pytest.raises(MetadataError, match="too deeply") as raised:
+            xr.open_datatree(url, engine="n5")
+    finally:
+        sys.setrecursionlimit(limit)
+    assert "damaged" not in str(raised.value)
+    assert xr.open_dataset(url, engine="n5", group="/".join("d" * 400))["a"].sum() == 6

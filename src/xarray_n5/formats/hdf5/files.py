@@ -230,6 +230,8 @@ def _failures(path: str, what: str, then: str = "") -> Iterator[None]:
             raise OSError(number, os.strerror(number), path) from error
         if getattr(error, "errno", None) is not None:
             raise
+        if isinstance(error, RecursionError):
+            then = ": its groups are nested too deeply; open one of them"
         raise MetadataError(f"{path}: {what} ({error}){then}") from error
 
 
