@@ -732,7 +732,8 @@ class Series:
     def assign(self) -> None:
         """Change a frame that is there."""
         time = self.chance.choice(list(self.frames))
-        times = xr.open_dataset(self.url, engine="n5")["t"].values.tolist()
+        dataset = self.opened()
+        times = [] if dataset is None else dataset["t"].values.tolist()
         self.log.append(f"assign {time}")
         array = xarray_n5.open_array(self.url, "a", mode="r+")
         if time not in times:
@@ -756,15 +757,19 @@ class Series:
             return bool(xarray_n5.verify(self.url, "t").attrs["unfinished"]) and bool(self.stopped)
         return False
 
-    def check(self) -> None:
-        """Every frame that was appended is there once, and every attribute."""
+    def opened(self) -> xr.Dataset | None:
+        """Return what is stored; None if an append has stopped before all arrays had grown."""
         try:
-            dataset = xr.open_dataset(self.url, engine="n5").load()
+            return xr.open_dataset(self.url, engine="n5").load()
         except ValueError as error:
             if self.stopped and "cannot share a Dataset" in str(error):
-                return  # an append has stopped before all arrays had grown
+                return None
             raise AssertionError(self.story()) from error
-        if self.moves():
+
+    def check(self) -> None:
+        """Every frame that was appended is there once, and every attribute."""
+        dataset = self.opened()
+        if dataset is None or self.moves():
             return
         times = dataset["t"].values.tolist()
         for time, values in self.frames.items():
