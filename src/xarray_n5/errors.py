@@ -224,37 +224,35 @@ class FinishedAppendError(NodeExistsError):
 
 
 class ContainerNotVisibleError(N5Error, FileNotFoundError):
-    """A worker was sent a write, but does not see the metadata that the client created.
+    """A worker was sent a write, but does not see the record that the client has stored.
 
     Attributes
     ----------
     url : str
         The location of the container.
     key : str
-        The path of the file in the container.
+        The path of the record in the container.
 
     Examples
     --------
-    >>> import shutil
     >>> write = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw", compute=False)
-    >>> shutil.rmtree("cells.n5")
-    >>> write.compute()
-    Traceback (most recent call last):
-        ...
-    xarray_n5.errors.ContainerNotVisibleError: cannot find ...
+    >>> try:
+    ...     report = write.compute()
+    ... except xarray_n5.ContainerNotVisibleError as error:
+    ...     print("a worker does not see", error.url)
     """
 
     def __init__(self, url: str, key: str) -> None:
         self.url, self.key = url, key
         super().__init__(
-            f"cannot find {key!r} in {url!r}, the marker of this write; nothing was written. Give "
+            f"cannot find {key!r} in {url!r}, the record of this write; nothing was written. Give "
             "every worker the same file system (a shared mount) or an object store. A write that "
-            "has ended, or that another write has replaced, cannot be computed again"
+            "another one has replaced cannot be computed"
         )
 
 
 class StaleTaskError(N5Error, RuntimeError):
-    """A task of a write that has failed, or that another attempt has resumed.
+    """A task, or a process, of a write that another one has taken over, replaced or finished.
 
     Attributes
     ----------
@@ -262,6 +260,8 @@ class StaleTaskError(N5Error, RuntimeError):
         The location of the container.
     path : str
         The path of the node in the container.
+    reason : str
+        What has become of the write.
 
     Examples
     --------
@@ -272,13 +272,9 @@ class StaleTaskError(N5Error, RuntimeError):
     ...     print(error.path, "is written by another call")
     """
 
-    def __init__(self, url: str, path: str) -> None:
-        self.url, self.path = url, path
-        super().__init__(
-            f"stopped a task of an attempt to write {path or '/'!r} in {url!r} that has failed or "
-            "was resumed, so that it does not overwrite newer chunks; write again, or resume with "
-            "resume=True"
-        )
+    def __init__(self, url: str, path: str, reason: str) -> None:
+        self.url, self.path, self.reason = url, path, reason
+        super().__init__(f"stopped writing {path or '/'!r} in {url!r}: {reason}")
 
 
 class PathError(N5Error, ValueError):
@@ -481,7 +477,7 @@ class BlockError(N5Error, ValueError):
 
 
 class ResumeError(N5Error, ValueError):
-    """The unfinished write is another one than that to resume.
+    """Another write is unfinished, or the one to resume differs from this one.
 
     Attributes
     ----------
@@ -490,9 +486,9 @@ class ResumeError(N5Error, ValueError):
     path : str
         The path of the node in the container.
     began : str
-        When the unfinished write began.
+        When and where the unfinished write began.
     reason : str
-        Why it cannot be resumed, if it is the same write.
+        What differs, and what to do.
 
     Examples
     --------
@@ -509,19 +505,11 @@ class ResumeError(N5Error, ValueError):
     xarray_n5.errors.ResumeError: 'raw' in '...cells.n5' ...
     """
 
-    def __init__(self, url: str, path: str, began: str, reason: str = "") -> None:
+    def __init__(self, url: str, path: str, began: str, reason: str) -> None:
         self.url, self.path, self.began, self.reason = url, path, began, reason
-        text = (
-            f"{path or '/'!r} in {url!r} has an unfinished write of a different array, or with "
-            f"different chunks or compression, begun {began}; pass the same array as then (its "
-            "Dask name must not change between runs, as it does if the metadata file of its source "
-            "is written again; if it does, pass resume='a name' each time), or start again with "
-            "mode='w' and without resume=True"
+        super().__init__(
+            f"{path or '/'!r} in {url!r} has an unfinished write, begun {began}: {reason}"
         )
-        if reason:
-            text = f"the write of {path or '/'!r} in {url!r}, begun {began}, cannot be resumed: "
-            text += reason
-        super().__init__(text)
 
 
 class ReadOnlyError(N5Error, PermissionError):
@@ -665,9 +653,9 @@ class DifferenceError(N5Error, ValueError):
 
     Examples
     --------
-    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="uint8", chunks=2)
+    >>> _ = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw")
     >>> _ = xarray_n5.copy("cells.n5", "cells.zarr")
-    >>> array[:] = 7  # after it was copied
+    >>> xarray_n5.open_array("cells.zarr", "raw", mode="r+")[:] = 7  # as a faulty disk might
     >>> try:
     ...     xarray_n5.copy("cells.n5", "cells.zarr", resume=True, verify=True)
     ... except xarray_n5.DifferenceError as error:

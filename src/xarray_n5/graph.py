@@ -287,6 +287,9 @@ class DelayedReport(Delayed):
     __slots__ = ()
     __dask_optimize__ = staticmethod(Array.__dask_optimize__)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DelayedReport, (self.key, self.dask)
+
 
 class TreeReduction(Layer):
     """Tasks that merge the results of an array's blocks into one.

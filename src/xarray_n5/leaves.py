@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image
     from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
-    from xarray_n5.writing.transaction import Transaction
+    from xarray_n5.writing.group import GroupWrite
 
 SCENES = {b"<SpimData": "xarray_n5.bdv.scene"}
 """Bytes at the beginning of files that describe a scene, and the module that reads them."""
@@ -66,7 +66,7 @@ def scene_in(node: object) -> Scene | None:
     return next((scene for scene in scenes if scene is not None), None)
 
 
-def scene_writer(name: str) -> Callable[..., Transaction]:
+def scene_writer(name: str) -> Callable[..., GroupWrite]:
     """Return a function of `SCENE_WRITERS`."""
     return getattr(import_module(SCENE_WRITERS[name]), name)  # type: ignore[no-any-return]
 

@@ -26,9 +26,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.support.containers import NAMES
-from tests.support.killing import kill, when
+from tests.support.killing import files, kill, when
 from tests.support.processes import Python
-from tests.writing.test_killed_writes import files
 from xarray_n5 import create_array, create_group, open_array, to_n5, tutorial, verify
 from xarray_n5.arrays.open import open_group
 from xarray_n5.cli import main
@@ -340,17 +339,9 @@ def test_a_copy_that_has_ended_has_nothing_to_resume(tmp_path: Path, name: str) 
         found = run("copy", *arguments)
         assert found.exit_code == 1
         resumed = "--resume" in arguments
-        told = "no write of it is unfinished" if resumed else "use --mode w to replace it"
+        told = "undo that, or use --mode w" if resumed else "use --mode w to replace it"
         assert told in found.stderr
         assert "mode=" not in found.stderr
-
-
-def test_a_copy_that_misses_chunks_is_not_called_whole(tmp_path: Path) -> None:
-    printed("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw")
-    (tmp_path / "a.n5/raw/0/0/0").unlink()
-    found = run("copy", f"{CELLS}/raw", tmp_path / "a.n5/raw", "--resume")
-    assert found.exit_code == 1
-    assert "nothing to resume" not in found.stdout
 
 
 def test_a_copy_with_floats_that_are_no_numbers_is_whole(tmp_path: Path) -> None:
@@ -477,9 +468,10 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     for more in (("--resume",), ("--factors", 3, "--resume"), ()):
         found = run("pyramid", place / "s0", *more)
         assert found.exit_code == 1
-        told = "no write of it is unfinished" if more else "use --mode w to replace it"
+        told = "undo that, or use --mode w" if more else "use --mode w to replace it"
         assert told in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
+    printed("repair", place / "s1", "--missing")
     lines = printed("pyramid", f"{CELLS}/raw", place, "--resume").splitlines()
     assert [" kept)" in line for line in lines] == [True] * 4
     assert verify(tmp_path / "a.n5", "em/s1").attrs["unfinished"] == []
@@ -612,7 +604,7 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
         # Unlike rglob, os.walk tolerates folders that disappear meanwhile.
         when(lambda: sum(len(d + f) for _, d, f in os.walk(place)) >= chunks // 8, program)
         assert kill(program)
-    assert list(place.rglob(".writing-*"))
+    assert list(place.rglob(".xn5/open*"))
     assert run("copy", CELLS, place, *options).exit_code == 1
     with started("copy", CELLS, place, *options, "--resume", env=small) as resumed:
         _, err = resumed.communicate()
@@ -638,7 +630,9 @@ def test_exit_codes_are_those_of_the_page(cells: Path, tmp_path: Path) -> None:
 # Verifying
 
 
-def test_damage_is_found_and_mended(cells: Path) -> None:
+def test_damage_is_found_and_mended(tmp_path: Path) -> None:
+    cells = tmp_path / "c.n5"
+    printed("copy", CELLS, cells)
     assert "24 ok" in printed("verify", cells)
     key = damage(cells)
     found = run("verify", cells)
@@ -694,16 +688,18 @@ def test_an_array_that_cannot_be_read_does_not_hide_others(cells: Path) -> None:
     assert "24 of 24 chunks stored" in drawn.stdout
 
 
-def test_what_is_to_be_repaired_and_written_again_is_told(cells: Path) -> None:
+def test_what_is_to_be_repaired_and_written_again_is_told(tmp_path: Path) -> None:
+    cells = tmp_path / "c.n5"
+    printed("copy", CELLS, cells)
     key = damage(cells)
     (cells / "raw/0/0/0").unlink()
     (cells / "raw/notes.txt").write_text("mine", "utf-8")
     assert printed("repair", cells).splitlines() == [
         "nuclei: nothing to repair",
-        "raw: 1 damaged chunk moved to .quarantine",
+        "raw: 1 damaged chunk moved to .xn5/quarantine",
     ]
     assert not (cells / key).exists()
-    assert list(cells.rglob(".quarantine"))
+    assert list(cells.rglob(".xn5/quarantine"))
     told = printed("repair", cells, "raw", "--missing")
     assert told == "2 missing chunks marked to be written again\n"
     found = run("verify", cells)

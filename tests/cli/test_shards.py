@@ -14,8 +14,8 @@ import pytest
 
 import xarray_n5
 from tests.cli.test_cli import printed, run
+from tests.support.killing import files
 from tests.support.processes import Python
-from tests.writing.test_killed_writes import files
 from xarray_n5 import Axis, open_array, to_n5
 
 if TYPE_CHECKING:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import dask
 import numpy as np
 import pytest
 
 from tests.support.containers import FULL, NAMES
-from tests.writing.test_killed_writes import files
+from tests.support.killing import files
 from xarray_n5 import (
+    ChunkError,
     MetadataError,
     NodeExistsError,
     ResumeError,
@@ -19,10 +22,6 @@ from xarray_n5 import (
     open_array,
     open_group,
 )
-from xarray_n5.copying.copy import begin_copy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def store(place: Path, form: Any = "n5", **values: int) -> str:
@@ -33,6 +32,16 @@ def store(place: Path, form: Any = "n5", **values: int) -> str:
         path = name.replace("__", "/")
         create_array(url, path, shape=(4, 6), chunks=(2, 3), dtype="u1", format=form)[...] = value
     return url
+
+
+def stop_copy(source: str, broken: str, target: Path, path: str = "", **options: Any) -> None:
+    """Copy, but fail at a chunk of an array, which is mended afterwards."""
+    chunk = Path(source, broken, "1/1")
+    data = chunk.read_bytes()
+    chunk.write_bytes(b"x")
+    with dask.config.set(scheduler="sync"), pytest.raises(ChunkError):
+        copy(source, target, source_path=path, path=path, **options)
+    chunk.write_bytes(data)
 
 
 def numbers(url: str, *paths: str) -> list[list[int]]:
@@ -89,43 +98,46 @@ def test_what_lies_in_an_array_is_not_replaced_with_it(tmp_path: Path) -> None:
 
 def test_an_array_that_was_half_made_is_no_clash(tmp_path: Path) -> None:
     source, target = store(tmp_path, a=1, b=2), tmp_path / "to.n5"
-    begin_copy(source, "", target, mode="w")
-    # As where the copy was killed between the mark and the document of the array.
+    stop_copy(source, "b", target, mode="w")
+    # As where the copy was killed between the record and the document of the array.
     (target / "b" / "attributes.json").unlink()
     copy(source, target, mode="w", resume=True)
     assert numbers(str(target), "a", "b") == [[1], [2]]
-    begin_copy(source, "", target, mode="w")
+    stop_copy(source, "a", target, mode="w")
     (target / "a" / "attributes.json").unlink()
-    copy(source, target, mode="w")
+    with pytest.warns(UserWarning, match="replaces an unfinished write"):
+        copy(source, target, mode="w")
     assert numbers(str(target), "a", "b") == [[1], [2]]
-    assert not list(target.rglob(".*"))
+    assert not list(target.rglob(".xn5/open*"))
 
 
 @pytest.mark.parametrize("other", [{"without": ["g/*"]}, {"chunks": 2}], ids=["without", "chunks"])
 def test_a_copy_with_other_arguments_does_not_go_on(tmp_path: Path, other: Any) -> None:
     source, target = store(tmp_path, a=1, g__b=2), tmp_path / "to.n5"
-    begin_copy(source, "", target, mode="w")
+    stop_copy(source, "g/b", target)
     before = files(target)
     with pytest.raises(ResumeError):
-        copy(source, target, mode="w", resume=True, **other)
+        copy(source, target, resume=True, **other)
     assert files(target) == before
-    copy(source, target, mode="w", resume=True)
-    assert not list(target.rglob(".*"))
+    copy(source, target, resume=True)
+    assert not list(target.rglob(".xn5/open*"))
 
 
-def test_a_copy_that_replaces_a_stopped_one_takes_its_marks_away(tmp_path: Path) -> None:
+def test_a_copy_that_replaces_a_stopped_one_takes_its_records_away(tmp_path: Path) -> None:
     source, target = store(tmp_path, a=1, g__b=2), tmp_path / "to.n5"
-    begin_copy(source, "", target, mode="w", without=["g/*"])
-    copy(source, target, mode="w", chunks=3)
-    assert not list(target.rglob(".*"))
-    # Of what is not replaced, the mark tells that it is not whole.
-    begin_copy(source, "", target, mode="w")
-    copy(source, target, mode="w", without=["g/*"])
+    stop_copy(source, "a", target, mode="w", without=["g/*"])
+    with pytest.warns(UserWarning, match="replaces an unfinished write"):
+        copy(source, target, mode="w", chunks=3)
+    assert not list(target.rglob(".xn5/open*"))
+    # Of what is not replaced, the record tells that it is not whole.
+    stop_copy(source, "g/b", target, mode="w")
+    with pytest.warns(UserWarning, match="replaces an unfinished write"):
+        copy(source, target, mode="w", without=["g/*"])
     assert sorted(open_group(target)) == ["a", "g"]
-    assert list(target.glob(".writing-*"))
+    assert list(target.rglob(".xn5/open*"))
     copy(source, target, mode="w", resume=True)
     assert numbers(str(target), "a", "g/b") == [[1], [2]]
-    assert not list(target.rglob(".*"))
+    assert not list(target.rglob(".xn5/open*"))
 
 
 def test_an_array_is_not_made_the_root_of_a_file(tmp_path: Path) -> None:
@@ -144,9 +156,9 @@ def test_what_was_kept_of_a_file_that_is_no_more_is_in_nobodys_way(
 ) -> None:
     pytest.importorskip("h5py")
     source, target = store(tmp_path, a=1, b=2), tmp_path / "to.h5"
-    begin_copy(source, path, target, path)
+    stop_copy(source, "a", target, path)
     target.unlink()
-    assert list(tmp_path.rglob(".writing-*"))
+    assert list(tmp_path.rglob(".xn5/open*"))
     copy(source, target, source_path=path, path=path, chunks=2)
     assert numbers(str(target), "a") == [[1]]
-    assert not list(tmp_path.rglob(".*"))
+    assert not list(tmp_path.rglob(".xn5/open*"))

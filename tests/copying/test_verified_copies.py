@@ -246,5 +246,4 @@ def test_projects_are_compared_when_they_are_copied(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "verified: 32 chunks" in done.stdout
     assert copy(project, copied, verify=True).attrs["verified"] >= 32
-    with pytest.raises(ValueError, match=r"xarray_n5\.digest"):
-        copy(project, copied, verify=True, resume=True)
+    assert copy(project, copied, verify=True, resume=True).attrs["verified"] >= 32

@@ -18,7 +18,7 @@ import xarray_n5
 from tests.support.containers import FULL, NAMES, PAIRS
 from tests.support.counting import CountingFileSystem
 from tests.support.exhaustive import cases
-from tests.writing.test_killed_writes import files
+from tests.support.killing import files
 from xarray_n5 import Array, MetadataError, NodeExistsError, create_array, open_array, open_group
 
 if TYPE_CHECKING:
@@ -452,7 +452,7 @@ def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
         tree.n5.to_n5(tmp_path / "a.n5")
     tree.n5.to_n5(tmp_path / "a.n5", resume=True)
     xr.testing.assert_identical(opened(tmp_path / "a.n5").load(), whole)
-    assert not list(tmp_path.rglob(".writing*"))
+    assert not list(tmp_path.rglob(".xn5/open*"))
 
 
 @pytest.mark.filterwarnings("ignore:.*viewers find no image here")

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from tests.support.containers import contents
-from xarray_n5 import AlignmentError, open_array, to_n5, verify
+from xarray_n5 import AlignmentError, ResumeError, open_array, to_n5, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,4 +176,22 @@ def test_regions_that_are_written_at_once_do_not_get_in_each_others_way(
         list(threads.map(write, range(64)))
     np.testing.assert_array_equal(open_array(place, "v")[...], values)
     assert not verify(place, "v").attrs["unfinished"]
-    assert not [*place.rglob(".writing*"), *place.rglob("*.partial")]
+    assert not [*place.rglob(".xn5/open*"), *place.rglob("*.partial")]
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_a_region_leaves_an_unfinished_append_alone(tmp_path: Path, form: Any) -> None:
+    def fail(block: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError(block)
+
+    values = da.arange(9, chunks=3)
+    frames = xr.Dataset({"v": ("t", values)})
+    frames.n5.to_n5(tmp_path, format=form)
+    failing: Any = values.map_blocks(fail, dtype=values.dtype, meta=np.empty(0, values.dtype))
+    with pytest.raises(ZeroDivisionError):
+        xr.Dataset({"v": ("t", failing)}).n5.to_n5(tmp_path, append_dim="t")
+    with pytest.raises(ResumeError):
+        frames.n5.to_n5(tmp_path, region={"t": slice(0, 9)})
+    frames.isel(t=slice(0, 3)).n5.to_n5(tmp_path, region={"t": slice(0, 3)})
+    with pytest.raises(ResumeError):
+        frames.n5.to_n5(tmp_path, append_dim="t")

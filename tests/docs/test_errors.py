@@ -12,7 +12,6 @@ import sys
 import warnings
 import zipfile
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,14 +32,12 @@ from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support import scenes
 from tests.support.containers import write_document
 from tests.support.imaris import INFO, remove, write_ims
-from tests.support.killing import begin
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
-from tests.support.remote import Bucket
 from xarray_n5 import copy, errors
-from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.claims import Record, claim_of, new_attempt
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.napari.layers import read_layers
-from xarray_n5.stores import FsspecStore, LocalStore
+from xarray_n5.stores import LocalStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,28 +75,14 @@ def something_is_there() -> None:
     xarray_n5.to_n5(ONES, "cells.n5", "raw")
 
 
-def a_write_has_ended() -> None:
-    xarray_n5.to_n5(ONES, "new.n5", "a")
-    xarray_n5.to_n5(ONES, "new.n5", "a", resume=True)
-
-
-def two_appends_begin() -> None:
-    frames, begin = xr.Dataset({"raw": ("t", np.ones(4))}), WriteMarker.begin
-
-    def both(mine: WriteMarker, facts: Any, **how: Any) -> None:
-        for each in (mine, replace(mine, token="0" * 32)) if "grows" in facts else [mine]:
-            begin(each, facts, **how)
-
-    store: Any = FsspecStore(Bucket(), "bucket/new.n5")
-    frames.n5.to_n5(store, "g")
-    with mock.patch.object(WriteMarker, "begin", both):
-        frames.n5.to_n5(store, "g", append_dim="t")
+def another_write_has_ended() -> None:
+    for values in (ONES, ONES + 1):
+        xarray_n5.to_n5(values, "new.n5", "a", resume=True)
 
 
 def a_worker_sees_nothing() -> None:
-    task = xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
-    shutil.rmtree("new.n5")
-    task.compute()
+    record = Record("0123456789abcdef", new_attempt(), (range(2), range(2)))
+    claim_of(MemoryStore(), "a", record).check()
 
 
 def a_path_leaves() -> None:
@@ -146,27 +129,32 @@ def a_block_is_not_what_dask_says() -> None:
         xarray_n5.to_n5(rows, "new.n5", "a")
 
 
-def a_task_is_of_an_earlier_attempt() -> None:
-    def fail(block: np.ndarray) -> np.ndarray:
-        raise ZeroDivisionError(block)
+def fail(block: np.ndarray) -> np.ndarray:
+    raise ZeroDivisionError(block)
 
-    fails: Any = ONES.map_blocks(fail, dtype="uint8", meta=np.ones((0, 0), "uint8"))
-    blocks: Any = da.concatenate([fails, ONES])  # type: ignore[no-untyped-call]
-    lazy: Any = xarray_n5.to_n5(blocks, "new.n5", "a", compute=False)
+
+def stopped(values: da.Array, factor: int = 1) -> Any:
+    """Return blocks that cannot be computed; a factor gives them other names."""
+    return (values * factor).map_blocks(fail, dtype=values.dtype, meta=np.empty((0,) * values.ndim))
+
+
+def stop(write: Callable[[], object]) -> None:
+    """Call a function that begins a write, whose first block fails."""
     with pytest.raises(ZeroDivisionError), dask.config.set(scheduler="sync"):
-        xarray_n5.to_n5(blocks, "new.n5", "a", resume=True)
-    with pytest.raises(ZeroDivisionError):
-        lazy.compute(scheduler="sync")
-    xarray_n5.to_n5(blocks, "new.n5", "a", compute=False, resume=True)
-    lazy.compute(scheduler="sync")
+        write()
 
 
-def an_append_has_lost_its_place() -> None:
+def another_process_has_taken_over() -> None:
+    saved = xarray_n5.to_n5(stopped(ONES), "new.n5", "a", compute=False).save("a.write")
+    stop(lambda: xarray_n5.to_n5(stopped(ONES), "new.n5", "a", resume=True))
+    saved.run()
+
+
+def an_append_is_unfinished() -> None:
     xr.Dataset({"v": ("x", np.ones(4))}).n5.to_n5("new.n5")
-    more = xr.Dataset({"v": ("x", da.ones(4, chunks=2))})
-    more.n5.to_n5("new.n5", append_dim="x", compute=False)
-    xarray_n5.open_array("new.n5", "v", mode="r+").resize((6,))
-    more.n5.to_n5("new.n5", append_dim="x", resume=True)
+    more = xr.Dataset({"v": ("x", stopped(da.ones(4, chunks=2)))})
+    stop(lambda: more.n5.to_n5("new.n5", append_dim="x"))
+    xr.Dataset({"v": ("x", np.ones(2))}).n5.to_n5("new.n5", append_dim="x")
 
 
 def an_append_has_ended() -> None:
@@ -177,9 +165,20 @@ def an_append_has_ended() -> None:
 
 
 def another_write_has_begun() -> None:
-    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
-    begin("new.n5", "a")
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False).save("a.write")
     xarray_n5.to_n5(ONES + 1, "new.n5", "a", resume=True)
+
+
+def a_function_has_changed() -> None:
+    for result in ("block", "2 * block"):
+        Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
+        importlib.invalidate_caches()
+        sys.modules.pop("steps", None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend("")
+            work = importlib.import_module("steps").work
+        again = da.ones(4, chunks=2).map_blocks(work, name="worked")
+        xarray_n5.to_n5(again, "new.n5", "a", compute=False, resume=True).save("a.write")
 
 
 def a_handle_only_reads() -> None:
@@ -303,8 +302,7 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "NodeNotFoundError": [nothing_is_there],
     "NodeExistsError": [
         something_is_there,
-        a_write_has_ended,
-        two_appends_begin,
+        another_write_has_ended,
         a_project_exists,
         a_setup_is_another,
     ],
@@ -321,8 +319,8 @@ ERRORS: dict[str, list[Callable[[], None]]] = {
     "UnknownCompressionError": [a_compression_is_unknown],
     "AlignmentError": [blocks_cut_chunks, a_region_cuts_chunks],
     "BlockError": [a_block_is_not_what_dask_says],
-    "StaleTaskError": [a_task_is_of_an_earlier_attempt],
-    "ResumeError": [another_write_has_begun, an_append_has_lost_its_place],
+    "StaleTaskError": [another_process_has_taken_over],
+    "ResumeError": [another_write_has_begun, a_function_has_changed, an_append_is_unfinished],
     "ReadOnlyError": [a_handle_only_reads, an_archive_is_not_changed],
     "OneWriterError": [several_processes_write_hdf5],
     "RequestError": [a_request_fails],
@@ -661,30 +659,25 @@ NAMES = [name for name in errors.__all__ if issubclass(getattr(errors, name), er
 
 
 def a_write_is_unfinished() -> None:
-    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False)
-    begin("new.n5", "a")
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False).save("a.write")
     xarray_n5.open_array("new.n5", "a")
 
 
 def writes_are_unfinished() -> None:
     for path in "ab":
-        xarray_n5.to_n5(ONES, "new.n5", path, compute=False)
-        begin("new.n5", path)
+        xarray_n5.to_n5(ONES, "new.n5", path, compute=False).save("a.write")
     xr.open_dataset("new.n5", engine="n5")
 
 
-def a_function_has_changed() -> None:
-    for result in ("block", "2 * block"):
-        Path("steps.py").write_text(f"def work(block):\n    return {result}\n", encoding="utf-8")
-        importlib.invalidate_caches()
-        sys.modules.pop("steps", None)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend("")
-            work = importlib.import_module("steps").work
-        again = da.ones(4, chunks=2).map_blocks(work, name="worked")
-        xarray_n5.to_n5(again, "new.n5", "a", compute=False, resume=True)
-        begin("new.n5", "a")
-    del sys.modules["steps"]
+def an_unfinished_write_is_replaced() -> None:
+    xarray_n5.to_n5(ONES, "new.n5", "a", compute=False).save("a.write")
+    xarray_n5.to_n5(ONES + 1, "new.n5", "a", mode="w")
+
+
+def an_unfinished_group_is_replaced() -> None:
+    stop(lambda: xr.Dataset({"v": ("x", stopped(da.ones(4, chunks=2)))}).n5.to_n5("new.n5"))
+    shutil.rmtree("new.n5/v")
+    xr.Dataset({"v": ("x", np.ones(2))}).n5.to_n5("new.n5", mode="w")
 
 
 def times_of_a_project_are_no_ids() -> None:
@@ -715,15 +708,6 @@ def a_level_of_a_project_lies_elsewhere() -> None:
 
 def the_path_of_a_container_is_a_uri() -> None:
     project_image().n5.to_bdv("image.xml", "my image.n5")
-
-
-def another_write_fills_repaired_chunks() -> None:
-    values = da.ones((4, 4), chunks=(2, 4))
-    xarray_n5.to_n5(values, "new.n5", "a", resume=True)
-    for chunk in Path("new.n5/a/0").iterdir():
-        chunk.unlink()
-    xarray_n5.repair("new.n5", "a", missing=True)
-    xarray_n5.to_n5(values + 1, "new.n5", "a", resume=True)
 
 
 def views_are_apart() -> None:
@@ -1040,8 +1024,8 @@ WARNINGS: list[Callable[[], None]] = [
     a_scene_has_no_such_attribute,
     a_write_is_unfinished,
     writes_are_unfinished,
-    a_function_has_changed,
-    another_write_fills_repaired_chunks,
+    an_unfinished_write_is_replaced,
+    an_unfinished_group_is_replaced,
     a_fill_value_is_no_json,
     dialects_disagree,
     an_offset_is_ignored,

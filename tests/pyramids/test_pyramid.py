@@ -23,15 +23,16 @@ from hypothesis import strategies as st
 
 from tests.support.containers import NAMES
 from tests.support.exhaustive import some
+from tests.support.killing import begin, files
 from tests.support.processes import Python
 from tests.support.stores import CountingStore
-from tests.writing.test_killed_writes import files
 from xarray_n5 import (
     Axis,
     MetadataError,
     NodeExistsError,
     NodeNotFoundError,
     ResumeError,
+    UnfinishedWriteWarning,
     copy,
     create_array,
     create_group,
@@ -448,7 +449,11 @@ def test_a_source_that_is_stored_nowhere_needs_a_place(tmp_path: Path) -> None:
 def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
     source = da.from_array(volume(), chunks=8)
     to_n5(source, tmp_path, "p/s0", compute=False)
-    with pytest.raises(ValueError, match="resume that first"):
+    begin(tmp_path, "p/s0")
+    with (
+        pytest.warns(UnfinishedWriteWarning),
+        pytest.raises(ValueError, match="resume that first"),
+    ):
         pyramid(tmp_path, path="p/s0", factors=[2])
     to_n5(source, tmp_path, "p/s0", resume=True)
     pyramid(tmp_path, path="p/s0", factors=[2])
@@ -513,7 +518,7 @@ class Broken(Exception):  # noqa: N818
     """Stands for what stops a task."""
 
 
-def fail() -> np.ndarray:
+def fail(*_: object) -> np.ndarray:
     raise Broken
 
 
@@ -529,9 +534,10 @@ def test_levels_of_a_pyramid_that_was_stopped_go_with_it(tmp_path: Path) -> None
         pyramid(broken(), tmp_path, "p", axes=nm(z=1, y=1, x=1), factors=[2, 2], dialect="cosem")
     # Attributes may not have been written yet.
     open_group(tmp_path, "p", mode="r+").attrs.clear()
-    pyramid(image(), tmp_path, "p", factors=[2], mode="w", chunks=16)
+    with pytest.warns(UserWarning, match="replaces an unfinished write"):
+        pyramid(image(), tmp_path, "p", factors=[2], mode="w", chunks=16)
     assert set(open_group(tmp_path, "p")) == {"s0", "s1"}
-    assert not list(tmp_path.rglob(".writing*"))
+    assert not list(tmp_path.rglob(".xn5/open*"))
 
 
 @pytest.mark.parametrize(
@@ -623,7 +629,7 @@ def test_each_chunk_is_read_once_and_written_once() -> None:
     pyramid(store, path="p/s0", factors=[2])
     chunks = {key: count for key, count in store.written.items() if key.startswith("p/s1/")}
     del chunks["p/s1/attributes.json"]
-    assert {key: n for key, n in chunks.items() if "/." not in key} == {
+    assert {key: n for key, n in chunks.items() if "/.xn5/" not in key} == {
         f"p/s1/{i}/{j}": 1 for i in range(2) for j in range(2)
     }
 
@@ -699,7 +705,7 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
     done = {
         key: (place / key).stat().st_ino
         for key in files(place)
-        if "/." not in key and not key.endswith("attributes.json")
+        if not key.endswith("attributes.json")
     }
     counted = {each.name: each.stat().st_size for each in log.iterdir()}
     with dask.config.set(SMALL):
@@ -718,19 +724,11 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
 
 
 def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:
-    from xarray_n5.arrays.marker import WriteMarker
-
-    class Stopped(Exception):  # noqa: N818
-        """Stands for what stops a process between its last two steps."""
-
-    def stop(_: WriteMarker, **options: Any) -> None:  # noqa: ARG001
-        raise Stopped
-
     with monkeypatch.context() as patched:
-        patched.setattr(WriteMarker, "ending", stop)
-        with pytest.raises(Stopped):
+        patched.setattr("xarray_n5.writing.run._end", fail)  # between the last two steps
+        with pytest.raises(Broken):
             pyramid(image(), tmp_path, "p", factors=[2])
-    assert list((tmp_path / "p").glob(".writing*"))
+    assert list((tmp_path / "p").glob(".xn5/open*"))
     pyramid(image(), tmp_path, "p", factors=[2], resume=True)
     pyramid(image(), tmp_path / "q", "p", factors=[2])
     assert files(tmp_path / "q/p") == files(tmp_path / "p")

@@ -32,10 +32,10 @@ def test_it_keeps_the_contract_of_stores(kind: Any, name: str) -> None:
 
 
 KEYS = [
-    *("attributes.json", ".unfinished", "a/attributes.json", "a/.zarray", "a/0", "a/1/2"),
-    *("a/b/attributes.json", "a/b/.writing-x/mark.json", "a/b/0", "c/attributes.json"),
+    *("attributes.json", ".xn5/open-x.json", "a/attributes.json", "a/.zarray", "a/0", "a/1/2"),
+    *("a/b/attributes.json", "a/b/.xn5/open-x.json", "a/b/0", "c/attributes.json"),
 ]
-PREFIXES = ["", "a", "a/b", "a/1", "a/b/.writing-x", "c", "d"]
+PREFIXES = ["", "a", "a/b", "a/1", "a/b/.xn5", "c", "d"]
 
 changes = st.one_of(
     st.tuples(st.just("set"), st.sampled_from(KEYS), st.binary(max_size=2)),
@@ -128,14 +128,14 @@ def test_what_is_written_is_known(counting: Complete) -> None:
     store.list("")
     counting.requests()
     store.set("new/attributes.json", b"[]")
-    store.set("new/.writing-x/mark.json", b"x")
-    store.set("new/.unfinished", b"{}")
-    store.delete(["new/.unfinished"])
+    store.set("new/.xn5/open-x.json", b"x")
+    store.set("new/zarr.json", b"{}")
+    store.delete(["new/zarr.json"])
     assert counting.requests() == {"set": 3, "delete": 1}
     assert store.get("new/attributes.json") == b"[]"
-    assert store.get("new/.unfinished") is None
+    assert store.get("new/zarr.json") is None
     assert store.list("") == (("a", "b", "new"), ("attributes.json",))
-    assert store.list("new") == ((".writing-x",), ("attributes.json",))
+    assert store.list("new") == ((".xn5",), ("attributes.json",))
     assert store.is_folder("new")
     assert counting.requests() == {}
     store.delete_tree("new", "attributes.json")

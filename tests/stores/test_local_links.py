@@ -294,9 +294,8 @@ def test_all_systems_answer_alike(kind: str, tmp_path: Path) -> None:
 
 
 HIDDEN: dict[str, Callable[[Path], Any]] = {
-    "a/.digests": lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
-    "a/.quarantine": lambda place: repair(place, "a"),
-    "a/.quarantine/0": lambda place: repair(place, "a"),
+    "a/.xn5": lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
+    "a/.xn5/quarantine": lambda place: repair(place, "a"),
 }
 
 
@@ -307,7 +306,7 @@ def test_hidden_directories_are_not_links_even_inside_the_container(
     inside, _ = places
     to_n5(values(), inside, "b", chunks=8, checksums=True)
     (inside / "a/0/0").write_bytes(b"damaged")
-    (inside / name).parent.mkdir(exist_ok=True)
+    shutil.rmtree(inside / name, ignore_errors=True)
     (inside / name).symlink_to(inside / "b")
     before = contents(inside / "b")
     with pytest.raises(UnsafePathError, match="hidden directories must not be links"):
@@ -345,8 +344,8 @@ WRITES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ),
     "resize": ("a/1", _resize),
     "repair": ("a/1", lambda place: repair(place, "a")),
-    "digests": (
-        "a/.digests",
+    "records": (
+        "a/.xn5",
         lambda place: to_n5(values(), place, "a", region=(slice(0, 16),) * 2),
     ),
 }
@@ -360,8 +359,8 @@ def test_nothing_is_written_or_removed_through_a_link_that_leaves(
     name, write = WRITES[how]
     (outside / "g/a").mkdir(exist_ok=True)
     (outside / "g/a/attributes.json").write_text("{}")
-    (outside / "a/.digests").mkdir()
-    (outside / "a/.digests/all.npz").write_bytes(b"mine")
+    (outside / "a/.xn5/done").mkdir(parents=True, exist_ok=True)
+    (outside / "a/.xn5/digests.npz").write_bytes(b"mine")
     before = contents(outside)
     swap(inside / name, outside / name)
     with pytest.raises(UnsafePathError):

@@ -82,7 +82,7 @@ WORKS = (
     Work(
         "`open_dataset` of an array",
         *(1, 4),
-        "its document, those of the groups around it, and the hint at an unfinished write",
+        "its document, those of the groups around it, and a listing of its records",
         lambda fs: open_n5(fs, "g/a"),
         lambda fs: open_zarr(fs, "g"),
     ),
@@ -95,14 +95,14 @@ WORKS = (
     ),
     Work(
         "`open_dataset` of a level, `level=1`",
-        *(2, 10),
-        "the group's document and its listing; the documents of the levels",
+        *(3, 10),
+        "the group's document and its listing; the documents of the levels; their records",
         lambda fs: open_n5(fs, "p", level=1),
     ),
     Work(
         "`open_dataset` of a group of 3 arrays",
-        *(2, 9),
-        "its document and its listing; the documents of the arrays",
+        *(3, 9),
+        "its document and its listing; the documents of the arrays; their records",
         lambda fs: xr.open_dataset(n5(fs, "t.n5"), engine="n5"),  # type: ignore[arg-type]
         lambda fs: open_zarr(fs, "", "t.zarr"),
     ),
@@ -115,28 +115,25 @@ WORKS = (
     ),
     Work(
         "`open_datatree` of 2 pyramids",
-        *(4, 21),
+        *(6, 19),
         "the root's document and listing; the documents of what is in it; the listings of the "
-        "groups among these; the documents of the levels",
+        "groups among these; the documents of the levels; the records of all",
         lambda fs: xr.open_datatree(n5(fs, "p.n5"), engine="n5"),  # type: ignore[arg-type]
         lambda fs: xr.open_datatree(zarr(fs, "p.zarr"), engine="zarr", consolidated=True),
     ),
     Work(
         "`to_n5` of 200 chunks, one a task",
-        *(7, 217),
-        "what exists; the array's marker, and the root's document, which is read again; both "
-        "documents; the root's once more, since others may have written it; the chunks; the hint "
-        "at other writes; the removal of the marker",
+        *(16, 220),
+        "what exists, and its records; the record; a second look; the documents, which are read"
+        " again, since others may have written them; the chunks, up to 16 in each task; that "
+        "the record is still there; the row of the finished write; the removal of the record",
         lambda fs: to_n5(_chunks(), n5(fs, "new.n5"), "a"),
         lambda fs: _chunks().to_zarr(zarr(fs, "new.zarr"), component="a", zarr_format=2),
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(12, 40),
-        "what exists; the group's marker; its document; the arrays' markers; their documents; the "
-        "chunks; the hints at other writes; the group's marker, which is read; that all is done; "
-        "the removal of the arrays' markers; the hint at other writes into the group; the removal "
-        "of the group's marker",
+        *(22, 52),
+        "the same for the group and, together, for its arrays",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(
             zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
@@ -144,13 +141,10 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(16, 71),
-        "what exists; the documents of the arrays; the group's marker, and listings of the chunks; "
-        "three to change the shapes, the first besides a listing of other appends; the arrays' "
-        "markers, and in the group's that they have grown; the markers of other writes; the "
-        "chunks; the records of tasks; the markers of other writes; the group's marker, which is "
-        "read; that all is done, and listings of records and other markers; the removal of records "
-        "and markers; the other writes into the group; the removal of the group's marker",
+        *(29, 51),
+        "what exists, and its records; the record, and a second look; the chunks beyond the "
+        "ends; a look at the ends, and that all is stored; the new shapes, one after another; "
+        "the rows; the removal of the record",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
         lambda fs: series(8, 12).to_zarr(
             zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2

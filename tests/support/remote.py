@@ -76,11 +76,7 @@ class Far(AsyncFileSystem):  # type: ignore[misc]
         self.most = max(self.most, self.under_way)
         try:
             for _ in range(int(PATIENCE / 0.005)):
-                if (
-                    self.most >= self.together
-                    or verb != "GET"
-                    or path.endswith((".json", ".npz", ".unfinished"))
-                ):
+                if self.most >= self.together or verb != "GET" or path.endswith((".json", ".xn5")):
                     break
                 await asyncio.sleep(0.005)
             else:

@@ -11,9 +11,9 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from dask.delayed import Delayed
 
 import xarray_n5
+from xarray_n5.writing.deferred import DeferredWrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,20 +24,15 @@ VALUES = np.arange(24, dtype="u1").reshape(4, 6)
 IMAGE = xr.DataArray(VALUES, dims=("y", "x"), coords={"x": np.arange(6) * 0.5}, name="raw")
 
 
-def test_to_n5_returns_a_report_a_delayed_or_the_array(tmp_path: Path) -> None:
+def test_to_n5_returns_a_report_or_a_deferred_write(tmp_path: Path) -> None:
     url = tmp_path / "a.n5"
     blocks = da.from_array(VALUES).rechunk(2)
     report = xarray_n5.to_n5(blocks, url, "a", mode="w", chunks=(2, 2), compression="zstd")
     assert_type(report, xr.Dataset)
     assert dict(report.sizes) == {"dim_0": 2, "dim_1": 3}
-    delayed = xarray_n5.to_n5(IMAGE, url, "b", compute=False, format="n5")
-    assert_type(delayed, Delayed)
-    delayed.compute()
-    stored = xarray_n5.to_n5([[1, 2], [3, 4]], url, "c", return_stored=True)
-    assert_type(stored, da.Array)
-    assert stored.shape == (2, 2)
-    later = xarray_n5.to_n5(blocks, url, "d", compute=False, return_stored=True)
-    assert_type(later, da.Array)
+    later = xarray_n5.to_n5(IMAGE, url, "b", compute=False, format="n5")
+    assert_type(later, DeferredWrite)
+    later.run()
 
 
 def test_open_functions_return_what_they_are_called_for(tmp_path: Path) -> None:

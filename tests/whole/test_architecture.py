@@ -141,12 +141,23 @@ def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
 
 
 ONE_CALLER = {
-    Store: {"child", "fetch", "get_parts", "get_ranges", "is_link", "real_folders", "sender"},
-    KeyedContainer: {
-        *("complete_group", "delete_chunks", "has_chunk", "matches", "not_found", "set_chunks"),
-        "sweep",
+    Store: {
+        *(
+            "child",
+            "fetch",
+            "get_parts",
+            "get_ranges",
+            "is_link",
+            "list_partials",
+            "most_at_once",
+            "sender",
+        ),
+        "set_many",
     },
-    KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
+    KeyedContainer: {
+        *("complete_group", "delete_chunks", "matches", "not_found", "set_chunks", "sweep"),
+    },
+    KeyedFormat: {"assume", "states_kind", "with_attributes"},
 }
 """The members that one file uses, besides implementations; docs/design.md says why. To be fewer."""
 
@@ -292,7 +303,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    "core": 29_250,
+    "core": 28_950,
     ENGINE: 230,
     "bdv": 4_750,
     "cli": 1_470,

@@ -24,7 +24,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.claims import Record, claim_of, new_attempt
 from xarray_n5.doctor import examine
 from xarray_n5.stores import FsspecStore, Retries
 
@@ -57,7 +57,7 @@ WRITES: dict[str, Callable[[FsspecStore], Any]] = {
 
 @pytest.mark.parametrize("name", WRITES)
 def test_chunks_of_one_task_are_put_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.attempts._TRUSTED", 600.0)
+    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)
     fs, store = far()
     WRITES[name](store)
     np.testing.assert_array_equal(open_array(store, "a")[...], VALUES + 1)
@@ -199,7 +199,8 @@ def test_chunks_of_another_size_than_listed_ones_are_looked_at(form: Any) -> Non
     store = FsspecStore(fs, "b/x")
     values = np.arange(1, 65, dtype="u2").reshape(8, 8)
     to_n5(values, store, "a", chunks=(4, 4), compression=None, format=form)
-    for key, cut in zip([k for k in sorted(fs.objects) if k.endswith("1")], (-1, -32), strict=True):
+    chunks = [k for k in sorted(fs.objects) if k.endswith("1") and ".xn5" not in k]
+    for key, cut in zip(chunks, (-1, -32), strict=True):
         fs.objects[key] = fs.objects[key][:cut]
     fs.be_far()
     quick = verify(store, "a", deep=False).compute(scheduler="sync")
@@ -227,7 +228,7 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
 def test_requests_wait_for_those_whose_answers_they_need(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.marker._JUST", 600.0)  # on a busy machine, too
+    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)  # on a busy machine, too
     for latency in (0.02, 0.05, 0.2):  # on a busy machine, a request may come late
         fs = counted(work.ours, latency=latency)
         if fs.rounds == work.rounds:
@@ -240,8 +241,7 @@ def project(unfinished: str = "", **without: Any) -> Bucket:
     fs = bucket()
     if unfinished:
         store = FsspecStore(fs, "b/v/x.n5")
-        marker = WriteMarker(store=store, path=unfinished, token="0" * 32)
-        marker.begin({})
+        claim_of(store, unfinished, Record("0" * 16, new_attempt(), None)).begin({})
     for key in [key for key in fs.objects if without and key.endswith("s0/attributes.json")]:
         fs.objects[key] = json.dumps({**json.loads(fs.objects[key]), **without}).encode()
     fs.be_far()
@@ -254,8 +254,8 @@ def open_views(fs: Bucket, **options: Any) -> xr.DataArray:
 
 
 def hints(fs: Bucket) -> list[tuple[int, str]]:
-    """Return the rounds and views in which hints at unfinished writes were requested."""
-    return [(n, key.split("/")[-4]) for n, _, key in fs.log if key.endswith(".unfinished")]
+    """Return the rounds and views in which records of unfinished writes were listed."""
+    return [(n, key.split("/")[-4]) for n, _, key in fs.log if key.endswith("s0/.xn5")]
 
 
 def test_a_view_is_looked_at_for_an_unfinished_write_when_it_is_first_read() -> None:
@@ -348,19 +348,18 @@ def test_opening_takes_a_round_more_where_the_name_hides_the_format(
         assert fs.rounds == rounds
 
 
-def test_an_append_is_marked_before_arrays_grow_and_they_have_grown_before_data_are_stored() -> (
-    None
-):
+def test_an_append_stores_its_record_then_data_then_shapes_then_its_row() -> None:
     (work,) = (each for each in WORKS if "append_dim" in each.title)
     fs = counted(work.ours)
 
     def rounds(verb: str, part: str) -> list[int]:
         return [number for number, how, key in fs.log if how == verb and part in key]
 
-    marks = rounds("PUT", "mark.json")
-    assert len(marks) == 6  # of the group, twice, and of three arrays; and that all is done
-    assert marks[0] < min(rounds("PUT", "attributes.json"))
-    assert max(rounds("GET", "attributes.json")) < marks[1]
-    assert max(marks[1:5]) < min(rounds("PUT", "/0/0/"))
-    assert max(rounds("PUT", "-2.0.0")) < marks[5] < min(rounds("DELETE", ""))
-    assert rounds("DELETE", "")[-2:] == [fs.rounds] * 2
+    records = rounds("PUT", "/open-append-")
+    data, shapes = rounds("PUT", "/0/0/"), rounds("PUT", "attributes.json")
+    rows = rounds("PUT", "/done/append-")
+    assert len(rows) == 3  # of each array
+    assert min(records) < min(data)
+    assert max(data) < min(shapes)
+    assert max(shapes) < min(rows)
+    assert max(rows) < min(rounds("DELETE", "/open-append-"))

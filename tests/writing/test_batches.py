@@ -13,7 +13,7 @@ from dask.callbacks import Callback
 
 import xarray_n5
 from tests.support.containers import NAMES
-from xarray_n5.writing import transaction
+from xarray_n5.writing import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,8 +83,8 @@ def test_small_variables_are_submitted_together_up_to_a_batch(
 def test_large_writes_have_batches_by_themselves(
     tmp_path: Path, submitted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction, "_LARGE", 20)
-    monkeypatch.setattr(transaction, "_BATCH", 16)
+    monkeypatch.setattr(run, "_LARGE", 20)
+    monkeypatch.setattr(run, "_BATCH", 16)
     xarray_n5.to_n5(blockwise(), tmp_path / "a.n5", "a")
     assert submitted == [16, 14]
     stored = xr.open_dataset(tmp_path / "a.n5", engine="n5", group="a", chunks={})
@@ -124,33 +124,6 @@ def test_blocks_that_depend_on_each_other_are_one_graph(
     assert submitted == [30]
     found = xarray_n5.open_array(tmp_path / "a.n5", "a")[...]
     np.testing.assert_array_equal(found, select(da.from_array(VALUES, chunks=2)))
-
-
-SELECTIONS: dict[str, Any] = {
-    "slice": lambda x: x[2:10],
-    "steps": lambda x: x[::2, ::-1],
-    "a number": lambda x: x[:, 3],
-    "an axis": lambda x: x[None, 2:],
-    "joined blocks": lambda x: x.rechunk(4),
-    "slice of values": lambda x: (x + 1)[2:].T,
-    "slice of joined blocks": lambda x: x.rechunk((4, 2))[4:].map_blocks(np.negative),
-}
-
-
-@pytest.mark.matrix(6)
-@pytest.mark.parametrize("name", SELECTIONS)
-@pytest.mark.parametrize("opened", [True, False], ids=["stored", "made"])
-def test_selections_and_joined_blocks_are_divided(
-    tmp_path: Path, submitted: list[int], name: str, opened: bool
-) -> None:
-    stored = xarray_n5.create_array(tmp_path, "a", shape=VALUES.shape, dtype="u2", chunks=2)
-    stored[...] = VALUES
-    source = xarray_n5.from_n5(tmp_path, "a") if opened else da.from_array(VALUES, chunks=2) + 0
-    lazy = SELECTIONS[name](source)
-    xarray_n5.to_n5(lazy, tmp_path, "b", chunks=lazy.chunksize, batch_size=4)
-    assert len(submitted) > 1
-    assert max(submitted) <= 4
-    np.testing.assert_array_equal(xarray_n5.open_array(tmp_path, "b")[...], lazy.compute())
 
 
 @pytest.mark.parametrize("size", [0, -1, True, 2.5, "auto"])

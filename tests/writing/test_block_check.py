@@ -32,14 +32,11 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("stored", [False, True])
-def test_a_block_that_is_not_what_dask_says_is_refused(
-    tmp_path: Path, name: str, stored: bool
-) -> None:
+def test_a_block_that_is_not_what_dask_says_is_refused(tmp_path: Path, name: str) -> None:
     source = WRONG[name]
     if name == "masked":
         source = source.astype("i8") if source.dtype != np.dtype("i8") else source
-    lazy: Any = to_n5(source, tmp_path, "a", compute=False, return_stored=stored)
+    lazy: Any = to_n5(source, tmp_path, "a", compute=False)
     with pytest.raises(BlockError, match=r"expected .*, got"):
         lazy.compute()
 

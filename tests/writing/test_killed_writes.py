@@ -9,7 +9,6 @@ import signal
 from itertools import product
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from tests.support.killing import (
     BLOCKS,
     OPTIONS,
     SHAPE,
-    begin,
     hold,
     kill,
     prepare,
@@ -29,7 +27,7 @@ from tests.support.killing import (
     when,
 )
 from tests.support.processes import Python
-from xarray_n5 import ResumeError, open_array, to_n5, verify
+from xarray_n5 import open_array, to_n5, verify
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,9 +39,9 @@ NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
 
 def files(place: Path) -> dict[str, bytes | str]:
-    """All that is stored, but for the record of a finished write, which `resume` alone leaves."""
+    """All that is stored, but for the rows of finished writes."""
     found = contents(place)
-    return {name: found[name] for name in sorted(found) if not name.endswith("finished.json")}
+    return {name: found[name] for name in sorted(found) if "/.xn5/done/" not in f"/{name}"}
 
 
 def computed(log: Path) -> dict[str, int]:
@@ -148,76 +146,3 @@ def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], s
     (log.parent / "log2").mkdir()
     to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
     assert files(place) == files(other)
-
-
-def test_another_array_does_not_go_on(places: tuple[Path, Path, Path]) -> None:
-    place, _, log = places
-    data = source(log)
-    to_n5(data, place, "a", chunks=5, compute=False)
-    begin(place, "a")
-    before = files(place)
-    with pytest.raises(FileExistsError, match="resume=True"):
-        to_n5(data, place, "a", chunks=5)
-    for wrong, options in (
-        (data + 1, {"chunks": 5}),
-        (data, {"chunks": 6}),
-        (data, {"chunks": 5, "compression": "zstd"}),
-        (data, {"chunks": 5, "checksums": True}),
-        (data.astype("u8"), {"chunks": 5}),
-    ):
-        with pytest.raises(ResumeError, match="different array"):
-            to_n5(wrong, place, "a", resume=True, **options)  # type: ignore[arg-type]
-    assert files(place) == before
-    to_n5(data, place, "a", chunks=5, resume=True)
-    once = computed(log)
-    to_n5(data, place, "a", chunks=5, resume=True)
-    assert computed(log) == once
-    np.testing.assert_array_equal(open_array(place, "a")[...], NUMBERS)
-
-
-def test_a_name_stands_for_an_array_whose_own_changes(tmp_path: Path) -> None:
-    import dask.array as da
-
-    def data() -> Any:
-        return da.random.random((20, 20), chunks=10)
-
-    to_n5(data(), tmp_path, "a", compute=False)
-    begin(tmp_path, "a")
-    with pytest.raises(ResumeError, match="name"):
-        to_n5(data(), tmp_path, "a", resume=True)
-    to_n5(data(), tmp_path, "b", compute=False, resume="mine")
-    begin(tmp_path, "b")
-    to_n5(data(), tmp_path, "b", resume="mine")
-    assert (open_array(tmp_path, "b")[...] > 0).any()
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_write_into_what_it_reads_is_refused(tmp_path: Path, resume: bool) -> None:
-    from xarray_n5 import from_n5
-
-    to_n5(np.arange(10), tmp_path, "a", chunks=5)
-    twice: Any = from_n5(tmp_path, "a") * 2
-    with pytest.raises(FileExistsError, match="computed from"):
-        to_n5(twice, tmp_path, "a", mode="r+", resume=resume)
-    assert open_array(tmp_path, "a")[...].tolist() == list(range(10))
-    to_n5(twice.compute(), tmp_path, "a", mode="r+")
-    assert open_array(tmp_path, "a")[3] == 6
-
-
-def test_two_regions_are_written_by_two_who_do_not_know_each_other(tmp_path: Path) -> None:
-    import dask.array as da
-
-    to_n5(np.zeros(40, "i4"), tmp_path, "a", chunks=5)
-    sources = [da.full(20, value, chunks=5, dtype="i4") for value in (1, 2)]
-    regions = [(slice(0, 20),), (slice(20, 40),)]
-    waiting: Any = [
-        to_n5(each, tmp_path, "a", region=region, compute=False)
-        for each, region in zip(sources, regions, strict=True)
-    ]
-    again: Any = to_n5(sources[0], tmp_path, "a", region=regions[0], resume=True, compute=False)
-    waiting[1].compute()
-    again.compute()
-    assert open_array(tmp_path, "a")[...].tolist() == [1] * 20 + [2] * 20
-    assert not list((tmp_path / "a").glob(".*"))
-    with pytest.raises(FileNotFoundError, match="has ended"):
-        waiting[0].compute()

@@ -65,14 +65,13 @@ def test_opening_warns_once_that_a_write_has_not_ended(tmp_path: Path, how: str,
     assert "resume=True" in message
     to_n5(BLOCKS, place, "g/a", resume=True)
     OPENINGS[how](place)
-    assert not any(each.name == ".unfinished" for each in tmp_path.rglob("*"))
+    assert not [*tmp_path.rglob("open-*")]
 
 
 @pytest.mark.parametrize("name", NAMES.values())
 def test_own_writes_and_checks_do_not_warn(tmp_path: Path, name: str) -> None:
     place = stopped(tmp_path / name)
     assert verify(place, "g/a").attrs["unfinished"]
-    to_n5(da.ones(3, chunks=3, dtype="i4"), place, "g/a", region=slice(3, 6))
     repair(place, "g/a")
     open_array(place, "g/a", mode="r+")[0:3] = 1
     to_n5(BLOCKS, place, "g/a", resume=True)
@@ -91,14 +90,6 @@ def test_of_two_writes_the_last_to_end_takes_the_hint_away(tmp_path: Path) -> No
             open_array(tmp_path, "a")
         part.compute(scheduler="sync")
     assert open_array(tmp_path, "a")[...].tolist() == list(range(1, 13))
-
-
-def test_a_hint_that_was_left_behind_is_not_believed(tmp_path: Path) -> None:
-    to_n5(BLOCKS, tmp_path, "a")
-    (tmp_path / "a/.unfinished").write_text("{}")
-    open_array(tmp_path, "a")
-    assert "unfinished" not in repr(open_array(tmp_path, "a"))
-    assert verify(tmp_path, "a").attrs["stray"] == []
 
 
 def test_opening_costs_one_request_more_in_the_same_batch() -> None:

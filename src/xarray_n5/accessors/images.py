@@ -385,6 +385,7 @@ class _ImageAccessor(Accessor[S]):
         encoding: Encoding | None = None,
         compute: bool = True,
         append_dim: str | None = None,
+        discard: bool = False,
         region: Region | None = None,
         *,
         align_chunks: bool = True,
@@ -426,10 +427,12 @@ class _ImageAccessor(Accessor[S]):
             default those with which it was opened.
         compute : bool, default: True
             Whether to compute Dask arrays now; metadata, and variables in memory, are written at
-            once. Deferred data reads as fill values, and is revoked where `region` writes first.
+            once. Until then, other arrays are templates, which read as fill values.
         append_dim : str, optional
             Append along this dimension: every array that has it grows, and only the new part is
-            written, in the existing encoding.
+            written, in the existing encoding. One append at a time: others are refused meanwhile.
+        discard : bool, default: False
+            With `append_dim`, give up an unfinished append of other data, which is not read.
         region : mapping or "auto", optional
             Write into a part of the existing arrays: a slice for each dimension, or "auto" to find
             the part by its coordinates. Drop variables without these dimensions first.
@@ -508,7 +511,8 @@ class _ImageAccessor(Accessor[S]):
         >>> xr.open_dataset("series.n5", engine="n5").sizes["time"]
         2
         """
-        from xarray_n5.datasets.append import update
+        from xarray_n5.datasets.append import append
+        from xarray_n5.datasets.update import update
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.request import WriteOptions
 
@@ -531,8 +535,7 @@ class _ImageAccessor(Accessor[S]):
         )
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
-            transaction = write([(dataset, path, encoding)], how)
-            return transaction.compute() if compute else transaction.delayed()
+            return write([(dataset, path, encoding)], how).write()
         if encoding or mode == "w" or (append_dim is not None and region is not None):
             raise ValueError(
                 "append_dim, region and mode='r+' write into existing arrays: they exclude "
@@ -540,8 +543,9 @@ class _ImageAccessor(Accessor[S]):
             )
         if append_dim is not None and mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        transaction = update(dataset, path, how, append_dim=append_dim, region=region)
-        return transaction.compute() if compute else transaction.delayed()
+        if append_dim is not None:
+            return append(dataset, path, how, append_dim, discard=discard)
+        return update(dataset, path, how, region=region).write()
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]

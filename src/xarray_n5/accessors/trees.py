@@ -268,11 +268,11 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> xr.open_datatree("cells.n5", engine="n5")["em/raw"].shape
         (2, 3)
         """
-        from xarray_n5.datasets.append import update
+        from xarray_n5.datasets.update import update
         from xarray_n5.datasets.write import write
         from xarray_n5.images.tree import groups_of, updates_of
+        from xarray_n5.writing.group import write_groups
         from xarray_n5.writing.request import WriteOptions
-        from xarray_n5.writing.transaction import compute_each, join_reports
 
         encodings = dict(encoding or {})
         if missing := encodings.keys() - set(self._object.groups):
@@ -296,17 +296,14 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         )
         nodes = groups_of(self._object, how.path(group or ""), encodings, how)
         if mode != "r+":
-            transaction = write(nodes, how)
-            return transaction.compute() if compute else transaction.delayed()
+            return write(nodes, how).write()
         if encodings:
             raise ValueError(
                 "mode='r+' writes to existing arrays, whose encoding cannot be changed"
             )
         root = nodes[0][1]
-        each = [
+        writes = [
             (path.removeprefix(root).strip("/"), update(own, path, how, names=names))
             for own, path, names in updates_of(nodes)
         ]
-        if not compute:
-            return compute_each(each)
-        return join_reports([path for path, _ in each], [write.compute() for _, write in each])
+        return write_groups(writes, how)

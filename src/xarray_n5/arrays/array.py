@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.attributes import NodeAttributes
+from xarray_n5.arrays.changes import check_no_append, prepare_change
+from xarray_n5.arrays.claims import forget_rows
 from xarray_n5.arrays.context import context_of, geometry_in
 from xarray_n5.arrays.describe import describe_array
-from xarray_n5.arrays.invalidate import prepare
 from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.resize import check_shape, resize
 from xarray_n5.arrays.selection import read_selection, stored_index, stored_order
@@ -379,7 +380,7 @@ class Array:
         array([0, 0, 0, 7, 7, 7], dtype=uint8)
         """
         stored = stored_index(self._node, index)
-        with self._changing(lambda: [range(number, number + 1) for number in stored]):
+        with self._changing(lambda: [range(number, number + 1) for number in stored], lost=True):
             self._node.delete([stored])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
@@ -450,8 +451,10 @@ class Array:
         new = self._node.ordered(check_shape(shape, self.ndim, self.url))
         self._check_writable()
         self.refresh()
+        store, url = self._node.container.uncached().store, self._node.container.url
+        check_no_append(store, url, self.path)
         if any(map(operator.lt, new, self._node.metadata.shape)):
-            prepare(self._node.store, self.path, lambda: [range(0)], self._node.metadata.chunks)
+            forget_rows(store, self.path, None, appends=True)
         self._node = resize(self._node, new)
         self._invalidate()
         return self
@@ -489,10 +492,12 @@ class Array:
         )
 
     @contextmanager
-    def _changing(self, box: Callable[[], Sequence[range]]) -> Iterator[None]:
-        """Prepare for changed chunks: digests and unfinished writes must not rely on them."""
+    def _changing(
+        self, box: Callable[[], Sequence[range]], *, lost: bool = False
+    ) -> Iterator[None]:
+        """Prepare for changed chunks, which may be `lost`: records must not rely on them."""
         self._check_writable()
-        prepare(self._node.store, self._node.path, box, self._node.metadata.chunks)
+        prepare_change(self._node, box(), lost=lost)
         try:
             yield
         finally:

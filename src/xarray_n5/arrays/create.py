@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import OpenOptions
 from xarray_n5.arrays.context import load_context
@@ -25,10 +25,9 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import new_path
 from xarray_n5.model.units import same_unit
-from xarray_n5.stores import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy.typing as npt
@@ -42,15 +41,9 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan:
-    """An array that can be created or opened, after all checks and before any write.
-
-    A write creates its marker before the array.
-    """
+    """An array that can be created or opened, after all checks and before any write."""
 
     array: Array
     """The array as it will be."""
@@ -60,35 +53,23 @@ class ArrayPlan:
     """The attributes to set on an existing array."""
     stale: AbstractSet[str] = frozenset()
     """The names of attributes to remove from it."""
-    new: tuple[Overwrite, ArrayMetadata] | None = None
-    """The checked location for a new array, and its metadata."""
-
-    def create_marked(self, mark: Callable[[], T]) -> T:
-        """Make room, `mark` the write and create the array; return the result of `mark`.
-
-        The groups around it are created before, or at the same time where requests take long.
-        """
-        groups, rest = [], self
-        if self.new is not None:
-            complete, overwrite = self.new[0].make_room()
-            groups, rest = [complete], replace(self, new=(overwrite, self.new[1]))
-
-        def marked() -> T:
-            found = mark()
-            rest.create()
-            return found
-
-        *_, found = together(self.array.node.store, [*groups, marked])
-        return cast("T", found)
+    overwrite: Overwrite | None = None
+    """The checked location of a new array."""
+    metadata: ArrayMetadata | None = None
+    """The metadata of a new array."""
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
-        if self.new is not None:
-            overwrite, metadata = self.new
-            overwrite.create(metadata)
-        elif self.attributes or self.stale:
-            self.array.attrs.change(self.attributes, self.stale)
+        if self.overwrite is not None and self.metadata is not None:
+            self.overwrite.create(self.metadata)
+        else:
+            self.change_attributes()
         return self.array
+
+    def change_attributes(self) -> None:
+        """Set the attributes of the existing array."""
+        if self.attributes or self.stale:
+            self.array.attrs.change(self.attributes, self.stale)
 
 
 @suggest_keywords
@@ -250,7 +231,7 @@ def plan_array(
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
     array = options.array(container, path, metadata)
-    return ArrayPlan(array=array, new=(overwrite, metadata))
+    return ArrayPlan(array=array, overwrite=overwrite, metadata=metadata)
 
 
 def describe(

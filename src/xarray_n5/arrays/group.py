@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from xarray_n5.arrays.appends import as_before
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
-from xarray_n5.arrays.overwrite import check_overwrite, complete_group, remove, without_image
-from xarray_n5.arrays.unfinished import warn_of_writes
+from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
@@ -194,7 +194,8 @@ class Group(Mapping[str, "Array | Group"]):
                 warn(f"{name!r} is left out: {node}")
         if not self._options.writable:
             arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
-            warn_of_writes(self.container.store, arrays, self.path)
+            warn_unfinished(self.container.store, [self.path, *arrays] if arrays else ())
+            return as_before(self.container.store, self.path, nodes)
         return nodes
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
@@ -277,7 +278,7 @@ class Group(Mapping[str, "Array | Group"]):
         attributes = (self[inner] if inner else self).attrs
         if (left := without_image(attributes, path)) != attributes:
             attributes.put(left)
-        remove(self.container, path)
+        self.container.delete(path)
 
     def _check_writable(self) -> None:
         if not self._options.writable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -26,7 +25,6 @@ from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
@@ -133,15 +131,9 @@ class ArrayNode:
         """Return a chunk's key, by which errors and reports name it."""
         return self.container.chunk_key(self.path, self.metadata, index)
 
-    def locked(self, index: Sequence[int]) -> AbstractContextManager[bool]:
-        """Lock a chunk of which others may change another part, where the store has locks."""
-        if self.format.one_writer:
-            return nullcontext(enter_result=True)
-        return self.store.exclusive(self.key(index).rpartition("/")[0])
-
     @property
     def store(self) -> Store:
-        """The store of hidden files: markers, digests, quarantine."""
+        """The store of hidden files: records, digests, quarantine."""
         return self.container.store
 
     @property

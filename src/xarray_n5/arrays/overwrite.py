@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.attempts import stop_below
-from xarray_n5.arrays.marker import unfinished_writes
+from xarray_n5.arrays.claims import look
 from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes, Metadata
@@ -99,22 +96,9 @@ class Overwrite:
     """Whether a node, or the rest of a stopped replacement, is removed."""
     fresh: bool
     """Whether the container is new."""
-    vacant: bool
-    """Whether nothing will be at the location, not even the rest of a stopped write."""
 
-    def make_room(self) -> tuple[Callable[[], None], Overwrite]:
-        """Remove what is replaced.
-
-        Return a function that completes the parent groups, and the rest of the plan.
-        """
-        path = self.node.path
-        if self.removes:
-            remove(self.container, path)
-        empty = Node(path=path, metadata=GroupMetadata(), described=False)
-        rest = replace(self, node=empty if path else self.node, groups=(), removes=False)
-        return self._complete_groups, rest
-
-    def _complete_groups(self) -> None:
+    def complete_groups(self) -> None:
+        """Write the documents that the groups around lack."""
         container, path = self.container, self.node.path
         for group in self.groups:
             container.complete_group(group, fresh=self.fresh and not group.path)
@@ -124,17 +108,24 @@ class Overwrite:
                     parent.path, lambda attributes: without_image(attributes, path), "group"
                 )
 
+    def clear(self) -> None:
+        """Remove what is replaced, but for records of writes."""
+        if self.removes:
+            self.container.clear(self.node.path)
+
+    def create_node(self, metadata: Metadata) -> None:
+        """Create the node where nothing is any more."""
+        path = self.node.path
+        empty = Node(path=path, metadata=GroupMetadata(), described=False)
+        node = empty if path and self.removes else self.node
+        self.container.create(node, metadata, fresh=self.fresh and not path)
+
     def create(self, metadata: Metadata) -> None:
-        """Make room for the node and create it."""
-        complete, rest = self.make_room()
-        complete()
-        self.container.create(rest.node, metadata, fresh=self.fresh and not rest.node.path)
-
-
-def remove(container: Container, path: str) -> None:
-    """Remove a node, after the tasks of this process that write it have stopped."""
-    stop_below(join(container.url, path))
-    container.delete(path)
+        """Make room for the node and create it, without a record of a write."""
+        if self.removes:
+            self.container.delete(self.node.path)
+        self.complete_groups()
+        self.create_node(metadata)
 
 
 def check_overwrite(
@@ -158,10 +149,10 @@ def check_overwrite(
     groups = groups_around(container, node.path)
     found, path = node.metadata, node.path
     if isinstance(found, ArrayMetadata) and replacement is None:
-        unfinished = _has_marker(container, path)
+        unfinished = _is_unfinished(container, path)
         hint = hint_of("use mode='w' to replace it", resume=False, unfinished=unfinished)
         raise NodeExistsError(container.url, path, "an array", hint)
-    half = node.incomplete and _has_marker(container, path)
+    half = node.incomplete and _is_unfinished(container, path)
     if isinstance(found, GroupMetadata) and found.attributes and not half:
         hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
         raise NodeExistsError(container.url, path, "a group that is not empty", hint)
@@ -178,7 +169,6 @@ def check_overwrite(
         node=node,
         groups=groups,
         removes=removes,
-        vacant=removes or not any(container.store.list(path)),
         fresh=not root.described and container.occupant("") is None,
     )
 
@@ -246,9 +236,9 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
         raise NodeExistsError(container.url, found[0], "another format", what)
 
 
-def _has_marker(container: Container, path: str) -> bool:
-    """Return whether a node has the marker of a write, which an emptied folder has not."""
-    return bool(unfinished_writes(container.store, path))
+def _is_unfinished(container: Container, path: str) -> bool:
+    """Return whether a node has the record of an unfinished write."""
+    return bool(look(container.uncached().store, path).opens)
 
 
 def without_image(attributes: Attributes, path: str) -> Attributes:
@@ -265,19 +255,3 @@ def without_image(attributes: Attributes, path: str) -> Attributes:
         return attributes
     changed = {**attributes, **with_images(attributes, kept, "0.4")}
     return {key: value for key, value in changed.items() if value is not None}
-
-
-def other_writers(
-    marker: WriteMarker, paths: Collection[str], *, within: bool = False
-) -> list[WriteMarker]:
-    """Return the markers of other unfinished writes into a group that share some of the arrays.
-
-    With `within`, only those of writes without other arrays.
-    """
-    ours, found = set(paths), []
-    for other in unfinished_writes(marker.store, marker.path):
-        facts = {} if other == marker else other.facts() or {}
-        theirs = set(facts.get("copied", [path for path, _ in facts.get("parts", ())]))
-        if theirs & ours and (theirs <= ours or not within):
-            found.append(other)
-    return found

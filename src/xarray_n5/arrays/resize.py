@@ -5,20 +5,18 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from operator import lt
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import ArrayMetadata
-
-    Check: TypeAlias = Callable[[tuple[int, ...] | None], None]
 
 
 def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, ...]:
@@ -42,29 +40,25 @@ def resize(
     io: ArrayNode,
     shape: tuple[int, ...],
     stored: Sequence[Index] | None = None,
-    check: Check | None = None,
 ) -> ArrayNode:
     """Change the shape of an array, in the stored order of axes; return the resized array.
 
     The shape is changed between two steps, so that readers never see wrong elements. The chunks
-    are listed, unless the `stored` ones are passed. `check` is called with the present shape before
-    anything is changed; with None, before that is read.
+    are listed, unless the `stored` ones are passed.
     """
     before = io.metadata
     if not before.content.is_writable:
         url = join(io.container.url, io.path)
         raise ValueError(f"{url!r} has {before.content.value}, which cannot be written")
     stored = list(io.stored_indices()) if stored is None else stored
-    _fill_up(io, shape, stored, check)
-    io.container.resize(io.path, shape, check)
+    _fill_up(io, shape, stored)
+    io.container.resize(io.path, shape)
     after = replace(io, metadata=replace(before, shape=shape))
     _trim(after, before, stored)
     return after
 
 
-def _fill_up(
-    io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index], check: Check | None
-) -> None:
+def _fill_up(io: ArrayNode, shape: tuple[int, ...], stored: Sequence[Index]) -> None:
     """Prepare the `stored` chunks for the new `shape`.
 
     Readers see no change yet. Chunks beyond the array's present ends are removed: an interrupted
@@ -73,7 +67,6 @@ def _fill_up(
     """
     grid, after = io.metadata.grid, replace(io.metadata, shape=shape).grid
     if stale := [index for index in stored if index not in grid]:
-        _check_now(io, check)
         io.delete(stale)
     growing = [axis for axis, size in enumerate(shape) if size > grid.shape[axis]]
     for index in stored:
@@ -83,20 +76,12 @@ def _fill_up(
         if not any(extent[axis] < grid.chunks[axis] for axis in growing):
             continue
         reach = tuple(map(max, extent, after.extent(index) if index in after else extent))
-        with io.locked(index):  # another append may be writing its part
-            block = io.decoded(index, io.get(index))
-            if block is not None and _is_unfit(io, block, extent, reach):
-                full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
-                overlap = tuple(map(slice, map(min, block.shape, extent)))
-                full[overlap] = block[overlap]
-                _check_now(io, check)
-                io.save(index, full)
-
-
-def _check_now(io: ArrayNode, check: Check | None) -> None:
-    if check is not None:
-        check(None)
-        check(replace(io, container=io.container.fresh()).refreshed().metadata.shape)
+        block = io.decoded(index, io.get(index))
+        if block is not None and _is_unfit(io, block, extent, reach):
+            full = np.full(reach, io.metadata.fill_value, io.metadata.dtype)
+            overlap = tuple(map(slice, map(min, block.shape, extent)))
+            full[overlap] = block[overlap]
+            io.save(index, full)
 
 
 def _is_unfit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, islice, product, tee
 from operator import itemgetter
@@ -111,17 +110,12 @@ def put(
     prove: _Prove = None,
     digest: _Digest = None,
     threads: int = 1,
-    *,
-    shared: bool = False,
-    send: Callable[[Index, Buffer | None], None] | None = None,
 ) -> Iterator[tuple[Index, int, int]]:
     """Write the parts of `values` that belong to some chunks, several of them at once.
 
-    A chunk that they cover is not read; one that they cut is read, merged and replaced, without
-    others in between if it is `shared` with them and the store has locks.
-    `prove` raises if writing must stop. The limits on chunks in flight are those of all
-    `threads` that do so at the same time. With `send`, which begins to store a chunk, others prove
-    that, limit the chunks and wait for them.
+    A chunk that they cover is not read; one that they cut is read, merged and replaced. `prove`
+    raises if writing must stop. The limits on chunks in flight are those of all `threads` that do
+    so at the same time.
 
     Yields
     ------
@@ -131,11 +125,10 @@ def put(
     """
     if node.container.batch == 1:
         for parts in chosen:
-            with _alone(node, parts) if shared else nullcontext(node) as current:
-                index, block = _merged(current, parts, values)
-                # The digest is first, while the elements are in the processor's cache.
-                digested = 0 if digest is None else digest(block)
-                nbytes = current.save(index, block, prove)
+            index, block = _merged(node, parts, values)
+            # The digest is first, while the elements are in the processor's cache.
+            digested = 0 if digest is None else digest(block)
+            nbytes = node.save(index, block, prove)
             yield index, nbytes, digested
         return
     begun: deque[tuple[Index, int, int]] = deque()
@@ -145,36 +138,15 @@ def put(
             index, block = _merged(node, parts, values)
             digested = 0 if digest is None else digest(block)
             data = node.encoded(index, block)
-            if prove is not None and send is None:
+            if prove is not None:
                 prove()
             begun.append((index, 0 if data is None else len(data), digested))
             yield index, data
 
-    if send is not None:
-        for index, data in changes():
-            send(index, data)
-            yield begun.popleft()
-        return
     ahead = max(1, min(node.ahead, node.store.most_at_once) // threads)
     for _ in node.container.set_chunks(node.path, node.metadata, changes(), ahead):
         node.indices.forget([begun[0][0]])
         yield begun.popleft()
-
-
-@contextmanager
-def _alone(node: ArrayNode, parts: Sequence[Piece]) -> Iterator[ArrayNode]:
-    """Lock a chunk that others may write to at the same time, and yield the array as it is then.
-
-    It may have grown: such a chunk would be clipped to the former end.
-    """
-    index, array = tuple([part.chunk for part in parts]), node.metadata
-    ends = zip(index, array.chunks, array.shape, strict=True)
-    cut = any((at + 1) * side > size for at, side, size in ends)
-    if all(part.whole for part in parts) and not cut:
-        yield node
-        return
-    with node.locked(index):
-        yield node.refreshed().bare()
 
 
 def _merged(

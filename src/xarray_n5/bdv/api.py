@@ -136,7 +136,7 @@ def to_bdv(
         fsync=fsync,
     )
     stored = write_project(source, xml, how, encodings, storage_options)
-    return stored.compute() if compute else stored.delayed()
+    return stored.write()
 
 
 @suggest_keywords

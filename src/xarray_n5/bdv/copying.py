@@ -13,20 +13,19 @@ from xarray_n5.bdv.coordinates import ViewSelection
 from xarray_n5.bdv.facts import warn_of_points, warn_of_sections
 from xarray_n5.bdv.from_scene import project_of
 from xarray_n5.bdv.images import images_of
-from xarray_n5.bdv.target import options_of_xml, write_options
+from xarray_n5.bdv.target import write_options
 from xarray_n5.bdv.write import write_project
-from xarray_n5.copying.scenes import datasets_to_resume, names_of
+from xarray_n5.copying.scenes import names_of
 from xarray_n5.copying.started import Copy
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import open_levels
-from xarray_n5.errors import NodeExistsError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import stem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from xarray_n5.arrays.array import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
@@ -89,13 +88,7 @@ def begin_copy(
         for node in tree.subtree
         if encoding and node.data_vars
     }
-    try:
-        return Copy(write_project(tree, xml, how, encodings, storage_options, base))
-    except NodeExistsError:
-        stored = datasets_to_resume(how, xml, "", options_of_xml(xml, storage_options))
-        if not stored or _counts(stored.values()) != _counts(tree.subtree):
-            raise
-        return Copy()
+    return Copy(write_project(tree, xml, how, encodings, storage_options, base).plan())
 
 
 def _open_tree(
@@ -130,9 +123,3 @@ def _views_of(scene: Scene) -> tuple[xr.DataTree, bytes]:
     name = stem_of(scene.url.rpartition("/")[2], [".zarr"])
     groups = open_levels(images, name, scene.url, DatasetOptions(), drop=frozenset(), decoders={})
     return xr.DataTree.from_dict(groups), base
-
-
-def _counts(datasets: Iterable[xr.Dataset | xr.DataTree]) -> list[tuple[int, str]]:
-    """Return the number of samples and the type of each image."""
-    several = [array for each in datasets for array in each.data_vars.values()]
-    return sorted((array.size, str(array.dtype)) for array in several)

@@ -7,41 +7,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.overwrite import hint_of, other_writers
+from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.bdv.combine import combined
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.level_names import setup_name
 from xarray_n5.model.metadata import lists_levels
-from xarray_n5.model.paths import UNFINISHED
 from xarray_n5.model.tolerances import ROUNDING
-from xarray_n5.writing.plan import WritePlan, plan_write
-from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
-from xarray_n5.writing.write import provenance
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.plan import planned_array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.bdv.describe import ViewImage
     from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import Project, ViewSetup
     from xarray_n5.bdv.target import ProjectTarget
     from xarray_n5.bdv.written import WrittenLayout
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.request import WriteOptions, WriteRequest
 
 
 def write_views(
-    images: Sequence[ViewImage], target: ProjectTarget, how: WriteOptions, *distinct: Any
-) -> Transaction:
-    """Check the views, create their arrays, and return the transaction that writes all.
+    images: Sequence[ViewImage],
+    target: ProjectTarget,
+    how: WriteOptions,
+    *,
+    in_turn: bool = False,
+) -> GroupWrite:
+    """Return the write of views, and of the XML after them.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ def write_views(
         The XML.
     how
         The container and the options of the views.
-    distinct
-        Facts that distinguish this write from others.
+    in_turn
+        Whether each level is computed from the one before.
 
     Raises
     ------
@@ -65,62 +66,59 @@ def write_views(
     added = reduce(combined, (image.described.project for image in images))
     views = sorted(view for image in images for view in image.described.views)
     added = replace(added, loader=layout.loader(target.place, views))
-    marker = how.marker("", "project", *distinct)
-    earlier = EarlierRun.of(marker, how)
-    if earlier.is_done:
-        facts = earlier.facts or {}
-        return resume_end(marker, facts, target.update(added), how.remembered)
     existing = Existing.of(how, added, target)
-    if how.mode == "w-" and not earlier.exists:
-        existing.check_nothing()
-    check_setups(existing, images)
     closing = target.update(added)
-    plans: dict[str, WritePlan] = {}
+    requests: dict[str, WriteRequest] = {}
     for image in images:
-        plans |= _plans(image, layout, how, earlier.written)
-    removed = existing.levels_beyond(images)
-    others = existing.other_writers(marker, plans)
-    # All checks have passed.
-    for other in others:
-        other.end()  # all of its views are replaced
-    create_group(how.container, "", mode="a")
-    facts = {**provenance(), "written": earlier.written, "copied": list(plans)}
-    marker.begin(facts, planned=earlier.facts is not None)
-    for path in removed:
-        how.container.delete(path)
-    for image in images:
-        _create_groups(image, layout, plans, how)
-    return Transaction(plans, marker, remembered=how.remembered, closing=closing).begin()
+        requests |= _requests(image, layout)
+
+    def check(resumes: bool) -> None:
+        if how.mode == "w-" and not resumes:
+            existing.check_nothing()
+        check_setups(existing, images)
+
+    def prepare() -> None:
+        create_group(how.container, "", mode="a")
+        for path in existing.levels_beyond(images):
+            how.container.delete(path)
+        for image in images:
+            _create_groups(image, layout, requests, how)
+
+    return GroupWrite(
+        options=how,
+        path="",
+        requests=requests,
+        attributes={"project": repr(added), "xml": target.url},
+        check=check,
+        prepare=prepare,
+        closing=closing,
+        closes_early=False,  # viewers show what an XML lists
+        in_turn=in_turn,
+        exclusive=how.mode == "w-",
+    )
 
 
-def _plans(
-    image: ViewImage, layout: WrittenLayout, how: WriteOptions, written: Sequence[str]
-) -> dict[str, WritePlan]:
-    """Return the checked writes of an image's views by path, level by level."""
-    anew = replace(how, mode="w", resume=False)
-    plans: dict[str, WritePlan] = {}
+def _requests(image: ViewImage, layout: WrittenLayout) -> dict[str, WriteRequest]:
+    """Return the views of an image to write by path, level by level."""
+    requests: dict[str, WriteRequest] = {}
     finer: dict[View, Array] = {}
     for level in range(len(image.factors)):
         for view in image.described.views:
             path = layout.path(view, level)
-            request = image.request(view, level, path, finer.get(view))
-            if path in written:
-                spec = replace(request.spec, mode="w")
-                request = replace(request, options=anew, spec=spec)
-            plans[path] = plan_write(request)
-            finer[view] = plans[path].target
-    return plans
+            requests[path] = image.request(view, level, path, finer.get(view))
+            finer[view] = planned_array(requests[path])
+    return requests
 
 
 def _create_groups(
-    image: ViewImage, layout: WrittenLayout, plans: Mapping[str, WritePlan], how: WriteOptions
+    image: ViewImage, layout: WrittenLayout, requests: Mapping[str, WriteRequest], how: WriteOptions
 ) -> None:
     """Create the groups of setups and views, with the attributes that BigStitcher reads."""
     by_setup: dict[int, list[View]] = {}
     for view in image.described.views:
         by_setup.setdefault(view.setup, []).append(view)
     for number, views in by_setup.items():
-        base = plans[layout.path(views[0], 0)].target.node.metadata
+        base = planned_array(requests[layout.path(views[0], 0)]).node.metadata
         setup = image.described.project.setups[number]
         layout.create_groups(how.container, setup, views, image.factors, base)
 
@@ -152,7 +150,7 @@ class Existing:
         how = self.how
         hint = hint_of(
             "use mode='a' to add views, or mode='w' to replace them",
-            unfinished=bool(unfinished_writes(how.store, "")),
+            unfinished=bool(look(how.store, "").opens),
             resume=bool(how.resume),
         )
         if self.target.project is not None:
@@ -160,27 +158,6 @@ class Existing:
         if self.names:
             shown = f"a container with {', '.join(self.names[:4])}"
             raise NodeExistsError(how.container.url, "", shown, hint)
-
-    def other_writers(self, marker: WriteMarker, paths: Collection[str]) -> list[WriteMarker]:
-        """Return the markers of unfinished writes that are replaced with all their views.
-
-        Raises
-        ------
-        NodeExistsError
-            If another unfinished write has views of the same setups and time points. The XML does
-            not list them yet, so that new setups may have got the same ids.
-        """
-        store = self.how.container.store
-        if not self.names or UNFINISHED not in store.list("")[1]:
-            return []
-        if self.how.mode == "w":
-            return other_writers(marker, paths, within=True)
-        for other in other_writers(marker, paths):
-            facts = other.facts() or {}
-            found = f"an unfinished write of these views, begun {facts.get('began')}"
-            hint = "resume that first, with the same arguments as then; or use mode='w'"
-            raise NodeExistsError(self.how.container.url, min(paths), found, hint)
-        return []
 
     def levels_beyond(self, images: Sequence[ViewImage]) -> list[str]:
         """Return the paths of levels of replaced views that the new ones do not have."""

@@ -14,7 +14,7 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.image import Part
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import UNFINISHED, join
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -207,13 +207,11 @@ class _Reader:
         self.found.factors[level, view] = factors
 
     def _prefetch(self, groups: Iterable[str], arrays: Iterable[str]) -> None:
-        """Request the documents of nodes, and hints at writes, in one batch."""
+        """Request the documents of nodes in one batch."""
         if self.container.batch == 1:
             return
         names = self.container.documents
         keys = [join(path, name) for path in groups for name in names]
-        if not self.hint_later:
-            names |= {UNFINISHED}
         keys += [join(path, name) for path in arrays for name in names]
         with suppress(OSError):  # later reads raise it again
             self.container.store.get_many(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.writing.group import GroupWrite
     from xarray_n5.writing.request import Encoding, WriteOptions
-    from xarray_n5.writing.transaction import Transaction
 
 _NAME = "the image"
 """How messages call an image without a name."""
@@ -62,8 +62,8 @@ def write_project(
     encodings: Mapping[str, Encoding] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     base: bytes | None = None,
-) -> Transaction:
-    """Return the transaction that stores a Dataset, or the levels in a tree, as a project.
+) -> GroupWrite:
+    """Return the write that stores a Dataset, or the levels in a tree, as a project.
 
     Parameters
     ----------
@@ -95,8 +95,7 @@ def write_project(
         check_alike(name or _NAME, levels, described.levels)
         chosen = [_chosen(dict(encodings or {}), path, own) for path, own in levels.items()]
         images.append(_image(name or _NAME, described, chosen, how, target.layout))
-    facts = [[each for levels in trees.values() for each in levels.values()], target.url]
-    return write_views(images, target, how, *facts)
+    return write_views(images, target, how)
 
 
 def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
@@ -283,8 +282,8 @@ def write_project_pyramid(
         return request_of(data, path, how, whole[level], storage, layout)
 
     views = ViewImage(described=described, factors=whole, request=request)
-    facts = (base.token, method, steps, compression, target.url)
-    return write_views([views], target, how, *facts).compute_in_turn()
+    written = write_views([views], target, how, in_turn=True)
+    return cast("xr.DataTree", written.write())
 
 
 def _dataset(source: Any, base: BaseLevel) -> xr.Dataset:

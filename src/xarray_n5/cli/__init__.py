@@ -15,6 +15,7 @@ from xarray_n5.cli.info import info
 from xarray_n5.cli.preview import preview
 from xarray_n5.cli.pyramid import pyramid
 from xarray_n5.cli.repair import repair
+from xarray_n5.cli.run import run
 from xarray_n5.cli.tree import tree
 from xarray_n5.cli.verify import verify
 from xarray_n5.cli.view import view
@@ -44,6 +45,7 @@ for _command in (
     info,
     copy,
     pyramid,
+    run,
     verify,
     digest,
     repair,

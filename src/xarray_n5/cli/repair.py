@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def repair(url: str, path: str, *, remove: bool, missing: bool, options: Options) -> None:
     """Remove the damaged chunks of each array at URL, so that they are written again.
 
-    They are moved to the folder .quarantine of their array, and read as the fill value. Use
+    They are moved to the folder .xn5/quarantine of their array, and read as the fill value. Use
     copy --resume with the same source, or to_n5(..., resume=True) with the same values, to write
-    exactly these chunks again. .quarantine is never read; delete it at any time.
+    exactly these chunks again. That folder is never read; delete it at any time.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def _repair(
     found = repair_array(container, path, how=how, missing=missing)
     done = []
     if count := found.attrs["repaired"]:
-        where = "removed" if how == "remove" else "moved to .quarantine"
+        where = "removed" if how == "remove" else "moved to .xn5/quarantine"
         done.append(f"{plural(count, 'damaged chunk')} {where}")
     if missing and (count := int((found["state"] == "missing").sum())):
         done.append(f"{plural(count, 'missing chunk')} marked to be written again")

@@ -50,11 +50,11 @@ def verify(
       xarray-n5 verify copy.zarr --strict
       xarray-n5 verify dataset.xml
     """
-    from xarray_n5.arrays.unfinished import appends_to
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.cli.progress import task_progress
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.formats.containers import find_scene
+    from xarray_n5.integrity.verify import appends_to
 
     ignore_unfinished_writes()
     scene = find_scene(url, options)
@@ -63,9 +63,8 @@ def verify(
     lost = _lost_images(scene, walk) if strict and scene is not None and not path else ""
     with task_progress():
         reports = [_report(found, deep=deep) for found in walk.arrays()]
-    appends = appends_to(walk.container.uncached().store, [each["path"] for each in reports])
-    for report in reports:
-        report["unfinished"] = report["unfinished"] or appends.get(report["path"], [])
+    for at, token in appends_to(walk, [report["path"] for report in reports]).items():
+        next(each for each in reports if each["path"] == at)["unfinished"].append(token)
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import over_base
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.labels import list_labels, with_source
-from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_node
-from xarray_n5.arrays.overwrite import groups_around, other_writers
+from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.array_copy import CopyOptions, copy_array
 from xarray_n5.copying.attributes import (
@@ -31,7 +29,7 @@ from xarray_n5.copying.scenes import check_whole, plan_scene
 from xarray_n5.copying.started import Comparison, Copy
 from xarray_n5.copying.target import CopyTarget
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import NodeExistsError, ResumeError
+from xarray_n5.errors import NodeExistsError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.json import as_json
@@ -39,11 +37,10 @@ from xarray_n5.model.metadata import MULTISET, GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.model.scene import SCENE, scene_format
+from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.self_reads import location_of
-from xarray_n5.writing.transaction import Transaction, resume_end
-from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from xarray_n5.copying.bounds import Region
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.writing.plan import WritePlan
 
 
 def begin_copy(
@@ -104,7 +100,7 @@ def begin_copy(
     place = new_path(how.path(path), how.container.documents)
     given: Any = (how, place, options, without, source_options)
     if (scene := find_scene(source, source_options)) is not None:
-        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
+        planned = Copy(plan_scene(scene, source, source_path, *given).plan(), packing=packing)
         return planned.compared() if verify else planned
     node = open_node(source, source_path, storage_options=source_options, label_multisets=multisets)
     _check_apart(node, place, how)
@@ -115,9 +111,9 @@ def begin_copy(
         if options.dialect == SCENE:
             options = replace(options, dialect=None)  # which would write each image again
     elif scene is not None:
-        planned = Copy(plan_scene(scene, source, source_path, *given), packing=packing)
+        planned = Copy(plan_scene(scene, source, source_path, *given).plan(), packing=packing)
         return planned.compared() if verify else planned
-    target = CopyTarget(how, place, compares=verify)
+    target = CopyTarget(how, place)
     if isinstance(node, Array):
         begun, copies = _begin_array(node, target, options)
     else:
@@ -151,9 +147,7 @@ def _begin_array(
         regions = regions_within({"": array}, geometries, options.bounds)
     copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     warn_lost_systems(geometries, array.path, {}, "")
-    if target.how.resume and target.how.mode != "w" and not target.incomplete(copies):
-        return Copy(kept=target.reports(copies)), copies
-    return Copy(alone=plan_write(target.request("", copies[""])).begin()), copies
+    return Copy(alone=plan_write(target.request("", copies[""]))), copies
 
 
 def _begin_group(
@@ -190,53 +184,34 @@ def _begin_group(
     arrays = {inner: arrays[inner] for inner in regions}
     copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
     warn_lost_systems(geometries, group.path, attributes, lists_of(how.container))
-    names = {inner: (each.data.name, each.metadata.bare()) for inner, each in copies.items()}
-    chosen = [] if options.dialect is None else [options.dialect]
-    chosen += ["checksums"] if how.checksums else []
-    token = tokenize(repr(sorted(names.items())), *chosen)
-    marker = WriteMarker(store=how.store, path=target.path, token=token)
-    began = marker.facts() if how.resume else None
-    if began is not None and began.get("done"):
-        return Copy(resume_end(marker, began)), copies
-    if how.resume and how.mode != "w" and copies and began is None:
-        if not (left := target.incomplete(copies)):
-            return Copy(kept=target.reports(copies)), copies
-        if all(target.is_repaired(inner, copies[inner]) for inner in left):
-            plans = {inner: plan_write(target.request(inner, copies[inner])) for inner in left}
-            return Copy(repairs={inner: plan.begin() for inner, plan in plans.items()}), copies
     for inner, each in attributes.items():
         where = how.container.where(join(target.path, inner))
         how.format.check(GroupMetadata(attributes=as_json(each, where)), where)
-    plans = target.plan(copies, attributes, resumes=began is not None)
-    others = other_writers(marker, {join(target.path, inner) for inner in copies})
-    if others and how.resume and began is None:
-        facts = others[0].facts() or {}
-        began_by = f"{facts.get('began')} at {facts.get('by')}"
-        raise ResumeError(how.container.url, target.path, began_by)
-    return Copy(_begin(plans, attributes, marker, target)), copies
+
+    def check(resumes: bool) -> None:
+        target.check(copies, attributes, resumes=resumes)
+
+    written = GroupWrite(
+        options=how,
+        path=target.path,
+        requests={inner: target.request(inner, copy) for inner, copy in copies.items()},
+        attributes=attributes,
+        check=check,
+        prepare=partial(create_group, how.container, target.path, mode="a"),
+        closing=partial(_close, attributes, target),
+    )
+    return Copy(written.plan()), copies
 
 
-def _begin(
-    plans: Mapping[str, WritePlan],
-    attributes: Mapping[str, Attributes],
-    marker: WriteMarker,
-    target: CopyTarget,
-) -> Transaction:
-    """Create groups and arrays under a marker, and the groups' attributes last."""
+def _close(attributes: Mapping[str, Attributes], target: CopyTarget) -> None:
+    """Set the attributes of groups, and what depends on them."""
     how = target.how
-    create_group(how.container, target.path, mode="a")
-    paths = [plan.request.path for plan in plans.values()]
-    for other in other_writers(marker, paths, within=True) if how.mode == "w" else ():
-        other.end()  # all of its arrays are replaced
-    marker.begin({**provenance(), "copied": paths})
-    transaction = Transaction(plans, marker).begin()
     for inner, each in attributes.items():
         group = create_group(how.container, join(target.path, inner), mode="a")
         if each:
             group.attrs.update(each)
     list_labels(how.container, {target.path: attributes[""]})
     how.consolidate(target.path, default=True)
-    return transaction
 
 
 def _copy_arrays(

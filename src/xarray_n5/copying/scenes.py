@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,7 @@ import xarray as xr
 from xarray_n5.arrays.spec import supported
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.bounds import tree_within
-from xarray_n5.datasets.build import DatasetOptions
-from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.write import write
-from xarray_n5.errors import N5Error, NodeExistsError, UnfinishedWriteWarning
 from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_writer
 from xarray_n5.model.scene import SCENE
@@ -24,8 +20,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.leaves import Scene
+    from xarray_n5.writing.group import GroupWrite
     from xarray_n5.writing.request import WriteOptions
-    from xarray_n5.writing.transaction import Transaction
 
 _SAME = (None, None, "same")
 """The options of chunks, shards and compression that keep them unchanged."""
@@ -40,11 +36,10 @@ def plan_scene(
     options: CopyOptions,
     without: Collection[str],
     storage_options: Mapping[str, Any] | None,
-) -> Transaction | None:
+) -> GroupWrite:
     """Return the write of a scene's Datasets: a pyramid, or a group for each level.
 
-    With the dialect "ngff-0.6", it is that of a scene of OME-Zarr. Return None if the write to
-    resume has ended.
+    With the dialect "ngff-0.6", it is that of a scene of OME-Zarr.
 
     Raises
     ------
@@ -77,16 +72,7 @@ def plan_scene(
     }
     if options.dialect not in {None, "same"}:
         how = replace(how, dialect=options.dialect)
-    try:
-        return write(groups_of(tree, path, encodings, how), how)
-    except NodeExistsError:
-        stored = datasets_to_resume(how, how.container, path)
-        for node in tree.subtree:
-            for name, array in node.data_vars.items():
-                other = stored.get(node.path, xr.Dataset()).get(name)
-                if other is None or (other.shape, other.dtype) != (array.shape, array.dtype):
-                    raise
-        return None
+    return write(groups_of(tree, path, encodings, how), how)
 
 
 def check_whole(scene: Scene, **options: object) -> None:
@@ -101,27 +87,6 @@ def check_whole(scene: Scene, **options: object) -> None:
 def names_of(**options: object) -> str:
     """Return the names of the options that are set."""
     return " and ".join(name for name, value in options.items() if value is not None)
-
-
-def datasets_to_resume(
-    how: WriteOptions, url: object, path: str, storage_options: Mapping[str, Any] | None = None
-) -> dict[str, xr.Dataset]:
-    """Return the Datasets at the target of a copy to resume, by path.
-
-    There are none if a write of them is unfinished, or if the copy is not resumed or replaces them.
-    """
-    if not how.resume or how.mode != "w-":
-        return {}
-    options: dict[str, Any] = {"form": None, "drop": (), "decoders": {}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", UnfinishedWriteWarning)
-        try:
-            return open_groups(
-                url, path, storage_options=storage_options, options=DatasetOptions(), **options
-            )
-        except (N5Error, OSError, ValueError, UnfinishedWriteWarning):
-            return {}
 
 
 def _encoding(variable: xr.DataArray, how: WriteOptions, options: CopyOptions) -> dict[str, Any]:

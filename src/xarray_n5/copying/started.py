@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
@@ -17,11 +17,12 @@ from xarray_n5.arrays.elements import same_bits
 from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import ChunkError, DifferenceError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
+from xarray_n5.writing.begin import begin
 from xarray_n5.writing.request import aligned_blocks
-from xarray_n5.writing.transaction import Transaction, compute_alone
+from xarray_n5.writing.run import compute_writes, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import dask.array as da
 
@@ -29,20 +30,17 @@ if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
+    from xarray_n5.writing.group import PlannedGroup
     from xarray_n5.writing.plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A started copy: groups and arrays exist, and their chunks are pending."""
+    """A checked copy, before anything is written."""
 
-    transaction: Transaction | None = None
-    """The writes of a group's arrays; None for an array alone."""
+    group: PlannedGroup | None = None
+    """The write of a group's arrays; None for an array alone."""
     alone: WritePlan | None = None
-    repairs: Mapping[str, WritePlan] = field(default_factory=dict)
-    """Pending writes of chunks that :func:`xarray_n5.repair` removed from a finished copy."""
-    kept: Mapping[str, xr.Dataset] = field(default_factory=dict)
-    """The reports of the arrays of a finished copy; "" for an array alone."""
     comparison: Comparison | None = None
     """The comparison of the finished copy with its source, if requested."""
     packing: Packing | None = None
@@ -51,19 +49,17 @@ class Copy:
     @property
     def ended(self) -> bool:
         """Whether the copy to resume had ended."""
-        pending = (self.transaction, self.alone, self.packing)
-        return all(each is None for each in pending) and not self.repairs
+        done = [each.is_done for each in (self.group, self.alone) if each is not None]
+        return self.packing is None and all(done)
 
     @property
     def chunks(self) -> int:
-        """The number of pending chunks."""
-        plans = [] if self.transaction is None else list(self.transaction.plans.values())
-        plans += [] if self.alone is None else [self.alone]
-        plans += self.repairs.values()
-        return sum(plan.remaining for plan in plans)
+        """The number of chunks of arrays that have not been finished."""
+        pending = [each for each in (self.group, self.alone) if each and not each.is_done]
+        return sum(each.count for each in pending)
 
     def compute(self) -> xr.DataTree | xr.Dataset:
-        """Compute and finish the copy, and return the report as :func:`xarray_n5.to_n5` does.
+        """Write the copy, and return the report as :func:`xarray_n5.to_n5` does.
 
         Raises
         ------
@@ -79,22 +75,19 @@ class Copy:
 
     def compared(self) -> Copy:
         """Return the copy with a comparison of all that it writes."""
-        plans = [] if self.transaction is None else [*self.transaction.plans.values()]
-        if not plans:
-            raise ValueError(
-                "a copy of a project that has finished cannot be compared again with verify=True; "
-                "compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
-        sources = [(plan.request.path, plan.source) for plan in plans]
-        return replace(self, comparison=Comparison(plans[0].request.options.container, sources))
+        if self.group is None:
+            return self
+        requests = self.group.group.requests.values()
+        sources = [(request.path, request.source) for request in requests]
+        return replace(self, comparison=Comparison(self.group.group.options.container, sources))
 
     def _write(self) -> xr.DataTree | xr.Dataset:
-        if self.transaction is not None:
-            return self.transaction.compute()
-        if self.alone is not None:
-            return compute_alone(self.alone)
-        reports = {inner: compute_alone(plan) for inner, plan in self.repairs.items()}
-        return self.kept.get("") or xr.DataTree.from_dict({**reports, **self.kept})
+        if self.group is not None:
+            return cast("xr.DataTree", self.group.run())
+        if self.alone is None:
+            return xr.DataTree()
+        writes = {"": begin(self.alone)}
+        return finish(writes, compute_writes(writes))[""]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 from dask.base import is_dask_collection
 
-from xarray_n5.dask.block_sizes import choose
-from xarray_n5.dask.from_n5 import _lazy
 from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy.typing as npt
     import xarray as xr
-    from dask.delayed import Delayed
 
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.request import PartialChunks
 
     class _Options(TypedDict, total=False):
@@ -58,7 +57,6 @@ def to_n5(
     storage_options: Mapping[str, Any] | None = ...,
     region: slice | Sequence[slice] | None = ...,
     compute: Literal[True] = ...,
-    return_stored: Literal[False] = ...,
     **options: Unpack[_Options],
 ) -> xr.Dataset: ...
 
@@ -72,9 +70,8 @@ def to_n5(
     region: slice | Sequence[slice] | None = ...,
     *,
     compute: Literal[False],
-    return_stored: Literal[False] = ...,
     **options: Unpack[_Options],
-) -> Delayed: ...
+) -> DeferredWrite: ...
 
 
 @overload
@@ -84,24 +81,10 @@ def to_n5(
     component: str | None = ...,
     storage_options: Mapping[str, Any] | None = ...,
     region: slice | Sequence[slice] | None = ...,
-    compute: bool = ...,
     *,
-    return_stored: Literal[True],
+    compute: bool,
     **options: Unpack[_Options],
-) -> da.Array: ...
-
-
-@overload
-def to_n5(
-    arr: da.Array | xr.DataArray | npt.ArrayLike,
-    url: object,
-    component: str | None = ...,
-    storage_options: Mapping[str, Any] | None = ...,
-    region: slice | Sequence[slice] | None = ...,
-    compute: bool = ...,
-    return_stored: bool = ...,
-    **options: Unpack[_Options],
-) -> xr.Dataset | da.Array | Delayed: ...
+) -> xr.Dataset | DeferredWrite: ...
 
 
 @suggest_keywords
@@ -112,7 +95,6 @@ def to_n5(
     storage_options: Mapping[str, Any] | None = None,
     region: slice | Sequence[slice] | None = None,
     compute: bool = True,
-    return_stored: bool = False,
     mode: Mode = "w-",
     *,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
@@ -131,13 +113,13 @@ def to_n5(
     batch_size: int | None = None,
     fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
-) -> xr.Dataset | da.Array | Delayed:
+) -> xr.Dataset | DeferredWrite:
     """Store a Dask array: one task writes each stored chunk, once and whole.
 
     Metadata are written at once, chunks when the result is computed. Blocks that cut stored chunks
-    are merged or split on the stored grid first. Until the last chunk is written, a hidden folder
-    in that of the array marks the write as unfinished. After ``import xarray_n5``, it is also
-    ``dask.array.to_n5``.
+    are merged or split on the stored grid first. Until the last chunk is written, a record in a
+    hidden folder of the array says that the write is unfinished. After ``import xarray_n5``, it is
+    also ``dask.array.to_n5``.
 
     Parameters
     ----------
@@ -154,10 +136,9 @@ def to_n5(
     region : slice or sequence of slice, optional
         The part of an existing array to write into: a slice of step 1 for each axis.
     compute : bool, default: True
-        Whether to compute now. Otherwise the write is only planned until its first block is
-        computed: other writes may go into the array, and revoke the planned writes of their chunks.
-    return_stored : bool, default: False
-        Whether to return the stored array instead of the report.
+        Whether to compute now. Otherwise the array is created, and remains a template until its
+        first block is computed: regions may be written into it meanwhile. What is returned can be
+        computed by Dask, or saved for processes that compute shares of it.
     mode : {"w-", "w", "a", "r+"}, default: "w-"
         "w-" creates the array, and raises if something exists; "w" replaces an existing array; "a"
         creates the array, or writes into an existing one of the same shape, dtype and chunks (if
@@ -197,9 +178,10 @@ def to_n5(
         :func:`create_array`.
     resume : bool or str, default: False
         Resume an interrupted write: blocks whose chunks have been written are not computed again. A
-        write that has not begun begins as `mode` says; one that has ended returns its report, if
-        nothing has changed since. The name of the Dask array must be the same in each run, as it is
-        if its parts are known to Dask; otherwise give a string instead of True.
+        write that has not begun begins as `mode` says; one that has finished returns its report at
+        once. Data, axes, attributes, options and the files with your functions must be the same in
+        each run. If the Dask name of the data is not, give a string instead of True; the token of
+        an unfinished write, which errors name, continues it as it is.
     checksums : bool, default: False
         Whether to store a digest of each chunk next to the data, for :func:`verify`.
     batch_size : int, optional
@@ -214,13 +196,11 @@ def to_n5(
 
     Returns
     -------
-    xarray.Dataset, Delayed or dask.array.Array
+    xarray.Dataset or DeferredWrite
         The report, on the chunk grid: ``bytes``, the stored size of each chunk (int64); ``digest``,
         the XXH3 (uint64) of its elements in C order, little-endian, clipped to the array;
         ``seconds``, the time that its task spent on it (float32); and ``worker``, the host and
-        process that wrote it. With ``compute=False``, a Delayed that computes to the report; with
-        `return_stored`, the stored array (with ``compute=False``, each block is written when it is
-        first computed).
+        process that wrote it. With ``compute=False``, a Delayed that computes to the report.
 
     Raises
     ------
@@ -256,14 +236,12 @@ def to_n5(
     >>> _ = write.compute()
     """
     from xarray_n5.arrays.spec import ArraySpec
+    from xarray_n5.writing.begin import begin
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.plan import plan_write
     from xarray_n5.writing.request import WriteOptions, WriteRequest
-    from xarray_n5.writing.tasks import write_lazily, write_when_read
-    from xarray_n5.writing.transaction import compute_alone
+    from xarray_n5.writing.run import compute_writes, finish
 
-    marked = compute or not return_stored
-    if not marked and (resume or checksums):
-        raise ValueError("return_stored with compute=False does not support resume and checksums")
     options = WriteOptions.into(
         url,
         storage_options=storage_options,
@@ -292,13 +270,8 @@ def to_n5(
         layout=layout,
     )
     request = WriteRequest.of(arr, spec, options, region=region, deferred=not compute)
-    plan = plan_write(request).begin(marked=marked)
-    if not marked:
-        return write_when_read(plan.source, plan.write.target, plan.write.start)
+    writes = {"": plan_write(request)}
     if not compute:
-        return write_lazily(plan.source, plan.write, plan.before)
-    report = compute_alone(plan, options.remembered if region is None else None)
-    if not return_stored:
-        return report
-    where = tuple(slice(s, s + n) for s, n in zip(plan.write.start, plan.source.shape, strict=True))
-    return cast("da.Array", _lazy(plan.target, choose(None, plan.target))[where])
+        return DeferredWrite.of(writes, {}, None, itemgetter(""))
+    begun = {"": begin(writes[""])}
+    return finish(begun, compute_writes(begun))[""]

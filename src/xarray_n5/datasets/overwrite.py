@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import Group
-from xarray_n5.arrays.marker import unfinished_writes
 from xarray_n5.arrays.overwrite import (
     check_alone,
     check_not_array,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.datasets.encoding import GroupPlan
     from xarray_n5.model.image import Image
     from xarray_n5.writing.request import WriteOptions
@@ -172,7 +171,7 @@ def _check_sizes(plan: GroupPlan, existing: ExistingGroup) -> None:
 
 def _unfinished(path: str, arrays: Iterable[str], how: WriteOptions) -> list[str]:
     """Return the names of the arrays with an unfinished write, and "" if the group has one."""
-    return [name for name in ("", *arrays) if unfinished_writes(how.store, join(path, name))]
+    return [name for name in ("", *arrays) if look(how.store, join(path, name)).opens]
 
 
 def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> str:
@@ -190,21 +189,6 @@ def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> 
         f"it has an unfinished write{of and f' of {of}'}; resume it with resume=True, or start "
         "again with mode='w'"
     )
-
-
-def unfinished_pyramids(marker: WriteMarker) -> list[WriteMarker]:
-    """Return the markers of all unfinished pyramids in a group."""
-    found = unfinished_writes(marker.store, marker.path)
-    return [each for each in found if "pyramid" in (each.facts() or {})]
-
-
-def check_not_begun(group: Group, levels: Collection[str]) -> None:
-    """Raise if levels exist that belong to an unfinished pyramid."""
-    nodes = group.nodes([name for name in levels if name in set(group)])
-    for name, node in nodes.items():
-        if isinstance(node, Array):
-            hint = "its pyramid is unfinished: use resume=True, or mode='w' to replace the levels"
-            raise NodeExistsError(group.url, name, "an array", hint)
 
 
 def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
@@ -240,11 +224,11 @@ def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any]) -> Non
         )
 
 
-def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMarker]) -> list[str]:
+def older_levels(group: Group, names: Collection[str]) -> list[str]:
     """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
 
-    They are those that the group's attributes list, or that unfinished pyramids (`begun`) created;
-    other arrays may have such names, too.
+    They are those that the group's attributes list, or whose write is unfinished; other arrays may
+    have such names, too.
 
     Raises
     ------
@@ -252,12 +236,15 @@ def older_levels(group: Group, names: Collection[str], begun: Collection[WriteMa
         If one of them contains anything that is not its own.
     """
     listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
-    counts = [int((marker.facts() or {}).get("pyramid", 0)) for marker in begun]
+    counts: list[int] = []
     for key in ("scales", "downsamplingFactors"):
         factors = group.attrs.get(key)
         if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
             counts.append(len(factors))
     listed |= {level_name(number) for number in range(max(counts, default=0))}
+    store = group.container.uncached().store
+    numbered = [name for name in group if number_in(name) is not None and name not in names]
+    listed |= {name for name in numbered if look(store, join(group.path, name)).opens}
     beyond = sorted(n for n in listed & set(group) - set(names) if number_in(n) is not None)
     levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
     check_removable(group.url, {name: level.node for name, level in levels.items()})

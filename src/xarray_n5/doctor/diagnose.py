@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xarray_n5.arrays.claims import REPAIR, look
 from xarray_n5.arrays.container_xml import find_xml
-from xarray_n5.arrays.marker import REPAIRED, unfinished_writes
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.doctor import chunks, levels
 from xarray_n5.doctor.finding import Finding, listed
@@ -96,9 +96,9 @@ def _unfinished_nodes(survey: Survey) -> Iterator[Finding]:
     """Find nodes with an unfinished write."""
     store = survey.container.store
     for path in sorted(unfinished(store, [*survey.arrays, *survey.groups])):
-        tokens = {each.token for each in unfinished_writes(store, path)}
+        tokens = {record.token for record in look(store, path).opens}
         why = "it has an unfinished write; chunks that it has not written are read as fill values"
-        if tokens == {REPAIRED}:
+        if tokens == {REPAIR}:
             why = "damaged chunks were removed and not written again; they are read as fill values"
         remedy = "wait if a program is writing now; otherwise repeat the write with resume=True"
         yield Finding("unfinished", path, why, remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.formats import consolidated
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.paths import UNFINISHED, WRITING, final_key, join
+from xarray_n5.model.paths import HIDDEN, final_key, join
 from xarray_n5.stores import CachedStore, together
 
 if TYPE_CHECKING:
@@ -48,11 +49,10 @@ def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> 
 
 
 def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> None:
-    """Read documents of nodes, and hints at unfinished writes, into a cache, in one batch."""
+    """Read documents of nodes into a cache, in one batch."""
     if isinstance(store, CachedStore) and store.concurrency > 1:
         with suppress(OSError, UnsafePathError):  # what fails in a batch is read one by one
-            names = (*form.documents, UNFINISHED)
-            store.get_many([join(path, name) for path in paths for name in names])
+            store.get_many([join(path, name) for path in paths for name in form.documents])
 
 
 def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
@@ -121,33 +121,30 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
 def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
     """Return the paths of nodes with an unfinished write.
 
-    A small file next to each node is requested, in one batch; only if it exists, the node's folder
-    is listed to make sure. If a server refuses that, nothing is returned.
+    The hidden folder of each node is listed, in one batch. If a server refuses that, nothing is
+    returned.
     """
-    wanted = list(paths)
+    wanted = list(dict.fromkeys(paths))
     with suppress(OSError, UnsafePathError):
-        hints = store.get_many([join(path, UNFINISHED) for path in wanted]) if wanted else []
-        likely = [path for path, hint in zip(wanted, hints, strict=True) if hint is not None]
-        listed = store.list_many(likely) if likely else ()
+        listings = store.list_many([join(path, HIDDEN) for path in wanted]) if wanted else ()
         return {
             path
-            for path, (folders, _) in zip(likely, listed, strict=True)
-            if any(name.startswith(WRITING) for name in folders)
+            for path, (_, files) in zip(wanted, listings, strict=True)
+            if any(_OPEN.match(name) for name in files)
         }
     return set()
 
 
+_OPEN = re.compile("open-(?!append-)|clears-")
+"""The beginning of the names of records of unfinished writes; appends show nothing of theirs."""
+
+
 def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
-    """Warn about arrays with an unfinished write, once for each as long as the store remembers."""
-    warn_of(store, unfinished(store, paths))
-
-
-def warn_of(store: Store, paths: Iterable[str]) -> None:
-    """Warn about unfinished writes at some paths, once for each as long as the store remembers."""
+    """Warn about nodes with an unfinished write, once for each as long as the store remembers."""
     warned = store.warned if isinstance(store, CachedStore) else set()
-    if found := sorted({*paths} - warned):
-        warned.update(found)
-        _warn_of(store, found)
+    if new := sorted(unfinished(store, paths) - warned):
+        warned.update(new)
+        _warn_of(store, new)
 
 
 def _warn_of(store: Store, paths: Sequence[str]) -> None:

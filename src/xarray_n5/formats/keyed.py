@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import tee
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import consolidated, structure
@@ -23,7 +23,7 @@ from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import UNFINISHED, is_own, is_partial, join
+from xarray_n5.model.paths import HIDDEN, is_own, is_partial, join
 from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
@@ -227,18 +227,11 @@ class KeyedContainer:
         change_documents(self.store, path, self.format, changed)
         return items
 
-    def resize(
-        self,
-        path: str,
-        shape: tuple[int, ...],
-        check: Callable[[tuple[int, ...]], None] | None = None,
-    ) -> None:
-        """Change an array's shape in its document, after a `check` of the present one."""
-        where, checks = self.where(path), [check] if check else []
+    def resize(self, path: str, shape: tuple[int, ...]) -> None:
+        """Change an array's shape in its document."""
+        where = self.where(path)
 
         def resized(documents: Documents) -> Documents:
-            while checks:  # once: later, it may be the new shape
-                checks.pop()(cast("ArrayMetadata", self.format.read(documents, where)).shape)
             return self.format.with_shape(documents, shape=shape, where=where)
 
         change_documents(self.store, path, self.format, resized)
@@ -247,13 +240,25 @@ class KeyedContainer:
         """Remove a node and all below it, its first document before all else."""
         delete_node(self.store, path, self.format)
 
+    def clear(self, path: str) -> None:
+        """Remove a node and all below it, its first document first, but no records of writes."""
+        folders, files = self.store.list(path)
+        documents = [name for name in self.format.documents if name in files]
+        rest = [name for name in files if name not in documents]
+        self.store.delete([join(path, name) for name in documents])
+        for folder in folders:
+            if folder != HIDDEN:
+                self.store.delete_tree(join(path, folder), "")
+        self.store.delete([join(path, name) for name in rest])
+        consolidated.renew(self.store, path, self.format.documents, below=True)
+
     def consolidate(self, path: str) -> None:
         """Write a group's consolidated metadata."""
         consolidated.consolidate(self.store, path, self.format.documents)
 
     def sweep(self, path: str) -> None:
         """Remove what killed writers of documents left at a node, and at its parents."""
-        sweep_documents(self.store, path, _FOREIGN | self.documents | {UNFINISHED})
+        sweep_documents(self.store, path, _FOREIGN | self.documents)
 
     # Chunks
 

@@ -14,7 +14,7 @@ from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import UNFINISHED, is_peculiar, join
+from xarray_n5.model.paths import HIDDEN, is_peculiar, join
 from xarray_n5.stores import ArchiveStore, CachedStore, together
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
@@ -252,9 +252,10 @@ def _look_ahead(
     forms = KEYED_FORMATS if name is None and _is_called_zarr(store) else [_keyed(name)]
     several = kept is store or len(forms) > 1
     around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
-    read = partial(_request, kept, around, forms, [join(path, UNFINISHED)])
+    read = partial(_request, kept, around, forms)
     look = partial(_try, lambda: kept.list(path))
-    together(kept, [read, *([look] if listed else [])])
+    records = partial(_try, lambda: kept.list(join(path, HIDDEN)))
+    together(kept, [read, records, *([look] if listed else [])])
     return kept
 
 
@@ -266,7 +267,7 @@ def _is_called_zarr(store: Store) -> bool:
 def _request_root(store: Store, path: str) -> None:
     """Request at once what a write looks for first: documents of any format, a listing, a file."""
     if store.concurrency > 1:
-        read = partial(_request, store, [path, ""], KEYED_FORMATS, [join(path, UNFINISHED)])
+        read = partial(_request, store, [path, ""], KEYED_FORMATS)
         looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
         together(store, [read, *(partial(_try, look) for look in looks)])
     elif store.fresh().real_folders:
@@ -279,16 +280,11 @@ def _try(call: Callable[[], object]) -> None:
         call()
 
 
-def _request(
-    store: Store, paths: Sequence[str], forms: Sequence[KeyedFormat], hints: Sequence[str] = ()
-) -> None:
-    """Request the documents of nodes, and `hints`, together, and cache them."""
+def _request(store: Store, paths: Sequence[str], forms: Sequence[KeyedFormat]) -> None:
+    """Request the documents of nodes together, and cache them."""
     if not isinstance(store, CachedStore) or store.concurrency == 1:
         return
-    names = [each for form in forms for each in form.documents]
-    keys = list(dict.fromkeys(join(path, each) for path in paths for each in names))
+    names = [name for form in forms for name in form.documents]
+    keys = list(dict.fromkeys(join(path, name) for path in paths for name in names))
     with suppress(PermissionError):  # nodes below the root may be readable
-        try:
-            store.get_many([*keys, *hints])
-        except OSError:  # hints at a write are optional
-            store.get_many(keys)
+        store.get_many(keys)

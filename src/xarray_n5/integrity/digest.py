@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.unfinished import warn_of_writes
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.dask.value_digest import digests_of
 from xarray_n5.errors import MetadataError, NodeNotFoundError
+from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import join
 from xarray_n5.model.value_sums import group_digest
@@ -96,7 +96,7 @@ def digests_by_path(walk: Walk) -> dict[str, str]:
         arrays[inner] = Array(replace(found.node.node, missing="fill"))
     paths = [each.path for each in arrays.values()]
     groups = {path.rpartition("/")[0] for path in paths if path}
-    warn_of_writes(walk.container.uncached().store, paths, *groups)
+    warn_unfinished(walk.container.uncached().store, [*paths, *groups])
     if not arrays:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)

@@ -13,7 +13,8 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.marker import REPAIRED, find_markers
+from xarray_n5.arrays.claims import State, state_of
+from xarray_n5.arrays.claims import look as look_at_records
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
-    from xarray_n5.stores.base import Listing
 
 _STATES = ("ok", "missing", "truncated", "undecodable", "wrong-shape", "digest-differs")
 DAMAGED = frozenset(_STATES[2:])
@@ -83,12 +83,8 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     read, 0 for missing ones.
     """
     counts = tuple(map(len, whole_grid(array)))
-    stray, sizes, directory = _listed(array)
-    unfinished = find_markers(array.node.store, array.path, listing=directory)[0]
-    # Unfinished writes change chunks, and store digests when they end.
-    changing = any(marker.token != REPAIRED for marker in unfinished)
-    absent = directory is not None and HIDDEN not in directory[0]
-    digests = read_digests(array.node) if deep and not changing and not absent else None
+    stray, sizes, state = _listed(array)
+    digests = read_digests(array.node) if deep and state.digests else None
     expected = np.broadcast_to(np.uint64(0), counts), np.broadcast_to(np.False_, counts)
     if digests is not None:
         expected = digests.values, digests.known
@@ -97,7 +93,7 @@ def known_of(array: Array, *, deep: bool) -> tuple[tuple[np.ndarray, np.ndarray]
     return expected, {
         "array": array.url,
         "stray": stray,
-        "unfinished": [marker.token for marker in unfinished],
+        "unfinished": sorted(record.token for record in state.opens),
         "digests": digests is not None,
     }
 
@@ -177,12 +173,11 @@ def _damage(cause: BaseException | None) -> str:
     return "truncated" if isinstance(cause, EOFError) else "undecodable"
 
 
-def _listed(array: Array) -> tuple[list[str], dict[Index, int] | None, Listing | None]:
+def _listed(array: Array) -> tuple[list[str], dict[Index, int] | None, State]:
     """Return an array's stray files: neither documents, chunks nor hidden files of this package.
 
-    Of an object store, also the sizes of chunks, and the names directly in the array's directory;
-    all this is one request. In other stores, a listing has no sizes, or may be incomplete: servers
-    may hide files.
+    Of an object store, also the sizes of chunks. In other stores, a listing has no sizes, or may be
+    incomplete: servers may hide files. The records of writes are in the same listing.
     """
     io = array.node
     has_sizes = io.container.batch > 1 and io.store.complete_listings
@@ -199,11 +194,11 @@ def _listed(array: Array) -> tuple[list[str], dict[Index, int] | None, Listing |
             stray.append(key)
     if stray and not sizes:
         next(io.stored_chunks(), None)  # raises if the node is a group
-    if not has_sizes:
-        return stray, None, None
-    folders = {key.partition("/")[0] for key in files if "/" in key}
-    names = tuple(sorted(folders)), tuple(sorted(key for key in files if "/" not in key))
-    return stray, sizes, names
+    if io.format.one_writer:
+        return stray, None, look_at_records(io.container.store, array.path)
+    hidden = [key.removeprefix(f"{HIDDEN}/") for key in files if key.startswith(f"{HIDDEN}/")]
+    state = state_of(((), tuple(key for key in hidden if "/" not in key)))
+    return stray, sizes if has_sizes else None, state
 
 
 def _sufficient_sizes(array: Array, sizes: Mapping[Index, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,25 +11,13 @@ from xarray_n5.errors import PathError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-WRITING = ".writing-"
-"""The prefix of the folder of a running write's marker, in the array's directory."""
-
-PLANNED = ".planned-"
-"""The prefix of the folder of a planned write's marker."""
-
-UNFINISHED = ".unfinished"
-"""The file that exists while a write of an array is unfinished; one request finds it."""
-
-DIGESTS = ".digests"
-"""The folder of the records of finished writes."""
-
 HIDDEN = ".xn5"
-"""The hidden folder of a node."""
+"""The hidden folder of a node: records of writes, digests, and chunks that a repair has removed."""
 
-CHECKSUMS = f"{HIDDEN}/digests.npz"
-"""The file of the digests of an array's chunks."""
+DIGESTS = f"{HIDDEN}/digests.npz"
+"""The file with digests of an array's chunks."""
 
-QUARANTINE = ".quarantine"
+QUARANTINE = f"{HIDDEN}/quarantine"
 """The folder to which damaged chunks are moved."""
 
 _LONGEST_NAME = 255
@@ -164,8 +152,7 @@ def is_partial(key: str) -> bool:
 
 def is_own(key: str) -> bool:
     """Return whether a key relative to a node is a hidden file of this package."""
-    folders = (f"{HIDDEN}/", f"{DIGESTS}/", f"{QUARANTINE}/")
-    return key.startswith((WRITING, PLANNED, UNFINISHED, *folders))
+    return key.startswith(f"{HIDDEN}/") or key == HIDDEN
 
 
 def stem_of(name: str, suffixes: Collection[str]) -> str:

@@ -9,9 +9,9 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.marker import find_markers
 from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.spec import chunk_shape, with_shards
 from xarray_n5.codecs import resolve
@@ -20,7 +20,6 @@ from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
-from xarray_n5.model.paths import DIGESTS, join
 from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.formats import FormatName
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
@@ -112,7 +110,7 @@ def stored_base(
             f"{array.url!r} is a view of a project, whose setups and XML list the levels; store "
             "the project with levels by xarray_n5.bdv.pyramid, or pass another location for a copy"
         )
-    if any(find_markers(array.node.store, array.path)):
+    if look(array.node.container.uncached().store, array.path).opens:
         raise ValueError(
             f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
@@ -199,27 +197,17 @@ def _before(attributes: Mapping[str, Any]) -> str:
     return repr(sorted((k, v) for k, v in attributes.items() if k not in _ADDED))
 
 
-def is_newer(stored: Array, mark: WriteMarker) -> bool:
-    """Return whether a base level may have changed since a pyramid with its record was finished."""
-    store = mark.store
-    ended = [found.time for found in store.list_info(join(mark.path, DIGESTS))]
-    times = [*ended, *(found.time for found in store.list_info(stored.path))]
-    known = [time for time in times if time is not None]
-    return len(known) < len(times) or max(known) > max(known[: len(ended)], default=0.0)
-
-
 def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attribute that a stored base level gets if it lacks it."""
     return {key: own[key] for key in _ADDED if key in own}
 
 
-def complete_base(stored: Array | None, own: Mapping[str, Any]) -> bool:
-    """Set the factors of a stored base level, if it has none; return whether that changed it."""
-    if stored is None:
-        return False
-    if lacking := {k: v for k, v in factors_of_base(own).items() if k not in stored.attrs}:
-        open_array(stored.container.fresh(), stored.path, mode="r+").attrs.update(lacking)
-    return bool(lacking)
+def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
+    """Set the factors of a stored base level, if it has none."""
+    if stored is not None:
+        array = open_array(stored.container.fresh(), stored.path, mode="r+")
+        if lacking := {k: v for k, v in factors_of_base(own).items() if k not in array.attrs}:
+            array.attrs.update(lacking)
 
 
 def level_layout(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dask.base import tokenize
 
@@ -19,40 +20,36 @@ from xarray_n5.datasets.overwrite import (
     check_attributes,
     check_coordinates,
     check_images,
-    check_not_begun,
     check_only_levels,
     find_group,
     older_levels,
-    unfinished_pyramids,
 )
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError, NodeExistsError, ResumeError
+from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, is_newer, level_layout
+from xarray_n5.pyramids.base import BASE, complete_base, factors_of_base, level_layout
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
-from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.plan import planned_array
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
-from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.marker import WriteMarker
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.reduce import Method
-    from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
 
@@ -95,44 +92,31 @@ class PyramidPlan:
 
     def write(self) -> xr.DataTree:
         """Check everything, create the group and the levels, and write them in turn."""
-        how = self.how
-        marker = how.marker(self.path, self.token, self.compression, len(self.names))
-        earlier = EarlierRun.of(marker, how)
-        began = earlier.facts or {}
-        if earlier.is_done:
-            return resume_end(marker, began, remembered=how.remembered).compute()
-        existing = find_group(self.path, how)
+        how, group = self.how, find_group(self.path, self.how)
         attributes, own = self._attributes()
-        old, stale = self._check_group(existing, marker, attributes, resumes=earlier.exists)
+        old, stale = self._older(group, attributes)
         layout, more = level_layout(self.base, how.format, nested=bool(images_of(attributes)))
         own = [own[0] if self.base.stored else own[0] | more, *(each | more for each in own[1:])]
-        plans = self._plans(own, layout)
-        if earlier.has_ended and self.base.stored and is_newer(self.base.stored, marker):
-            hint = "its base level has changed since; mode='w' computes the levels again"
-            raise NodeExistsError(how.container.url, self.path, "a finished pyramid", hint)
-        if earlier.has_ended and all(plan.is_done for plan in plans.values()):
-            return Transaction(plans, marker, has_ended=True).compute()
-        self._check_read_back(existing, attributes, own, stale, resumes=earlier.exists)
-        self._check_source([*self.written, *old])
-        # All checks have passed.
-        group = create_group(how.container, self.path, mode="a")
-        if how.mode == "w":
-            for name in old:
-                del group[name]
-            for other in unfinished_pyramids(marker):
-                if other != marker:
-                    other.end()
-        marker.begin({**provenance(), "pyramid": len(self.names), **began})
-        if complete_base(self.base.stored, own[0]):
-            plans = self._plans(own, layout)  # their markers have the stamp of the base level
-        transaction = Transaction(plans, marker, remembered=how.remembered).begin()
-        group.attrs.change(attributes, stale)
-        list_labels(how.container, {self.path: attributes})
-        return transaction.compute_in_turn()
 
-    def _plans(self, own: Sequence[Any], layout: Any) -> dict[str, WritePlan]:
-        """Return the checked writes of the levels by name; each reads the level before it."""
-        plans: dict[str, WritePlan] = {}
+        planned = GroupWrite(
+            options=how,
+            path=self.path,
+            requests=self._requests(own, layout),
+            attributes=attributes,
+            check=partial(self._check_group, group),
+            prepare=partial(_prepare, self.path, old if how.mode == "w" else (), how),
+            closing=partial(_close, self.path, attributes, stale, self.base.stored, own[0], how),
+            in_turn=True,
+        ).plan()
+        if not planned.is_done:
+            self._check_read_back(group, attributes, own, stale, resumes=planned.continues)
+            if not planned.continues:
+                self._check_source([*self.written, *old])
+        return cast("xr.DataTree", planned.run())
+
+    def _requests(self, own: Sequence[Any], layout: Any) -> dict[str, WriteRequest]:
+        """Return the levels to write by name; each reads the level before it."""
+        requests: dict[str, WriteRequest] = {}
         finer, steps, token = self.base.stored, iter([None, *self.steps]), self.token
         dims = tuple(str(axis.name) for axis in self.base.geometry.axes)
         stored = self.base.shards or self.base.chunks
@@ -154,9 +138,9 @@ class PyramidPlan:
                 attributes=attributes,
                 layout=layout,
             )
-            plans[name] = plan_write(WriteRequest.of(blocks, spec, self.how, dims=dims))
-            finer = plans[name].target
-        return plans
+            requests[name] = WriteRequest.of(blocks, spec, self.how, dims=dims)
+            finer = planned_array(requests[name])
+        return requests
 
     def _attributes(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the attributes of the group and of the levels."""
@@ -167,32 +151,25 @@ class PyramidPlan:
         around = named_images(around, name_at(self.path, self.how.container))
         return with_source(around, self.path, self.base.dtype, self.how.container), own
 
-    def _check_group(
-        self,
-        group: Group | None,
-        marker: WriteMarker,
-        attributes: Mapping[str, Any],
-        *,
-        resumes: bool,
+    def _older(
+        self, group: Group | None, attributes: Mapping[str, Any]
     ) -> tuple[list[str], set[str]]:
         """Return the older levels and attributes to remove."""
-        if group is None:
+        if group is None or self.how.mode == "w-":
             return [], set()
-        others = [other for other in unfinished_pyramids(marker) if other != marker]
-        if others and self.how.resume:
-            facts = others[0].facts() or {}
-            raise ResumeError(group.url, "", f"{facts.get('began')} at {facts.get('by')}")
-        check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
-        if self.how.mode == "w-":
-            if not resumes and (others or marker.facts() is not None):
-                check_not_begun(group, self.written)
-            if not resumes and self.base.stored is None:
-                check_only_levels(group)
-            return [], set()
-        check_images(group)
         lists_x_first = self.how.container.lists_x_first
         stale = stale_keys(group.attrs, attributes, lists_x_first=lists_x_first)
-        return older_levels(group, self.names, others), stale
+        return older_levels(group, self.names), stale
+
+    def _check_group(self, group: Group | None, resumes: bool) -> None:
+        """Raise if something in the group must stay."""
+        if group is None:
+            return
+        check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
+        if self.how.mode == "w":
+            check_images(group)
+        elif not resumes and self.base.stored is None:
+            check_only_levels(group)
 
     def _check_read_back(
         self,
@@ -229,6 +206,29 @@ class PyramidPlan:
     @property
     def _where(self) -> str:
         return join(self.how.container.url, self.path)
+
+
+def _prepare(path: str, old: Sequence[str], how: WriteOptions) -> None:
+    """Create the group, and remove older levels."""
+    group = create_group(how.container, path, mode="a")
+    for name in old:
+        if name in group:
+            del group[name]
+
+
+def _close(
+    path: str,
+    attributes: Mapping[str, Any],
+    stale: set[str],
+    stored: Array | None,
+    own: Mapping[str, Any],
+    how: WriteOptions,
+) -> None:
+    """Set the attributes of the group, and those that a stored base level lacks."""
+    complete_base(stored, own)
+    group = create_group(how.container, path, mode="a")
+    group.attrs.change(dict(attributes), stale)
+    list_labels(how.container, {path: attributes})
 
 
 def plan_pyramid(

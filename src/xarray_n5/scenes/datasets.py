@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.model.transformations import Transformation
+    from xarray_n5.writing.group import GroupWrite
     from xarray_n5.writing.request import Encoding, WriteOptions
-    from xarray_n5.writing.transaction import Transaction
 
 _KEPT = FACTS | {DIM, "axis", "column", "setup"}
 """Coordinates that the scene states in other ways, or that are for projects alone."""
@@ -38,8 +38,8 @@ _EQUAL = 1e-14
 
 def write_datasets(
     datasets: Sequence[tuple[Any, str, Encoding | None]], how: WriteOptions
-) -> Transaction:
-    """Return the started write of Datasets as a scene.
+) -> GroupWrite:
+    """Return the write of Datasets as a scene.
 
     Parameters
     ----------

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask.base import is_dask_collection, tokenize
+from dask.base import is_dask_collection
 
+from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.marker import unfinished_writes
-from xarray_n5.arrays.overwrite import hint_of, other_writers
+from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
@@ -20,11 +19,9 @@ from xarray_n5.model.json import check_json
 from xarray_n5.model.paths import join
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.transformations import Transformation, parse_transformation
-from xarray_n5.writing.plan import plan_write
-from xarray_n5.writing.request import WriteRequest, blocks_of
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_apart
-from xarray_n5.writing.transaction import EarlierRun, Transaction, resume_end
-from xarray_n5.writing.write import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.model.image import A, Level
     from xarray_n5.model.scene import SceneContent, ScenePart
-    from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteOptions
 
 VERSION = "0.6"
@@ -44,8 +40,8 @@ INTRINSIC = "intrinsic"
 
 def write_scene(
     content: SceneContent[Array], how: WriteOptions, path: str, options: CopyOptions
-) -> Transaction:
-    """Return the started write of a scene: one group for each image.
+) -> GroupWrite:
+    """Return the write of a scene: one group for each image.
 
     Parameters
     ----------
@@ -72,8 +68,8 @@ def write_levels(
     path: str,
     stored: Callable[[Level[A]], Stored],
     options: object,
-) -> Transaction:
-    """Return the started write of a scene whose levels are `stored` in some way.
+) -> GroupWrite:
+    """Return the write of a scene whose levels are `stored` in some way.
 
     The parameters and errors are those of :func:`write_scene`; `options` distinguish this write.
     """
@@ -92,29 +88,28 @@ def write_levels(
         for part in content.parts
         for name, level in part.image.levels.items()
     }
-    facts = [json.dumps([scene, groups], sort_keys=True), tokenize(repr(options))]
-    names = [blocks_of(each.data).name for each in arrays.values()]
-    marker = how.marker(path, "scene", *facts, names)
-    earlier = EarlierRun.of(marker, how)
-    if earlier.is_done:
-        return resume_end(marker, earlier.facts or {}, remembered=how.remembered)
-    if how.mode != "w" and not earlier.exists:
-        _check_nothing(how, path)
-    plans: dict[str, WritePlan] = {}
-    for at, each in arrays.items():
-        anew = at in earlier.written
-        own = replace(how, mode="w", resume=False) if anew else how
-        plans[at] = plan_write(each.request(at, own))
-    check_apart({at: each.data for at, each in arrays.items()}, how)
-    # All checks have passed.
-    for other in other_writers(marker, plans, within=True) if how.mode == "w" else ():
-        other.end()  # all of its arrays are replaced
-    create_group(how.container, path, mode="a")
-    done = {**provenance(), "written": earlier.written, "copied": list(plans)}
-    marker.begin(done, planned=earlier.facts is not None)
-    for at, attributes in {**groups, path: scene}.items():
-        create_group(how.container, at, mode="a", attributes=attributes)
-    return Transaction(plans, marker, remembered=how.remembered).begin()
+
+    def check(resumes: bool) -> None:
+        if how.mode != "w" and not resumes:
+            _check_nothing(how, path)
+        if not resumes:
+            check_apart({at: each.data for at, each in arrays.items()}, how)
+
+    return GroupWrite(
+        options=how,
+        path=path,
+        requests={at: each.request(at, how) for at, each in arrays.items()},
+        attributes={"scene": scene, "images": groups, "options": repr(options)},
+        check=check,
+        prepare=partial(create_group, how.container, path, mode="a"),
+        closing=partial(_close, {**groups, path: scene}, how),
+    )
+
+
+def _close(attributes: Mapping[str, Any], how: WriteOptions) -> None:
+    """Set the attributes of the scene and of its images."""
+    for at, each in attributes.items():
+        create_group(how.container, at, mode="a", attributes=each)
 
 
 def _check_nothing(how: WriteOptions, path: str) -> None:
@@ -125,7 +120,7 @@ def _check_nothing(how: WriteOptions, path: str) -> None:
     if names := container.children(path):
         hint = hint_of(
             "use mode='w' to replace arrays at the same paths",
-            unfinished=bool(unfinished_writes(how.store, path)),
+            unfinished=bool(look(how.store, path).opens),
             resume=bool(how.resume),
         )
         raise NodeExistsError(container.url, path, f"a group with {', '.join(names[:4])}", hint)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.model.paths import UNFINISHED
 from xarray_n5.stores.base import Layer, Store
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing
 
 _DOCUMENTS = frozenset(
-    {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", UNFINISHED}
+    {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
 )
 """Names of files that describe nodes; chunks do not have such names."""
 
@@ -32,8 +31,8 @@ class CachedStore(Layer):
     """A store that requests each document and each listing once.
 
     A cache is made for each operation, such as opening a group or writing a Dataset, and dropped
-    with it: concurrent writes are not seen. What must be current, such as markers and records of
-    tasks, is read by ``store.fresh()``.
+    with it: concurrent writes are not seen. What must be current, such as records of writes, is
+    read by ``store.fresh()``.
 
     - Documents are cached, chunks and other files never; they do not use the cache either.
     - A write or removal replaces the cached entry of its key, and updates the listings above: an

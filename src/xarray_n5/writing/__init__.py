@@ -1,1 +1,1 @@
-"""The stages of a write: planned, marked, written by tasks, finished."""
+"""The stages of a write: planned, begun, written by tasks, finished."""

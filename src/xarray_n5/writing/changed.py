@@ -12,12 +12,8 @@ from hashlib import blake2b
 from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from xarray_n5.writing.task_objects import objects_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TASKS = 1000
 """The approximate number of tasks of a layer that are searched for functions."""
@@ -53,12 +49,6 @@ def code_of(graph: object) -> dict[str, str]:
         imported = sys.modules.keys() & _imports_of(content, package)
         names += sorted(imported.difference(names))
     return digests
-
-
-def changed(before: object, now: Mapping[str, str]) -> list[str]:
-    """Return the names of files whose digests were others before."""
-    known = before if isinstance(before, dict) else {}
-    return sorted(name for name in now if known.get(name, now[name]) != now[name])
 
 
 def _module_of(item: object) -> str:

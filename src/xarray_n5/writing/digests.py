@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.paths import CHECKSUMS, join
+from xarray_n5.model.paths import DIGESTS, join
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.node import ArrayNode
@@ -32,7 +32,7 @@ def read_digests(node: ArrayNode) -> Digests | None:
 
     A file without digests of this array is ignored with a warning.
     """
-    key = join(node.path, CHECKSUMS)
+    key = join(node.path, DIGESTS)
     data = node.store.get(key)
     if data is None:
         return None
@@ -62,7 +62,7 @@ def keep_digests(node: ArrayNode, receipts: Receipts) -> None:
         values[tuple(written.indices.T) if values.ndim else ...] = written.digests
     file = io.BytesIO()
     np.savez(file, xxh3=values, shape=np.array(node.metadata.shape, "<i8"))
-    node.store.set(join(node.path, CHECKSUMS), file.getvalue())
+    node.store.set(join(node.path, DIGESTS), file.getvalue())
 
 
 def _column(file: zipfile.ZipFile, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

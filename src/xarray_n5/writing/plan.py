@@ -6,100 +6,91 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dask.base import tokenize
-
 from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.changes import began
+from xarray_n5.arrays.claims import REPAIR, Record, Row, State, look, new_attempt, read, stated
 from xarray_n5.arrays.create import plan_array
-from xarray_n5.arrays.marker import WriteMarker
 from xarray_n5.arrays.open import open_array
-from xarray_n5.arrays.overwrite import NOT_UNFINISHED, hint_of_growth
-from xarray_n5.arrays.spec import as_dtype, check_agreement, chunk_shape, with_shards
-from xarray_n5.codecs import resolve
-from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.model.chunking import check_region
+from xarray_n5.arrays.spec import (
+    as_dtype,
+    check_agreement,
+    chunk_shape,
+    completed,
+    with_shards,
+)
+from xarray_n5.errors import MetadataError, N5Error, NodeExistsError, ResumeError
+from xarray_n5.model.chunking import check_region, touched
 from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.writing.changed import code_of
-from xarray_n5.writing.chunk_table import dims_or_numbers
-from xarray_n5.writing.progress import expect
+from xarray_n5.model.paths import join
+from xarray_n5.writing.differences import explain, is_as_written
 from xarray_n5.writing.request import aligned_blocks
-from xarray_n5.writing.resume import done_when_finished, forget_overlapped, renew, resume
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.write import Write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import dask.array as da
 
+    from xarray_n5.arrays.claims import Box
     from xarray_n5.arrays.create import ArrayPlan
-    from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.request import WriteRequest
+    from xarray_n5.formats.containers import Container
+    from xarray_n5.writing.request import Identity, WriteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """The checked write of one array; after :meth:`begin`, it has started."""
+    """The checked write of one array, and what was there when it was checked."""
 
     request: WriteRequest
     source: da.Array
     """The blocks, which do not share stored chunks."""
     target: Array
     """The array to write, as it will be."""
-    write: Write
+    start: tuple[int, ...]
+    """The element of the array at which the source starts."""
+    record: Record
+    """The record that the write will have."""
+    identity: Identity
+    state: State
+    """The records that were there."""
+    documents: tuple[bytes | None, ...]
+    """The documents that were there."""
     array: ArrayPlan | None = None
     """The array to create or change first; None if it exists unchanged."""
-    before: Receipts | None = None
-    """The receipts of an earlier, interrupted run."""
-    resumed: bool = False
-    ended: bool = False
-    """Whether this very write has finished before; chunks that have been removed are pending."""
+    own: tuple[Record, ...] = ()
+    """The records of earlier attempts at this write, which the new one replaces."""
+    resumed: Mapping[str, Any] | None = None
+    """What the record of the attempt states that this one continues; None if it begins anew."""
+    is_done: bool = False
+    """Whether this very write has finished before, and nothing has changed since."""
 
     @property
-    def is_done(self) -> bool:
-        """Whether this very write has finished before, and nothing has changed since."""
-        return self.ended and not self.remaining
+    def creates(self) -> bool:
+        """Whether the write creates the array, so that all stored chunks are its own."""
+        return self.array is not None and self.array.overwrite is not None
 
     @property
-    def remaining(self) -> int:
-        """The number of pending chunks."""
-        return math.prod(map(len, self.write.box)) - len(self.before or ())
+    def begins_anew(self) -> bool:
+        """Whether chunks that are stored are not those of this write."""
+        return self.resumed is None
 
-    def expect(self) -> None:
-        """Show the progress of the write, if a progress bar is in use."""
-        unit = "chunks" if self.target.shards is None else "shards"
-        expect(self.remaining, len(self.before or ()), unit, self.write.marker.token)
+    @property
+    def count(self) -> int:
+        """The number of chunks to write."""
+        return math.prod(map(len, self.box))
 
-    def begin(self, whole: WriteMarker | None = None, *, marked: bool = True) -> WritePlan:
-        """Create the marker, then the array.
+    @property
+    def box(self) -> Box:
+        """The chunks to write, along each axis; the record's name may not state them."""
+        chunks = self.target.node.metadata.chunks
+        return tuple(map(touched, self.start, self.source.shape, chunks))
 
-        Parameters
-        ----------
-        whole
-            The marker of the transaction that the write is part of.
-        marked
-            Whether the write has a finish that removes its marker.
-        """
-        if self.is_done:
-            return self
-        request, write = self.request, replace(self.write, whole=whole)
-        options = request.options
-        vacant = self.array is not None and self.array.new is not None and self.array.new[0].vacant
-        if options.resume:
-            swept = vacant or write.left is not None  # which `renew` removes
-            options.container.sweep(request.path.rpartition("/")[0] if swept else request.path)
-        write = replace(write, marker=replace(write.marker, first=vacant and not write.deferred))
 
-        def mark() -> Write:
-            if self.resumed:
-                return renew(write, deferred=request.deferred)
-            begins = replace(write, planned=marked and write.deferred)
-            if marked:
-                begins.leave_mark()
-            return begins
-
-        write = mark() if self.array is None else self.array.create_marked(mark)
-        if marked and not write.fresh:
-            forget_overlapped(write)
-        return replace(self, write=write)
+def documents_of(container: Container, path: str) -> tuple[bytes | None, ...]:
+    """Return the documents of a node as they are stored."""
+    keys = [join(path, name) for name in sorted(container.documents)]
+    return tuple(container.store.get_many(keys)) if keys else ()
 
 
 def plan_write(request: WriteRequest) -> WritePlan:
@@ -113,41 +104,140 @@ def plan_write(request: WriteRequest) -> WritePlan:
     request = _with_chunks(request)
     options, source = request.options, request.source
     target, start = _target(request)
-    if (target is not None or request.spec.mode == "w") and (options.resume or not request.appends):
-        identity = options.container.identity(request.path)
-        check_independent(source, [identity])
     sides, inner = _sides(request, target)
     if request.region is not None and target is not None and options.partial_chunks == "error":
         names = request.dims if request.target is not None else ()
         check_region(
             start, source.shape, target.shape, target.grid.chunks, url=target.url, names=names
         )
-    aligned = aligned_blocks(source, sides, start, strict=not options.align_chunks)
-    token = _token(request, (sides, inner) if inner else sides, start, target)
-    if target is not None and options.resume:
-        write = _write(request, target, token, aligned, start, fresh=not request.keeps_array)
-        if (found := resume(write, appends=request.appends)) is not None:
+    aligned = source
+    if request.light is None:
+        aligned = aligned_blocks(source, sides, start, strict=not options.align_chunks)
+    identity, state = (
+        request.identity(start),
+        look(options.store, request.path, rows=bool(options.resume)),
+    )
+    token = options.resume if _names_a_token(options.resume, state) else identity.token
+    if token in state.templates and target is not None and options.resume:
+        request = replace(request, placed=True)
+    box = stated(tuple(map(touched, start, source.shape, sides)))
+    attempt = new_attempt() if request.light is None else request.light.attempt
+    record = Record(str(token), attempt, box)
+    own = tuple(sorted(each for each in state.opens if each.token == token))
+    plan = WritePlan(
+        request=request,
+        source=aligned,
+        target=planned_array(request) if target is None else target,
+        start=start,
+        record=record,
+        identity=identity,
+        state=state,
+        documents=documents_of(options.container, request.path),
+        own=own,
+    )
+    if options.resume and target is not None:
+        if _is_believed(plan, target):
+            return replace(plan, target=Array(target.node.bare()), is_done=True)
+        if own and not _is_mixed(plan) and not any(each.attempt in state.clears for each in own):
             _check_same(request, target)
-            write, before = found
-            return WritePlan(
-                request=request,
-                source=aligned,
-                target=Array(target.node.bare()),
-                write=write,
-                before=before,
-                resumed=True,
-            )
-        if request.spec.mode == "w-" and request.region is None:
-            return _ended(request, aligned, target, token)
+            facts = read(options.store, request.path, own[0].name) or {}
+            return replace(plan, target=Array(target.node.bare()), resumed=facts)
+    if request.placed and target is not None:
+        _check_others(plan, target)
+        return replace(plan, target=Array(target.node.bare()))
+    replaces = target is not None or request.spec.mode == "w"
+    if replaces and not request.appends and request.light is None:
+        check_independent(source, [options.container.identity(request.path)])
+    _check_others(plan, target)
     array = None
     if target is None or request.region is None:
         array = _plan_array(request, sides, inner)
         target = array.array
-    fresh = array is not None and array.existing is None
-    write = _write(request, target, token, aligned, start, fresh=fresh)
-    return WritePlan(
-        request=request, source=aligned, target=Array(target.node.bare()), write=write, array=array
-    )
+    return replace(plan, target=Array(target.node.bare()), array=array)
+
+
+def _is_mixed(plan: WritePlan) -> bool:
+    """Return whether others have written an array since this write has begun to create it.
+
+    Whoever was killed before the look at other records may have left one where another write has
+    begun, and has removed and stored chunks.
+    """
+    request, token, box = plan.request, plan.record.token, plan.record.box
+    if request.keeps_array or request.placed:
+        return False
+    others = {record.token for record in plan.state.meeting(box)}
+    others |= {row.token for row in plan.state.rows_meeting(box)}
+    return bool(others - {token, REPAIR})
+
+
+def _names_a_token(resume: object, state: State) -> bool:
+    """Return whether a user names the token of an unfinished write, to continue it as it is."""
+    return any(record.token == resume for record in state.opens)
+
+
+def _is_believed(plan: WritePlan, target: Array) -> bool:
+    """Return whether the row of this write is there, and the array as the write left it."""
+    row, options = Row(plan.record.token, plan.record.box), plan.request.options
+    if not plan.state.believes(row):
+        return False
+    facts = read(options.store, plan.request.path, row.name)
+    return facts is not None and is_as_written(facts, target.node.metadata, plan)
+
+
+def _check_others(plan: WritePlan, target: Array | None) -> None:
+    """Raise if the write would meet another one, or has begun and is not resumed."""
+    request, state = plan.request, plan.state
+    options, url, path = request.options, request.options.container.url, request.path
+    keeps = (request.keeps_array or request.placed) and target is not None
+    others = [
+        each
+        for each in (state.meeting(plan.record.box) if keeps else sorted(state.opens))
+        if each not in plan.own and each.token != REPAIR
+    ]
+    replaces = "w" == request.spec.mode == options.mode  # mode "a" replaces finished ones only
+    if replaces and request.region is None and not request.placed:
+        return
+    if others:
+        facts = read(options.store, path, others[0].name) or {}
+        raise ResumeError(url, path, began(facts), explain(plan, facts, target, others[0].token))
+    if keeps or request.spec.mode != "w-":
+        return
+    if plan.own and not options.resume:
+        hint = "its write is unfinished: use resume=True, or mode='w' to replace it"
+        raise NodeExistsError(url, path, "an array", hint)
+    if options.resume and target is not None and not plan.own:
+        _refuse_ended(plan, target)
+
+
+def _refuse_ended(plan: WritePlan, target: Array) -> NoReturn:
+    """Raise if an array exists without an unfinished write, and is not the result of this one."""
+    request, source = plan.request, plan.request.source
+    container, rows = request.options.container, plan.state.rows_meeting(plan.record.box)
+    shown = f"an array, {target.shape} {target.dtype}"
+    hint = "no write of it is unfinished: choose another path, or replace it with mode='w'"
+    if (target.shape, target.dtype) != (source.shape, as_dtype(source.dtype, target.url)):
+        hint = (
+            f"no write of it is unfinished, and the new array is {source.shape} {source.dtype}; "
+            "choose another path, or replace it with mode='w'"
+        )
+    elif rows:
+        facts = read(request.options.store, request.path, rows[0].name) or {}
+        hint = explain(plan, facts, target, None)
+    raise NodeExistsError(container.url, request.path, shown, hint)
+
+
+def planned_array(request: WriteRequest) -> Array:
+    """Return the array that a request describes, for those who will read it; nothing is checked."""
+    request = _with_chunks(request)
+    sides, inner = _sides(request, None)
+    chunks, shards = (sides, None) if inner is None else (inner, sides)
+    spec = replace(request.spec, chunks=chunks, shards=shards, axes=None)
+    options, source = request.options, request.source
+    where = join(options.container.url, request.path)
+    metadata = spec.metadata(source.shape, source.dtype, where)
+    metadata = completed(options.format, metadata, spec.layout, where)
+    array = OpenOptions(writable=True).array(options.container, request.path, metadata)
+    return Array(array.node.bare())
 
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
@@ -165,41 +255,16 @@ def _existing(request: WriteRequest, mode: str) -> Array | None:
     options = request.options
     if mode not in {"a", "r+"}:
         return None
-    if not isinstance(options.container.node(request.path).metadata, ArrayMetadata):
+    (node,) = options.container.nodes([request.path], verify=False)
+    if isinstance(node, N5Error) or not isinstance(node.metadata, ArrayMetadata):
         return None  # without an error, whose hint takes several requests
-    return open_array(options.container, request.path, mode="r+", **options.opening)
-
-
-def _ended(request: WriteRequest, aligned: da.Array, target: Array, token: str) -> WritePlan:
-    """Return the plan of a finished write; raise if the array may not be its result."""
-    write = _write(request, target, token, aligned, (0,) * aligned.ndim, fresh=True)
-    before = done_when_finished(write)
-    if before is None:
-        _refuse_ended(request, target)
-    return WritePlan(
-        request=request,
-        source=aligned,
-        target=Array(target.node.bare()),
-        write=replace(write, resumed=True),
-        before=before,
-        ended=True,
-    )
-
-
-def _refuse_ended(request: WriteRequest, target: Array) -> NoReturn:
-    """Raise if an array exists without an unfinished write."""
-    source, container = request.source, request.options.container
-    found = f"an array, {target.shape} {target.dtype}"
-    hint = NOT_UNFINISHED
-    if (target.shape, target.dtype) != (source.shape, as_dtype(source.dtype, target.url)):
-        hint = (
-            f"no write of it is unfinished, and the new array is {source.shape} {source.dtype}; "
-            "choose another path, or replace it with mode='w'"
+    if options.resume:
+        # A finished write is recognised by its records, in few requests.
+        opening = OpenOptions(
+            writable=True, write_empty=options.write_empty_chunks, edges=options.edge_chunks
         )
-        if target.dtype == source.dtype and target.ndim == source.ndim:
-            dims = dims_or_numbers(request.dims, source.ndim)
-            hint = hint_of_growth(dims, source.shape, target.shape) or hint
-    raise NodeExistsError(container.url, request.path, found, hint)
+        return opening.array(options.container, request.path, node.metadata)
+    return open_array(options.container, request.path, mode="r+", **options.opening)
 
 
 def _plan_array(
@@ -214,56 +279,20 @@ def _plan_array(
     return plan_array(options.container, spec, source.shape, source.dtype, opening)
 
 
-def _token(
-    request: WriteRequest, sides: object, start: tuple[int, ...], target: Array | None
-) -> str:
-    """Return a string that distinguishes this write from all other writes to the array."""
-    options, source = request.options, request.source
-    compression = resolve(request.spec.compression)
-    if target is not None and request.keeps_array:
-        compression = target.compression
-    return tokenize(
-        *(options.resume if isinstance(options.resume, str) else source.name, source.shape),
-        *(str(source.dtype), sides, start, repr(compression), options.checksums, options.opening),
-        *([] if request.spec.layout is None else [repr(sorted(request.spec.layout.items()))]),
-    )
-
-
 def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     """Return the array to write to, if it exists, and the start of the write in it."""
     options = request.options
     if request.region is None:
-        existing = _existing(request, "a" if options.resume else request.spec.mode)
+        existing = _existing(
+            request, "a" if options.resume or request.placed else request.spec.mode
+        )
         return existing, (0,) * request.source.ndim
     target = request.target
+    if target is None and options.resume:
+        target = _existing(request, "r+")
     if target is None:
         target = open_array(options.container, request.path, mode="r+", **options.opening)
     return target, _region_start(request.region, request.source, target)
-
-
-def _write(
-    request: WriteRequest,
-    target: Array,
-    token: str,
-    source: da.Array,
-    start: tuple[int, ...],
-    *,
-    fresh: bool,
-) -> Write:
-    options = request.options
-    return Write(
-        target=target.node.bare(),
-        start=start,
-        shape=source.shape,
-        marker=WriteMarker(store=options.store, path=request.path, token=token),
-        fresh=fresh,
-        # If a stored chunk is not evidence that this write stored it, records are.
-        journal=not fresh or options.checksums or not options.write_empty_chunks,
-        checksums=options.checksums,
-        deferred=request.deferred,
-        dims=request.dims,
-        code=code_of(request.source.dask),
-    )
 
 
 def _check_same(request: WriteRequest, target: Array) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import dask.array as da
@@ -11,16 +14,21 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
+from xarray_n5.arrays.claims import writer_name
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.marker import WriteMarker
+from xarray_n5.arrays.spec import as_dtype
+from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.open import open_container
 from xarray_n5.graph import as_graph
+from xarray_n5.model.axes import Geometry
 from xarray_n5.model.chunking import align
 from xarray_n5.model.indexing import as_texts
+from xarray_n5.model.json import as_json
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.model.scene import SCENE, scene_format
+from xarray_n5.writing.changed import code_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.one_process import check_one_process
 
@@ -107,18 +115,13 @@ class WriteOptions:
 
     @property
     def store(self) -> Store:
-        """The store of hidden files: markers, receipts, digests."""
+        """The store of hidden files: records, notes, digests."""
         return self.container.uncached().store
 
     @property
     def format(self) -> Format:
         """The container's format."""
         return self.container.format
-
-    @property
-    def remembered(self) -> Container | None:
-        """The container, if repeating the write after its finish is to find nothing to do."""
-        return self.container.uncached() if self.resume and self.mode == "w-" else None
 
     def path(self, path: str) -> str:
         """Return the path in the container of a node below the group that the URL names."""
@@ -132,13 +135,6 @@ class WriteOptions:
             "edge_chunks": self.edge_chunks,
         }
 
-    def marker(self, path: str, *facts: Any) -> WriteMarker:
-        """Return the marker of a transaction in the group at `path` that writes these `facts`."""
-        source = self.resume if isinstance(self.resume, str) else facts
-        options = (self.mode, self.align_chunks, self.write_empty_chunks, self.checksums)
-        token = tokenize(_as_values(source), path, options)
-        return WriteMarker(store=self.store, path=path, token=token)
-
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""
         wanted = default if self.consolidated is None else self.consolidated
@@ -146,7 +142,69 @@ class WriteOptions:
             self.container.consolidate(path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def short_hash(value: object, size: int = 4) -> str:
+    """Return hexadecimal digits that differ for different values, in every process alike."""
+    text = json.dumps(value, sort_keys=True) if isinstance(value, dict) else repr(value)
+    return blake2b(text.encode(errors="replace"), digest_size=size).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a write stores, and where: the same call has the same one in every process."""
+
+    parts: Mapping[str, str]
+    """A hash of each part, so that an error can name those that differ."""
+    code: Mapping[str, str]
+    """A hash of each file with functions of the user, by its name."""
+
+    @property
+    def token(self) -> str:
+        """The name of the write in records."""
+        return short_hash({"is": dict(self.parts), "code": dict(self.code)}, 8)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The parts as records state them."""
+        return {"is": dict(self.parts), "code": dict(self.code)}
+
+
+@dataclass(frozen=True, slots=True)
+class LightRequest:
+    """What replaces the graph in a request that is part of a task."""
+
+    attempt: str
+    """The attempt of its record: a task that runs twice begins once."""
+    code: Mapping[str, str]
+    by: str
+    """The process that deferred the write, and has seen its array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What the plan of a write asks of a Dask array, without its graph."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, source: da.Array | Blocks) -> Blocks:
+        """Return the blocks of an array."""
+        return cls(source.name, source.shape, source.dtype, source.chunks)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def numblocks(self) -> tuple[int, ...]:
+        """The number of blocks along each axis."""
+        return tuple(map(len, self.chunks))
+
+
+@dataclass(frozen=True, kw_only=True)
 class WriteRequest:
     """One array to write; it is complete when created."""
 
@@ -156,7 +214,7 @@ class WriteRequest:
     options: WriteOptions
     region: tuple[slice, ...] | None = None
     target: Array | None = None
-    """The open array that has the region, as it will be when the write begins."""
+    """The open array that has the region; None if it is to be opened."""
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
     in_memory: bool = False
@@ -165,6 +223,24 @@ class WriteRequest:
     """Whether the blocks are computed later."""
     appends: bool = False
     """Whether only new parts of the array are written; the source may read the others."""
+
+    placed: bool = False
+    """Whether the array is there, since the call that deferred this write has created it."""
+
+    light: LightRequest | None = None
+    """What the first task of a deferred write knows of the call that deferred it."""
+
+    @cached_property
+    def code(self) -> Mapping[str, str]:
+        """A hash of each file with functions of the user in the graph, by its name."""
+        return code_of(self.source.dask) if self.light is None else self.light.code
+
+    def lightened(self, attempt: str) -> WriteRequest:
+        """Return the request for a task, without the graph; its record has this attempt."""
+        light = LightRequest(attempt, self.code, writer_name())
+        options = replace(self.options, container=self.options.container.uncached())
+        blocks: Any = Blocks.of(self.source)
+        return replace(self, source=blocks, light=light, options=options, target=None)
 
     def __post_init__(self) -> None:
         fixed = ("chunks", "shards", "attributes", "axes", "dialect", "layout")
@@ -207,15 +283,49 @@ class WriteRequest:
             **facts,
         )
 
+    def renewed(self) -> WriteRequest:
+        """Return the request with a container that reads documents again."""
+        container = self.options.container.uncached().cached()
+        return replace(self, options=replace(self.options, container=container), target=None)
+
     @property
     def path(self) -> str:
         """The array's path in the container."""
         return self.spec.path
 
+    def identity(self, start: tuple[int, ...]) -> Identity:
+        """Return what distinguishes this write, whose data begins at `start`, from all others."""
+        spec, options, source = self.spec, self.options, self.source
+        axes = spec.axes if spec.axes is None or isinstance(spec.axes, Geometry) else [*spec.axes]
+        parts: dict[str, Any] = {
+            "data": options.resume if isinstance(options.resume, str) else source.name,
+            "shape": source.shape,
+            "type": str(as_dtype(source.dtype, self.path)),
+            "start": start,
+            "axes": axes,
+            "dialect": spec.dialect if isinstance(spec.dialect, str) else [*(spec.dialect or ())],
+            "attributes": as_json(spec.attributes or {}, self.path),
+            "options": [options.write_empty_chunks, options.edge_chunks],
+        }
+        if not self.keeps_array:
+            blocks = "auto" if self.in_memory else _largest(source)
+            parts |= {
+                "compression": resolve(spec.compression),
+                "chunks": blocks if spec.chunks is None else spec.chunks,
+                "shards": spec.shards,
+                "layout": sorted((spec.layout or {}).items()),
+            }
+        return Identity({key: short_hash(value) for key, value in parts.items()}, self.code)
+
     @property
     def keeps_array(self) -> bool:
         """Whether an existing array keeps its metadata and gets new values."""
         return self.region is not None or self.spec.mode in {"a", "r+"}
+
+
+def _largest(source: da.Array) -> tuple[int, ...]:
+    """Return the size of the largest block along each axis."""
+    return tuple(max(1, *sizes) for sizes in source.chunks)
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
@@ -225,30 +335,6 @@ def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
     if not all(isinstance(item, slice) for item in slices):
         raise ValueError(f"region is {region!r}; expected one slice for each axis")
     return slices
-
-
-def _as_values(item: Any) -> Any:
-    """Return xarray's objects as their parts, whose tokens are the same in every process.
-
-    Dask's tokens of classes depend on what else is imported: dask-array changes them.
-    """
-    match item:
-        case xr.Dataset():
-            parts = {str(name): _as_values(variable) for name, variable in item.variables.items()}
-            return parts, sorted(map(str, item.coords)), item.attrs
-        case xr.DataArray():
-            return str(item.name), _as_values(item.to_dataset(name="data"))
-        case xr.Variable():
-            name = item.data.name if is_dask_collection(item.data) else item.data
-            return item.dims, name, item.attrs
-        case dict():
-            return {key: _as_values(value) for key, value in item.items()}
-        case list() | tuple():
-            return [_as_values(each) for each in item]
-    if is_dataclass(item) and not isinstance(item, type):
-        parts = {each.name: _as_values(getattr(item, each.name)) for each in fields(item)}
-        item = type(item).__qualname__, parts
-    return item
 
 
 def blocks_of(arr: Any) -> da.Array:

@@ -5,234 +5,123 @@ from __future__ import annotations
 import functools
 import time
 import uuid
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice, product
+from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
-import dask.local
-import dask.threaded
 import numpy as np
-from dask.base import compute
-from dask.callbacks import Callback
 
-from xarray_n5.arrays.invalidate import prepare
+from xarray_n5.arrays.claims import writer_name
 from xarray_n5.arrays.transfer import put
-from xarray_n5.errors import BlockError, ContainerNotVisibleError
-from xarray_n5.graph import (
-    ArrayBlockwiseDep,
-    ArraySliceDep,
-    cut,
-    fused,
-    get_scheduler,
-    tree_reduce,
-)
+from xarray_n5.errors import BlockError
+from xarray_n5.graph import ArrayBlockwiseDep, ArraySliceDep
 from xarray_n5.model.conversions import are_same
-from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
-from xarray_n5.stores import together
-from xarray_n5.writing.finish import finish
 from xarray_n5.writing.progress import report_written
-from xarray_n5.writing.sending import Sending, received
-from xarray_n5.writing.write import begin_planned, writer_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     import dask.array as da
-    import xarray as xr
 
-    from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
-    from xarray_n5.writing.plan import WritePlan
-    from xarray_n5.writing.write import Write
+    from xarray_n5.writing.begin import Begun
+    from xarray_n5.writing.write import ArrayWrite
+
+_BYTES = 1 << 25
+"""The size of a block up to which blocks are joined where requests take long: 32 MiB."""
+
+_TOGETHER = 16
+"""The number of chunks of a block up to which they are."""
 
 
-def write_lazily(source: da.Array, write: Write, before: Receipts | None = None) -> DelayedReport:
-    """Return a computation that writes the pending blocks.
+def write_blocks(
+    begun: Begun, later: object = None, *, joins: bool = True
+) -> tuple[da.Array, Pending | None, str]:
+    """Return the tasks of a write, those that are pending, and a unique name.
 
-    Parameters
-    ----------
-    source
-        Blocks that do not share chunks.
-    write
-        The target and the options of the write.
-    before
-        The receipts of an interrupted run; None if there was none.
+    The tasks of a deferred write depend on a task, `later`, which begins it. If it `joins` blocks,
+    it does so where requests take long. A scheduler must not use an earlier write's results for
+    this one.
     """
-    blocks, left, name = _write_blocks(source, write, before)
-    last = functools.partial(finish, write=write, before=before)
-    chosen = None if left is None else list(left)
-    return tree_reduce(blocks, chosen, _merged, last, f"to_n5-{name}")
-
-
-def write_in_batches(
-    source: da.Array, write: Write, before: Receipts | None, size: int
-) -> xr.Dataset:
-    """Write the pending blocks, at most `size` of them at a time, and return the report."""
-    blocks, left, name = _write_blocks(source, write, before)
-    blocks = fused(blocks)
-    pending = product(*map(range, source.numblocks)) if left is None else left
-    parts: list[Any] = []
-    while some := list(islice(pending, size)):
-        part = f"to_n5-{name}-{len(parts)}"
-        lazy = tree_reduce(cut(blocks, some), some, _merged, _merged, part)
-        parts.extend(compute(lazy))
-    parts = [Receipts.merge(parts)] if parts else []  # frees those of the batches
-    return finish(parts, write, before)
-
-
-def _merged(parts: list[Receipts | Sending]) -> Receipts:
-    return Receipts.merge(received(parts))
-
-
-def _write_blocks(
-    source: da.Array, write: Write, before: Receipts | None
-) -> tuple[da.Array, Iterator[tuple[int, ...]] | None, str]:
-    """Return the tasks of a write, the indices of those that are pending, and a unique name.
-
-    A scheduler must not use an earlier write's results for this one.
-    """
-    name = f"{write.marker.token}-{uuid.uuid4().hex[:8]}"
-    left = None if before is None or not len(before) else Pending(source, write, before)
+    write, source = begun.write, begun.source
+    name = f"{write.claim.token}-{uuid.uuid4().hex[:8]}"
+    some = begun.before is not None and len(begun.before)
+    left = Pending(source, write, begun.before) if some and begun.before is not None else None
+    if left is None and later is None and joins:
+        source = _joined(source, write)
     blocks: Any = source.map_blocks(
         # Among the arguments, Dask would search the dataclass for collections.
-        cast("Any", functools.partial(write_block, write=write)),
+        cast("Any", functools.partial(write_block, write=write) if later is None else write_later),
         ArraySliceDep(source.chunks),
-        left if write.resumed else None,
+        left,
+        *(() if later is None else (later,)),
         name=f"write_n5-{name}",
         dtype=object,
         chunks=tuple((1,) * len(sizes) for sizes in source.chunks),
         meta=np.empty((0,) * source.ndim, object),
     )
-    return blocks, None if left is None else left.blocks(), name
+    return blocks, left, name
+
+
+def _joined(source: da.Array, write: ArrayWrite) -> da.Array:
+    """Return a source with fewer blocks where requests take long, so that a task sends several."""
+    most = write.target.store.concurrency
+    chunks, itemsize = write.target.metadata.chunks, source.dtype.itemsize
+    blocks = list(source.chunks)
+    for axis in reversed(range(source.ndim)):
+        while most > 1 and len(blocks[axis]) > 1:
+            pairs = _paired(blocks[axis])
+            sides = [max(pairs) if at == axis else max(b) for at, b in enumerate(blocks)]
+            count = np.prod([-(-side // c) for side, c in zip(sides, chunks, strict=True)])
+            tasks = np.prod([len(pairs) if at == axis else len(b) for at, b in enumerate(blocks)])
+            few = tasks < 2 * _TOGETHER // 4
+            if count > _TOGETHER or np.prod(sides) * itemsize > _BYTES or few:
+                break
+            blocks[axis] = pairs
+    return source if tuple(blocks) == source.chunks else source.rechunk(tuple(blocks))
+
+
+def _paired(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return sizes of blocks with each two neighbours as one."""
+    return tuple(sum(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
+
+
+def write_later(
+    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, begun: Begun
+) -> Receipts:
+    """Write a block of a deferred write, which another task has begun."""
+    if begun.is_done:
+        return Receipts.of([], block.ndim, "")
+    return write_block(block, where, left, begun.write)
 
 
 def write_block(
-    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: Write
-) -> Receipts | Sending:
+    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, write: ArrayWrite
+) -> Receipts:
     """Write a block, or its chunks that are `left`; return their receipts."""
-    marker, box = write.marker, _shifted(where, write.start)
-    with marker.running(write.target.url):
-        begins = write.planned or marker.store.concurrency > 1 or _is_cut(write.target, box)
-        if begins and not marker.is_trusted():
-            begin_planned(write)  # otherwise, the marker is read before each chunk
-
-        target = _current(write.target, box)
-        array = target.metadata
-        block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
-        first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
-        done: Container[Index] = () if left is None else Done(first, left)
-        touched = product(*target.metadata.grid.project(box))
-        pending = (each for each in touched if tuple([part.chunk for part in each]) not in done)
-        with Sending(target, write) as sending:
-            rows, clock = [], time.perf_counter()
-            how: Any = sending.send if sending.is_possible() else None
-            for row in put(
-                target, pending, block, sending.check, digest, shared=not write.fresh, send=how
-            ):
-                now = time.perf_counter()
-                rows.append((*row, now - clock))
-                clock = now
-            receipts = Receipts.of(rows, len(box), writer_name())
-            if write.journal and rows:
-                sending.check()
-                marker.note(".".join(map(str, rows[0][0])), receipts.to_json())
-            report_written(marker.token, receipts)
-            return sending.result(receipts)
-
-
-def write_now(plans: Mapping[str, WritePlan]) -> dict[str, xr.Dataset] | None:
-    """Write arrays that are each one block in memory, without a graph, and return their reports.
-
-    None if any of them is not, or is resumed; or if tasks do not run in threads of this process, or
-    are observed.
-    """
-    calls = []
-    for plan in plans.values():
-        block = _block_in_memory(plan.source) if plan.before is None else None
-        if block is None:
-            return None
-        calls.append(functools.partial(_write_whole, block, replace(plan.write, part=True)))
-    found = together(next(iter(plans.values())).write.marker.store, calls)
-    return dict(zip(plans, found, strict=True))
-
-
-def _block_in_memory(array: da.Array) -> np.ndarray | None:
-    """Return the only block of an array if it is in memory, and would be written here."""
-    layers = [*array.dask.layers.values()]
-    here = get_scheduler(collections=[array]) in {dask.threaded.get, dask.local.get_sync}
-    if not here or Callback.active or len(layers) != 1 or not layers[0].is_materialized():
-        return None
-    values = [*layers[0].values()]
-    return values[0] if len(values) == 1 and isinstance(values[0], np.ndarray) else None
-
-
-def _write_whole(block: np.ndarray, write: Write) -> xr.Dataset:
-    whole = tuple(slice(0, size) for size in block.shape)
-    return finish([write_block(block, whole, None, write)], write, None)
-
-
-@contextmanager
-def stopping(writes: Iterable[Write]) -> Iterator[None]:
-    """Stop the remaining tasks of writes before an error is raised."""
-    try:
-        yield
-    except BaseException:
-        if markers := [write.marker for write in writes]:
-            together(markers[0].store, [marker.stop for marker in markers])  # each may wait
-        raise
-
-
-def write_when_read(source: da.Array, target: ArrayNode, start: tuple[int, ...]) -> da.Array:
-    """Return an array whose blocks are written when they are computed."""
-    writing: Any = source.map_blocks(
-        cast("Any", write_and_return),
-        target,
-        ArraySliceDep(source.chunks),
-        start=start,
-        name=f"stored_n5-{uuid.uuid4().hex}",
-        meta=source._meta,  # noqa: SLF001 - map_blocks asks for it
-    )
-    return cast("da.Array", writing)
-
-
-def write_and_return(
-    block: np.ndarray, target: ArrayNode, where: tuple[slice, ...], start: tuple[int, ...]
-) -> np.ndarray:
-    """Write a block, and return it as it is stored."""
-    if target.etag() is None:
-        raise ContainerNotVisibleError(target.url, "its metadata")
-    box = _shifted(where, start)
-    array = target.metadata
-    whole = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
-    chunks = span(array.grid.project(box))
-    prepare(target.store, target.path, lambda: chunks, array.chunks)
-    current = _current(target, box)
-    for _ in put(current, product(*current.metadata.grid.project(box)), whole):
-        pass
-    return block
-
-
-def _shifted(where: tuple[slice, ...], start: tuple[int, ...]) -> tuple[slice, ...]:
-    """Return the part of the array that a block is written to, with steps of 1."""
-    return tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, start, strict=True))
-
-
-def _current(target: ArrayNode, box: tuple[slice, ...]) -> ArrayNode:
-    """Return the array as it is now if `box` has chunks clipped by its end: it may have grown.
-
-    Such a chunk would be clipped to the former end, and lose the rest.
-    """
-    return target.refreshed().bare() if _is_cut(target, box) else target
-
-
-def _is_cut(target: ArrayNode, box: tuple[slice, ...]) -> bool:
-    """Return whether a box has chunks clipped by the end of the array."""
-    ends = zip(box, target.metadata.shape, target.metadata.chunks, strict=True)
-    return any(where.stop == size and size % side for where, size, side in ends)
+    claim, target, array = write.claim, write.target, write.target.metadata
+    claim.check()
+    box = tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, write.start, strict=True))
+    block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
+    first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
+    done: Container[Index] = () if left is None else Done(first, left)
+    parts = product(*array.grid.project(box))
+    pending = (each for each in parts if tuple([part.chunk for part in each]) not in done)
+    rows, clock = [], time.perf_counter()
+    for row in put(target, pending, block, claim.check, digest):
+        now = time.perf_counter()
+        rows.append((*row, now - clock))
+        clock = now
+    noted = [row for row in rows if write.is_noted(row[0], row[1])]
+    if noted:
+        claim.check()
+        name = f"{write.prefix}{'.'.join(map(str, noted[0][0])) or 0}"
+        claim.note(name, Receipts.of(noted, len(box), writer_name()).to_json())
+    receipts = Receipts.of(rows, len(box), writer_name())
+    report_written(claim.token, receipts)
+    return receipts
 
 
 _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
@@ -321,9 +210,9 @@ class Pending(ArrayBlockwiseDep):
         The receipts of chunks that have been written.
     """
 
-    def __init__(self, source: da.Array, write: Write, before: Receipts) -> None:
+    def __init__(self, source: da.Array, write: ArrayWrite, before: Receipts) -> None:
         super().__init__(source.chunks)
-        box = write.box
+        self.box = box = write.box
         self.missing = np.ones(tuple(map(len, box)), bool)
         if len(before):
             done = [before.indices[:, axis] - side.start for axis, side in enumerate(box)]
@@ -340,6 +229,11 @@ class Pending(ArrayBlockwiseDep):
     def __getitem__(self, idx: tuple[int, ...]) -> np.ndarray:
         spans = zip(idx, self.firsts, strict=True)
         return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
+
+    def chunks_of(self, idx: tuple[int, ...]) -> list[range]:
+        """Return the chunks of a block, along each axis."""
+        spans = zip(idx, self.firsts, self.box, strict=True)
+        return [these[firsts[i] : firsts[i + 1]] for i, firsts, these in spans]
 
     def blocks(self) -> Iterator[tuple[int, ...]]:
         """Iterate over the indices of blocks with pending chunks."""

@@ -182,21 +182,20 @@ class Hdf5Container:
         with self._changing(path, kind) as (file, node):
             return nodes.change_attributes(file, path, node, change, self.where(path))
 
-    def resize(
-        self,
-        path: str,
-        shape: tuple[int, ...],
-        check: Callable[[tuple[int, ...]], None] | None = None,
-    ) -> None:
-        """Change a dataset's shape, after a `check` of the present one; its chunks stay."""
+    def resize(self, path: str, shape: tuple[int, ...]) -> None:
+        """Change a dataset's shape; its chunks stay."""
         with self._changing(path, "array") as (_, dataset):
-            if check is not None:
-                check(dataset.shape)
             nodes.resize(dataset, shape, self.where(path))
 
     def delete(self, path: str) -> None:
         """Remove a node and everything below it; the file does not become smaller."""
         self.store.delete_tree(path, "")
+        if self.etag(path) is not None:
+            with self._writing() as file:
+                nodes.delete(file, path)
+
+    def clear(self, path: str) -> None:
+        """Remove a node and everything below it, but no records of writes, next to the file."""
         if self.etag(path) is not None:
             with self._writing() as file:
                 nodes.delete(file, path)
@@ -304,7 +303,7 @@ class Hdf5Container:
             why = f"{_this_process()} cannot write what {self.owner} has opened for writing"
             raise OneWriterError(self.file, why)
         if stamp_of(self.file) is None:
-            self.store.remove_markers()
+            self.store.remove_records()
         return files.writing(self.file, self.store.store, fsync=self.fsync)
 
     @contextlib.contextmanager

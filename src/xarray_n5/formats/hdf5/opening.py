@@ -1,13 +1,12 @@
 """Open HDF5 files with h5py while other programs may read or write them.
 
-A hidden directory next to a file has the markers, receipts and digests of writes.
+A hidden directory next to a file has the records and digests of writes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
 from xarray_n5.formats.hdf5.format import cut_short, stamp_of
-from xarray_n5.model.paths import PLANNED, UNFINISHED, WRITING, final_key, join, partial_key
+from xarray_n5.model.paths import HIDDEN, final_key, partial_key
 from xarray_n5.stores.base import Layer, ObjectInfo
 from xarray_n5.stores.local import LocalStore
 
@@ -33,10 +32,6 @@ _PATIENCE = 2.0
 """The seconds that readers wait for another program's write; writers wait five times as long."""
 
 _LEFT_OPEN = "it is being written, or its writer was stopped: in that case, run `h5clear -s`"
-
-
-_MARKER = re.compile(rf"(.*/)?(?:{re.escape(WRITING)}|{re.escape(PLANNED)})[^/]+(?=/)", re.DOTALL)
-"""The folder of a marker, as the first part of a key."""
 
 
 def open_to_read(path: str) -> Any:
@@ -235,9 +230,9 @@ class Sidecar(Layer):
             name = os.path.basename(self.file)  # noqa: PTH119
             yield ObjectInfo(name, found.st_size, found.st_mtime)
 
-    def remove_markers(self) -> None:
-        """Remove the markers of writes into a former file of the same name."""
+    def remove_records(self) -> None:
+        """Remove the records of writes into a former file of the same name."""
         local = self.store
-        for folder in {found[0] for key in local.walk("") if (found := _MARKER.match(key))}:
-            local.delete([join(folder.rpartition("/")[0], UNFINISHED)])
-            self.delete_tree(folder, "mark.json")
+        folders = {key.partition(HIDDEN)[0] for key in local.walk("") if HIDDEN in key.split("/")}
+        for folder in folders:
+            self.delete_tree(f"{folder}{HIDDEN}", "")

@@ -47,7 +47,7 @@ def existing_part(root: str, prefix: str, *, follow: bool) -> tuple[Folder, list
     ------
     UnsafePathError
         As :func:`check_folder`; also if a hidden directory, or one in it, is a link and `follow` is
-        false: these are the package's own, for markers, digests and removed chunks.
+        false: these are the package's own, for records, digests and removed chunks.
     """
     found = Folder(os.path.realpath(root), 0)
     parts = prefix.split("/") if prefix else []

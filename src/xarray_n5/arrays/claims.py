@@ -1,0 +1,471 @@
+"""Records of writes, in the hidden folder ``.xn5`` of a node.
+
+Names carry what other writers must know, so that one listing is enough to plan a write:
+
+- ``open-TOKEN-ATTEMPT@BOX.json``, an unfinished write of a box of stored chunks;
+- ``clears-ATTEMPT``, while a beginning removes what was there: no chunk counts;
+- ``open-append-ATTEMPT.json``, an unfinished append to a group;
+- ``template-TOKEN``, a deferred write (``compute=False``) whose array exists;
+- ``notes-BEGAN/CHUNK``, receipts of tasks where a stored chunk is no evidence;
+- ``done/TOKEN@BOX`` and ``done/append-TOKEN``, finished writes.
+
+A record has one writer, since its name has the attempt. Whoever takes over stores a record of its
+own, looks, and deletes the other. Records may come from anybody: what is in them is checked by a
+table before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import socket
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
+from xarray_n5.model.paths import HIDDEN, join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from xarray_n5.stores.base import Listing, Store
+
+Box: TypeAlias = "tuple[range, ...]"
+"""A range of stored chunks along each axis."""
+
+REPAIR = "repair"
+"""The token of a repair: any finished write that covers its box ends it."""
+
+_OPEN = re.compile(r"open-([0-9a-f]{16}|repair)-([0-9a-f]{8})@([-0-9,a-z]*)\.json")
+_APPEND = re.compile(r"open-append-([0-9a-f]{8})\.json")
+_CLEARS = re.compile(r"clears-([0-9a-f]{8})")
+_NOTES = re.compile(r"notes-([0-9a-f]{8})")
+_TEMPLATE = re.compile(r"template-([0-9a-f]{16})")
+_ROW = re.compile(r"([0-9a-f]{16})@([-0-9,a-z]*)")
+_RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+
+_LONGEST = 160
+"""The length of a box in a name above which it is not stated: it meets every other one."""
+
+_LARGEST = 1 << 16
+"""The maximum size of a record in bytes; a larger one is damaged."""
+
+_TRUSTED = 2.0
+"""The seconds for which the tasks of a process rely on a record that was read or stored."""
+
+_PATIENCE = 65.0
+"""The seconds for which NFS may hide a new file from a process that has not seen it."""
+
+_seen: dict[str, float] = {}
+"""When this process read or stored a record last, by its key."""
+
+
+class Record(NamedTuple):
+    """The name of an unfinished write's record."""
+
+    token: str
+    attempt: str
+    box: Box | None
+    """The chunks that it writes; None if the name does not state them."""
+
+    @property
+    def name(self) -> str:
+        """The name in the hidden folder."""
+        return f"open-{self.token}-{self.attempt}@{box_text(self.box)}.json"
+
+
+class Row(NamedTuple):
+    """The name of a finished write's row."""
+
+    token: str
+    box: Box | None
+
+    @property
+    def name(self) -> str:
+        """The name in the hidden folder."""
+        return f"done/{self.token}@{box_text(self.box)}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The records of a node, as their names show them."""
+
+    opens: frozenset[Record] = frozenset()
+    appends: frozenset[str] = frozenset()
+    """The attempts of unfinished appends to a group."""
+    clears: frozenset[str] = frozenset()
+    """The attempts that are removing what was there."""
+    rows: frozenset[Row] = frozenset()
+    notes: frozenset[str] = frozenset()
+    """The beginnings with notes of tasks."""
+    templates: frozenset[str] = frozenset()
+    """The tokens of deferred writes whose array exists, and that have not been computed."""
+    digests: bool = False
+    """Whether digests of chunks are stored."""
+
+    def meeting(self, box: Box | None) -> list[Record]:
+        """Return the unfinished writes whose chunks meet a box."""
+        return sorted(record for record in self.opens if meet(record.box, box))
+
+    def rows_meeting(self, box: Box | None) -> list[Row]:
+        """Return the rows whose chunks meet a box."""
+        return [row for row in self.rows if meet(row.box, box)]
+
+    def believes(self, row: Row) -> bool:
+        """Return whether a row is there, and nothing else meets its chunks."""
+        alone = not self.clears and not self.meeting(row.box)
+        rows = {each.name for each in self.rows if each.name == row.name or meet(each.box, row.box)}
+        return alone and rows == {row.name}
+
+
+def look(store: Store, path: str, *, rows: bool = False) -> State:
+    """Return the records of a node, from a listing of its hidden folder, and one of its rows.
+
+    If there are likely to be `rows`, both are listed at once.
+    """
+    folder = join(path, HIDDEN)
+    done = join(folder, "done")
+    if rows:
+        listing, finished = store.list_many([folder, done])
+        return state_of(listing, finished[1])
+    listing = store.list(folder)
+    return state_of(listing, store.list(done)[1] if "done" in listing[0] else ())
+
+
+def state_of(listing: Listing, done: Iterable[str] = ()) -> State:
+    """Return the records that names in a hidden folder, and in its folder of rows, show."""
+    folders, files = listing
+    opens = [Record(m[1], m[2], _box(m[3])) for name in files if (m := _OPEN.fullmatch(name))]
+    return State(
+        opens=frozenset(opens),
+        appends=frozenset(m[1] for name in files if (m := _APPEND.fullmatch(name))),
+        clears=frozenset(m[1] for name in files if (m := _CLEARS.fullmatch(name))),
+        rows=frozenset(Row(m[1], _box(m[2])) for name in done if (m := _ROW.fullmatch(name))),
+        notes=frozenset(m[1] for name in folders if (m := _NOTES.fullmatch(name))),
+        templates=frozenset(m[1] for name in files if (m := _TEMPLATE.fullmatch(name))),
+        digests="digests.npz" in files,
+    )
+
+
+def box_text(box: Box | None) -> str:
+    """Return a box as names state it.
+
+    >>> box_text((range(4), range(2, 3))), box_text((range(0),)), box_text(None)
+    ('0-3,2-2', 'none', 'all')
+    """
+    if box is None:
+        return "all"
+    if not all(box):
+        return "none"
+    text = ",".join(f"{side.start}-{side.stop - 1}" for side in box)
+    return text if len(text) <= _LONGEST else "all"
+
+
+def stated(box: Box) -> Box | None:
+    """Return a box as it is read from a name: without the axes of an empty one.
+
+    >>> stated((range(4), range(0))), stated((range(4), range(2, 3)))
+    ((range(0, 0),), (range(0, 4), range(2, 3)))
+    """
+    return _box(box_text(box))
+
+
+def _box(text: str) -> Box | None:
+    if text == "none":
+        return (range(0),)
+    sides = [_RANGE.fullmatch(part) for part in text.split(",")] if text else []
+    if not all(sides):
+        return None
+    return tuple(range(int(side[1]), int(side[2]) + 1) for side in sides if side)
+
+
+def meet(one: Box | None, other: Box | None) -> bool:
+    """Return whether two boxes have a chunk in common; unknown ones may have.
+
+    >>> meet((range(4),), (range(3, 5),)), meet((range(4),), (range(4, 5),))
+    (True, False)
+    >>> meet(None, (range(1),))
+    True
+    """
+    if one is None or other is None:
+        return True
+    if not (all(one) and all(other)):
+        return False
+    if len(one) != len(other):
+        return True
+    pairs = zip(one, other, strict=True)
+    return all(a.start < b.stop and b.start < a.stop for a, b in pairs)
+
+
+def new_attempt() -> str:
+    """Return a name for an attempt."""
+    return uuid.uuid4().hex[:8]
+
+
+def looks(store: Store, *, seen: bool = False) -> Iterator[None]:
+    """Iterate once a second for as long as NFS may hide a file that this process has not `seen`.
+
+    Other stores hide none, which is one iteration.
+    """
+    until = time.monotonic() + (_PATIENCE if store.real_folders and not seen else 0.0)
+    yield
+    while time.monotonic() < until:
+        time.sleep(1.0)
+        yield
+
+
+def provenance() -> dict[str, str]:
+    """Return the writer and the time, as records state them."""
+    return {"by": writer_name(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def writer_name() -> str:
+    """Return the name of this writer: a worker's address, or host and process."""
+    if "distributed.worker" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            return str(get_worker().address)
+        except ValueError:
+            pass
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_attempt(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{8}", value) is not None
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
+
+
+def _is_growth(value: Any) -> bool:
+    """Return whether a value has, by name of an array, the shape before and after an append."""
+    return isinstance(value, dict) and all(
+        "/" not in name
+        and not name.startswith(".")
+        and isinstance(pair, list)
+        and len(pair) == len(("before", "after"))
+        and all(map(_is_shape, pair))
+        and len(pair[0]) == len(pair[1])
+        for name, pair in value.items()
+    )
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "began": _is_attempt,
+    "token": _is_token,
+    "by": _is_text,
+    "at": _is_text,
+    "fresh": _is_flag,
+    "sparse": _is_flag,
+    "commit": _is_flag,
+    "is": _are_texts,
+    "code": _are_texts,
+    "attributes": _are_texts,
+    "stored": _is_text,
+    "dim": _is_text,
+    "grows": _is_growth,
+    "changes": _is_flag,
+}
+"""The check of each member of a record."""
+
+
+def parse(document: bytes | None) -> dict[str, Any]:
+    """Return what a record or a row states; nothing if it is missing or damaged."""
+    if document is None or len(document) > _LARGEST:
+        return {}
+    try:
+        facts = json.loads(document)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(facts, dict):
+        return {}
+    sound = all(key in _CHECKS and _CHECKS[key](value) for key, value in facts.items())
+    return facts if sound else {}
+
+
+def read(store: Store, path: str, name: str) -> dict[str, Any] | None:
+    """Return what a record or a row states; None if there is none, nothing if it is damaged."""
+    found = store.head(join(path, HIDDEN, name), _LARGEST + 1)
+    return None if found is None else parse(found[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The record of this process, or of the one that sent a task, for an unfinished write."""
+
+    store: Store
+    path: str
+    """The node that is written."""
+    name: str
+    """The record's name in the hidden folder."""
+    token: str
+    began: str
+    """The attempt that began anew; resumed attempts keep it, and with it the notes of tasks."""
+
+    @property
+    def key(self) -> str:
+        """The record's key."""
+        return self._key(self.name)
+
+    def _key(self, name: str) -> str:
+        return join(self.path, HIDDEN, name)
+
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Store the record."""
+        now = time.monotonic()
+        document = json.dumps({"token": self.token, "began": self.began, **facts}).encode()
+        self.store.set(self.key, document)
+        self._see(now)
+
+    def _see(self, when: float) -> None:
+        _seen.pop(self.key, None)
+        _seen[self.key] = when
+        if len(_seen) > _LARGEST:
+            del _seen[next(iter(_seen))]
+
+    def is_current(self) -> bool:
+        """Return whether the record is there."""
+        now = time.monotonic()
+        if not self.store.exists(self.key):
+            return False
+        self._see(now)
+        return True
+
+    def check(self, *, trusted: bool = True) -> None:
+        """Raise unless this attempt may still write; a process relies on it for two seconds.
+
+        Raises
+        ------
+        StaleTaskError
+            If another process has taken over or replaced the write, or it has ended.
+        ContainerNotVisibleError
+            If this process has never seen the record, which NFS may hide for a minute.
+        """
+        when = _seen.get(self.key)
+        if trusted and when is not None and time.monotonic() < when + _TRUSTED:
+            return
+        for _ in looks(self.store):
+            if self.is_current():
+                return
+            state = look(self.store, self.path)
+            if when is not None or any(row.token == self.token for row in state.rows):
+                raise self._lost(state)
+        raise ContainerNotVisibleError(self.store.url, self.key)
+
+    def _lost(self, state: State) -> StaleTaskError:
+        """Return the error of an attempt whose record is gone."""
+        if any(record.token == self.token for record in state.opens):
+            why = "another process has taken over this write, and continues it: nothing is lost"
+        elif any(row.token == self.token for row in state.rows):
+            why = "the write has finished"
+        else:
+            other = next(iter(sorted(state.opens)), None)
+            facts = (other and read(self.store, self.path, other.name)) or {}
+            began = f", which began {facts['at']} at {facts.get('by')}" if "at" in facts else ""
+            why = f"another write has replaced it{began}"
+        return StaleTaskError(self.store.url, self.path, why)
+
+    # Notes of tasks
+
+    def note(self, chunk: str, receipts: bytes) -> None:
+        """Keep the receipts of a task."""
+        self.store.set(self._note_key(chunk), receipts)
+
+    def notes(self, prefix: str = "") -> list[bytes]:
+        """Return the receipts that tasks of this beginning have kept, by names with a prefix."""
+        keys = [self._note_key(name) for name in self.note_names() if name.startswith(prefix)]
+        parts = (self.store.get_many(keys[n : n + 1000]) for n in range(0, len(keys), 1000))
+        return [receipts for part in parts for receipts in part if receipts is not None]
+
+    def note_names(self) -> Sequence[str]:
+        """Return the names of the notes of this beginning."""
+        return self.store.list(self._key(f"notes-{self.began}"))[1]
+
+    def _note_key(self, name: str) -> str:
+        return self._key(f"notes-{self.began}/{name}")
+
+    # Ending
+
+    def finish(self, row: str, facts: Mapping[str, Any]) -> None:
+        """Store the row of a finished write."""
+        self.store.set(self._key(row), json.dumps({"token": self.token, **facts}).encode())
+
+    def end(self, *others: str, notes: bool = False) -> None:
+        """Delete `others` of the node, the record, then the notes of tasks."""
+        delete_records(self.store, self.path, [*others, self.name])
+        self.store.clear_folder(join(self.path, HIDDEN))
+        if notes:
+            self.delete_notes(self.note_names())
+
+    def delete_notes(self, names: Iterable[str]) -> None:
+        """Delete notes of this beginning, and their folder if none is left."""
+        if keys := [self._note_key(name) for name in names]:
+            self.store.delete(keys)
+        self.store.clear_folder(self._key(f"notes-{self.began}"))
+
+
+def claim_of(store: Store, path: str, record: Record, began: str | None = None) -> Claim:
+    """Return the claim with a record's name; it has begun anew unless `began` is passed."""
+    return Claim(
+        store=store,
+        path=path,
+        name=record.name,
+        token=record.token,
+        began=began or record.attempt,
+    )
+
+
+def delete_records(store: Store, path: str, names: Iterable[str]) -> None:
+    """Delete records or rows of a node by their names."""
+    if keys := [join(path, HIDDEN, name) for name in names]:
+        for key in _seen.keys() & keys:
+            _seen[key] = -math.inf  # seen, so that its end is no news, but not trusted any more
+        store.delete(keys)
+
+
+def forget_rows(store: Store, path: str, box: Box | None, *, appends: bool = False) -> None:
+    """Delete the rows that meet chunks which are about to change, and the digests of all chunks.
+
+    With `appends`, as where an array becomes smaller, also those of finished appends.
+    """
+    folder = join(path, HIDDEN)
+    folders, files = store.list(folder)
+    names = ["digests.npz"] if "digests.npz" in files else []
+    if "done" in folders:
+        done = store.list(join(folder, "done"))[1]
+        names += [row.name for row in state_of(((), ()), done).rows_meeting(box)]
+        names += [f"done/{name}" for name in done if appends and name.startswith("append-")]
+    delete_records(store, path, names)
+
+
+def sweep_notes(store: Store, path: str) -> None:
+    """Remove the notes of tasks in a node without an unfinished write."""
+    state = look(store, path)
+    if state.notes and not state.opens and not state.appends:
+        for began in state.notes:
+            store.delete_tree(join(path, HIDDEN, f"notes-{began}"), "")
+        store.clear_folder(join(path, HIDDEN))

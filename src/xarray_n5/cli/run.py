@@ -1,0 +1,46 @@
+"""`run`: compute a write that was saved, or a share of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xarray_n5.cli.errors import echo, report_errors
+from xarray_n5.cli.options import computing
+from xarray_n5.cli.progress import progress
+
+
+def _share(_: object, __: object, text: str | None) -> tuple[int, int] | None:
+    """Return the two numbers of a share."""
+    if text is None:
+        return None
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.BadParameter(f"{text!r} is not such as 3/100, the third of a hundred")
+    return int(number), int(count)
+
+
+@click.command()
+@click.option("--share", metavar="K/N", callback=_share, help="Compute the K-th of N shares alone.")
+@computing
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@report_errors
+def run(file: Path, *, share: tuple[int, int] | None) -> None:
+    """Compute a write that plan.save(FILE) has begun, or a share of it.
+
+    Shares need no scheduler: run each in a job of its own, and the command without --share when
+    they have ended, which computes what is missing and finishes the write. FILE is a pickle, which
+    can run any code: use only your own.
+
+    \b
+    Examples:
+      xarray-n5 run plan.bin --share 3/100
+      xarray-n5 run plan.bin
+    """
+    from xarray_n5.writing.deferred import SavedWrite
+
+    with progress("written"):
+        report = SavedWrite.load(file).run(share)
+    if report is None and share is None:
+        echo("the write has finished: nothing is left to do")

@@ -1,0 +1,280 @@
+"""Write Datasets to existing arrays: to all of their values, or to a part of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dask.base import is_dask_collection
+
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.open import open_group
+from xarray_n5.arrays.spec import ArraySpec
+from xarray_n5.datasets.build import build
+from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoding import encode_like
+from xarray_n5.datasets.grow import outdated, remove_coordinate
+from xarray_n5.datasets.ngff import updated_images
+from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
+from xarray_n5.datasets.region import (
+    check_axis_coordinate,
+    check_encoding,
+    check_types,
+    region_slices,
+    select_written,
+    without_unchanged,
+)
+from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.images.select import select_images
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.self_reads import check_independent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.datasets.encoded import EncodedVariable
+    from xarray_n5.datasets.region import Region
+    from xarray_n5.writing.request import WriteOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A dataset to write to the arrays of a group, checked against them."""
+
+    how: WriteOptions
+    group: Group
+    stored: xr.Dataset
+    """The arrays as a Dataset."""
+    arrays: Mapping[str, Array]
+    """The array of each variable."""
+    dataset: xr.Dataset
+    written: xr.Dataset
+    """The variables of the dataset to write."""
+    slices: Mapping[str, slice]
+    """The part of the stored Dataset to write."""
+    append_dim: str | None
+    in_axes: Sequence[str]
+    """The dimensions whose coordinate is stored in axes only."""
+    encoded: Mapping[str, EncodedVariable]
+    """The variables, encoded like the stored ones."""
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape that an array will have, in the user's order of axes."""
+        shape, data = list(self.arrays[name].shape), self.encoded[name].data
+        dims = self.stored.variables[name].dims
+        if self.append_dim is not None and self.append_dim in dims:
+            axis = dims.index(self.append_dim)
+            shape[axis] = self.slices[self.append_dim].stop
+        if self.encoded[name].is_string:
+            shape[-1] = max(shape[-1], data.shape[-1])
+        return tuple(shape)
+
+    def request(self, name: str) -> WriteRequest:
+        """Return the request to write a variable to its array."""
+        array, encoded = self.arrays[name], self.encoded[name]
+        data, shape = encoded.data, self.shape_of(name)
+        dims = self.stored.variables[name].dims
+        pairs = zip(dims, data.shape, strict=False)
+        region = [self.slices.get(str(dim), slice(0, size)) for dim, size in pairs]
+        region += [slice(0, size) for size in shape[len(region) :]]
+        return WriteRequest.of(
+            data,
+            ArraySpec(path=array.path),
+            self.how,
+            region=region,
+            target=Array(array.node.with_shape(shape)),
+            dims=encoded.dims if len(encoded.dims) == data.ndim else None,
+            appends=self.append_dim is not None,
+            deferred=self.how.deferred and is_dask_collection(data),
+        )
+
+    @property
+    def requests(self) -> dict[str, WriteRequest]:
+        """The requests by variable."""
+        return {name: self.request(name) for name in self.encoded}
+
+    @property
+    def moved(self) -> list[str]:
+        """The dimensions whose new coordinate array contradicts the stored axes."""
+        return outdated(self.stored, self.written, self.slices, self.in_axes)
+
+    def changed_attributes(self) -> dict[str, Any]:
+        """Return attributes of the group that describe images; None for those to remove."""
+        version = self.how.format.ngff_version
+        known = self.group.attrs, self.stored, self.written, self.slices
+        return updated_images(*known, self.moved, version)
+
+
+def update(
+    dataset: xr.Dataset,
+    path: str,
+    how: WriteOptions,
+    *,
+    region: Region | None = None,
+    names: Sequence[str] | None = None,
+) -> GroupWrite:
+    """Return the write of a dataset to the arrays of a group.
+
+    Without `region`, each variable replaces the values of its array. Everything else is kept. If
+    `names` are passed, other arrays of the group are ignored.
+
+    Raises
+    ------
+    ValueError
+        If the dataset does not fit.
+    """
+    existing = ExistingGroup(open_stored(path, how), names=names)
+    plan = plan_update(dataset, existing, how, region=region)
+    paths = {name: plan.arrays[name].path.removeprefix(path).strip("/") for name in plan.encoded}
+    return GroupWrite(
+        options=how,
+        path=path,
+        requests={paths[name]: request for name, request in plan.requests.items()},
+        prepare=partial(_widen, plan),
+        closing=partial(
+            change_metadata,
+            path,
+            plan.moved,
+            plan.changed_attributes(),
+            [plan.arrays[name].path for name in plan.arrays] if plan.moved else [],
+            how,
+            consolidates=False,
+        ),
+        exclusive=False,
+    )
+
+
+def _widen(plan: Update) -> None:
+    """Resize arrays for strings that are longer than the stored ones."""
+    for name in plan.encoded:
+        if (shape := plan.shape_of(name)) != plan.arrays[name].shape:
+            plan.arrays[name].refresh().resize(shape)
+
+
+def change_metadata(
+    path: str,
+    moved: Sequence[str],
+    attributes: Mapping[str, Any],
+    arrays: Sequence[str],
+    how: WriteOptions,
+    *,
+    consolidates: bool,
+) -> None:
+    """Change metadata of axes and images that new coordinate arrays contradict; may be repeated."""
+    group = open_group(how.container, path, mode="r+")
+    if attributes:
+        stale = [key for key, value in attributes.items() if value is None]
+        kept = {key: value for key, value in attributes.items() if key not in stale}
+        group.attrs.change(kept, stale)
+    for dim in moved:
+        for at in arrays:
+            array = group.get(at.removeprefix(path).strip("/"))
+            if isinstance(array, Array):
+                remove_coordinate(array, dim, how)
+    how.consolidate(path, default=consolidates)
+
+
+def open_stored(path: str, how: WriteOptions) -> Group:
+    """Return the group whose arrays are written to."""
+    found = open_group(how.container, path, mode="r+")
+    check_not_scene(found)
+    return found
+
+
+def plan_update(
+    dataset: xr.Dataset,
+    existing: ExistingGroup,
+    how: WriteOptions,
+    *,
+    append_dim: str | None = None,
+    region: Region | None = None,
+) -> Update:
+    """Check a dataset against the arrays of a group, and encode it like them."""
+    group, dataset = existing.group, existing.renamed(dataset)
+    stored, arrays = _stored_in(existing)
+    slices = region_slices(dataset, stored, region, append_dim)
+    whole = append_dim is None and region is None
+    written = select_written(dataset, stored, slices, append_dim, whole=whole)
+    if region is not None:
+        written = without_unchanged(written, stored, slices)
+    check_types(written, stored)
+    in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
+    for dim in in_axes:
+        check_axis_coordinate(dataset, stored, dim, slices[dim], grows=dim == append_dim)
+        if dim in group.groups():
+            raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
+    encoded = _encode(written.drop_vars(in_axes, errors="ignore"), stored, arrays, how)
+    if append_dim is None:
+        _check_sources(encoded, arrays)
+    return Update(
+        how=how,
+        group=group,
+        stored=stored,
+        arrays=arrays,
+        dataset=dataset,
+        written=written,
+        slices=slices,
+        append_dim=append_dim,
+        in_axes=in_axes,
+        encoded=encoded,
+    )
+
+
+def _encode(
+    written: xr.Dataset, stored: xr.Dataset, arrays: Mapping[str, Array], how: WriteOptions
+) -> dict[str, EncodedVariable]:
+    """Encode variables like the stored ones; raise if that is impossible."""
+    convention, parents = convention_of(how.format), _bounded(stored, arrays)
+    encoded = {}
+    for name, variable in encode_like(written, stored, convention).items():
+        encoded[name] = convention.fit(name, variable, arrays[name])
+        check_encoding(name, encoded[name], arrays[name], parents.get(name))
+    return encoded
+
+
+def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, Array]) -> None:
+    """Raise if a variable is computed from values that are overwritten."""
+    replaced = [arrays[name].node.identity for name in encoded]
+    for variable in encoded.values():
+        if is_dask_collection(variable.data):
+            check_independent(variable.data, replaced)
+
+
+def _stored_in(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
+    """Return the arrays of a group as a Dataset, and by variable.
+
+    All must be readable: an array that is left out would not grow with the others.
+    """
+    if existing.arrays:
+        return existing.dataset, existing.arrays
+    group = existing.group
+    images = select_images(group)
+    if stacked := [name for name, image in images.items() if image.base.numbers]:
+        raise ValueError(
+            f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
+            "write to them one by one with xarray_n5.open_array"
+        )
+    stored = build(images, dict(group.attrs))
+    return stored, {name: image.base.first for name, image in images.items()}
+
+
+def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
+    """Return the attributes of the variables that have bounds, by the names of the bounds."""
+    parents = {}
+    for name, variable in stored.variables.items():
+        attributes = {**variable.encoding, **variable.attrs}
+        for key in ("bounds", "climatology"):
+            if key in attributes and name in arrays:
+                parents[str(attributes[key])] = dict(arrays[str(name)].attrs)
+    return parents
+
+
+def nothing_to_append(error: NodeNotFoundError) -> NodeNotFoundError:
+    """Return the error for an append where there is nothing."""
+    hint = "there is nothing to append to: omit append_dim in the first write"
+    return NodeNotFoundError(error.url, error.path, error.expected, hint)

@@ -1,0 +1,233 @@
+"""Writes that are computed later: as a graph of Dask, or in shares by several processes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import cloudpickle
+from dask.base import compute
+from dask.delayed import delayed
+
+from xarray_n5.arrays.claims import look, looks, writer_name
+from xarray_n5.errors import ContainerNotVisibleError, N5Error, StaleTaskError
+from xarray_n5.graph import DelayedReport, cut, fused, tree_reduce
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import HIDDEN, join
+from xarray_n5.model.receipts import Receipts
+from xarray_n5.writing.begin import Begun, begin
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.run import compute_writes, finish, joined, receipts_of
+from xarray_n5.writing.tasks import Pending, write_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import xarray as xr
+
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteRequest
+
+    Result = Callable[[Mapping[str, xr.Dataset]], Any]
+    """What computing a write returns of the reports of its arrays."""
+
+
+def place(plan: WritePlan) -> WritePlan:
+    """Create the array of a deferred write, which remains a template until it is computed."""
+    if plan.array is None:
+        return plan
+    if not plan.creates:
+        plan.array.change_attributes()
+    else:
+        claim = begin(plan).write.claim
+        claim.store.set(join(claim.path, HIDDEN, f"template-{claim.token}"), b"")
+        claim.end()
+    return replace(plan, request=replace(plan.request, placed=True), array=None)
+
+
+def begin_later(request: WriteRequest) -> Begun:
+    """Begin a deferred write, whose array exists: the first task of its graph.
+
+    Raises
+    ------
+    ContainerNotVisibleError
+        If this process does not see the array; it must not create another one.
+    """
+    container, path = request.options.container, request.path
+    here = request.light is not None and request.light.by == writer_name()
+    for _ in looks(request.options.store, seen=here):
+        (node,) = container.nodes([path], verify=False)
+        if not isinstance(node, N5Error) and isinstance(node.metadata, ArrayMetadata):
+            return begin(plan_write(request))
+    raise ContainerNotVisibleError(container.url, path)
+
+
+class DeferredWrite(DelayedReport):
+    """A write that ``compute=False`` returned: compute it with Dask, or save it for shares.
+
+    Nothing is unfinished until it begins: with its first task, or with :meth:`save`.
+    """
+
+    __slots__ = ("_closing", "_plans", "_reports", "_result")
+
+    @classmethod
+    def of(
+        cls,
+        plans: Mapping[str, WritePlan],
+        reports: Mapping[str, xr.Dataset],
+        closing: Callable[[], None] | None,
+        result: Result,
+    ) -> Self:
+        """Return the deferred writes of some arrays, and the reports of others."""
+        done = {name: begin(plan) for name, plan in plans.items() if plan.is_done}
+        reports = {**reports, **finish(done, compute_writes(done))}
+        plans = {name: place(plan) for name, plan in plans.items() if name not in done}
+        parts: list[Any] = []
+        for plan in plans.values():
+            request = plan.request.lightened(plan.record.attempt)
+            first = delayed(begin_later, pure=False)(request)
+            parts += [first, receipts_of(Begun.later(plan), first)]
+        last = partial(_finish, names=[*plans], before=reports, closing=closing, result=result)
+        whole = joined(parts, last)
+        write = cls(whole.key, whole.dask)
+        for name, value in zip(cls.__slots__, (closing, plans, reports, result), strict=True):
+            object.__setattr__(write, name, value)  # Dask's own objects cannot be changed
+        return write
+
+    def save(self, file: str | Path) -> SavedWrite:
+        """Begin the write, and save it for other processes, which compute shares of it.
+
+        Parameters
+        ----------
+        file : str or os.PathLike
+            The file to write. It is a pickle: run only your own.
+
+        Returns
+        -------
+        SavedWrite
+            The write: ``run(share=(3, 100))`` computes a part of it, ``run()`` the rest.
+        """
+        saved = self._begin()
+        Path(file).write_bytes(cloudpickle.dumps(saved))
+        return saved
+
+    def run(self, share: tuple[int, int] | None = None) -> Any:
+        """Begin the write, and compute it, or a share of it; see :meth:`SavedWrite.run`."""
+        return self._begin().run(share)
+
+    def _begin(self) -> SavedWrite:
+        writes = {name: begin(plan) for name, plan in self._plans.items()}
+        return SavedWrite(writes, self._reports, self._closing, self._result)
+
+
+def _finish(
+    parts: list[Any],
+    names: list[str],
+    before: Mapping[str, xr.Dataset],
+    closing: Callable[[], None] | None,
+    result: Result,
+) -> Any:
+    """Finish writes, given how each has begun, and its receipts."""
+    writes = dict(zip(names, parts[::2], strict=True))
+    receipts = {}
+    for name, written in zip(names, parts[1::2], strict=True):
+        earlier = writes[name].before
+        receipts[name] = written if earlier is None else Receipts.merge([earlier, written])
+    return result({**before, **finish(writes, receipts, closing)})
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWrite:
+    """A write that has begun, for processes that compute shares of it."""
+
+    writes: Mapping[str, Begun]
+    reports: Mapping[str, xr.Dataset]
+    closing: Callable[[], None] | None
+    result: Result
+
+    @classmethod
+    def load(cls, file: str | Path) -> SavedWrite:
+        """Return the write that :meth:`DeferredWrite.save` has saved; run only your own files."""
+        return cast("SavedWrite", cloudpickle.loads(Path(file).read_bytes()))
+
+    def run(self, share: tuple[int, int] | None = None) -> Any:
+        """Compute a share of the write, or all that is missing, and finish it.
+
+        Parameters
+        ----------
+        share : tuple of int, optional
+            The number of the share, from 1, and the number of shares. A share never finishes the
+            write, even if nothing is left: the call without `share` does.
+
+        Returns
+        -------
+        xarray.Dataset, xarray.DataTree or None
+            The reports; None for a share, or if the write has finished.
+
+        Raises
+        ------
+        StaleTaskError
+            If another write has replaced this one.
+        ValueError
+            If `share` is not two numbers, the first from 1 to the second.
+        """
+        if share is not None and not 1 <= share[0] <= share[1]:
+            raise ValueError(f"share is {share}; expected such as (3, 100), the third of a hundred")
+        left = {name: begun for name, begun in self.writes.items() if not _is_over(begun)}
+        if not left:
+            return None
+        if share is not None:
+            numbers = itertools.count()
+            for begun in left.values():
+                _compute_share(begun, share, numbers)
+            return None
+        writes = {
+            name: begun.renewed() if name in left else replace(begun, is_done=True)
+            for name, begun in self.writes.items()
+        }
+        return self.result({**self.reports, **finish(writes, compute_writes(writes), self.closing)})
+
+
+def _is_over(begun: Begun) -> bool:
+    """Return whether a write has finished; raise if it has been replaced."""
+    if begun.is_done:
+        return True
+    claim = begun.write.claim
+    try:
+        claim.check(trusted=False)
+    except StaleTaskError:
+        if begun.row not in look(claim.store, claim.path).rows:
+            raise
+        return True
+    return False
+
+
+def _compute_share(begun: Begun, share: tuple[int, int], numbers: Iterator[int]) -> None:
+    """Compute every n-th block of a write of which chunks are missing."""
+    number, count = share
+    blocks, left, name = write_blocks(begun, joins=False)
+    every = itertools.product(*map(range, blocks.numblocks)) if left is None else left.blocks()
+    mine = [index for index, at in zip(every, numbers, strict=False) if at % count == number - 1]
+    missing = [index for index in mine if _lacks_chunks(begun, index)]
+    if missing:
+        some = cut(fused(blocks), missing)
+        compute(tree_reduce(some, missing, Receipts.merge, Receipts.merge, f"share-{name}"))
+
+
+def _lacks_chunks(begun: Begun, index: tuple[int, ...]) -> bool:
+    """Return whether a block has chunks that no process has stored, or noted."""
+    write, node = begun.write, begun.write.target
+    spans = Pending(begun.source, write, Receipts.of([], len(write.shape), "")).chunks_of(index)
+    noted: set[tuple[int, ...]] = set()
+    if not write.fresh or begun.facts.get("sparse"):
+        for note in write.claim.notes(write.prefix):
+            part = Receipts.from_json(note, len(write.shape))
+            noted |= {tuple(row) for row in part.indices.tolist()}
+    return not all(
+        chunk in noted
+        or (write.fresh and node.container.has_chunk(node.path, node.metadata, chunk))
+        for chunk in itertools.product(*spans)
+    )

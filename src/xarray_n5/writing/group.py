@@ -1,0 +1,259 @@
+"""Write arrays of a group as one: they are finished when all of them are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.changes import began
+from xarray_n5.arrays.claims import (
+    Claim,
+    Record,
+    State,
+    claim_of,
+    delete_records,
+    look,
+    new_attempt,
+    provenance,
+    read,
+)
+from xarray_n5.arrays.group import create_group
+from xarray_n5.errors import NodeExistsError, ResumeError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.paths import join
+from xarray_n5.stores import together
+from xarray_n5.writing.begin import begin
+from xarray_n5.writing.deferred import DeferredWrite
+from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.request import short_hash
+from xarray_n5.writing.run import compute_writes, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from xarray_n5.model.receipts import Receipts
+    from xarray_n5.writing.begin import Begun
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.request import WriteOptions, WriteRequest
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWrite:
+    """Arrays of a group, and what is done before and after them."""
+
+    options: WriteOptions
+    path: str
+    """The path of the group."""
+    requests: Mapping[str, WriteRequest]
+    """The arrays to write, by their names in the report."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What else is written, such as attributes of groups: the same call has the same."""
+    check: Callable[[bool], None] = _nothing
+    """Raise if something must stay; called with whether an earlier attempt is continued."""
+    prepare: Callable[[], object] = _nothing
+    """Create groups and remove what is replaced; it may be repeated."""
+    closing: Callable[[], None] = _nothing
+    """What follows when all data are stored; it may be repeated, and is sent with tasks."""
+    closes_early: bool = True
+    """Whether it also comes at once where data are computed later, as in xarray."""
+    in_turn: bool = False
+    """Whether each array is computed from the one before."""
+    exclusive: bool | None = None
+    """Whether the group is this write's alone, not its arrays only; by default by the mode."""
+
+    @property
+    def token(self) -> str:
+        """The name of the write in records."""
+        starts = {name: (0,) * each.source.ndim for name, each in self.requests.items()}
+        arrays = {name: r.identity(starts[name]).token for name, r in self.requests.items()}
+        return short_hash({"arrays": arrays, "attributes": short_hash(self.attributes)}, 8)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether the group is this write's alone, with what is in it."""
+        return self.options.mode in {"w-", "w"} if self.exclusive is None else self.exclusive
+
+    def write(self) -> xr.DataTree | DeferredWrite:
+        """Check everything, write the arrays, and return their reports; or defer Dask arrays."""
+        return self.plan().run()
+
+    def plan(self) -> PlannedGroup:
+        """Run all checks; nothing is written."""
+        state = look(self.options.store, self.path)
+        token = self.token if self.is_exclusive else ""
+        own = sorted(each for each in state.opens if each.token == token)
+        self._check_others(state, own)
+        if not self.options.resume:
+            self.check(False)  # noqa: FBT003 - nothing is continued
+            return PlannedGroup(group=self, plans=self._plans(), state=state, token=token)
+        plans = self._plans()
+        planned = PlannedGroup(group=self, plans=plans, state=state, token=token, own=tuple(own))
+        self.check(planned.continues)
+        return planned
+
+    def _plans(self) -> dict[str, WritePlan]:
+        return {name: plan_write(request) for name, request in self.requests.items()}
+
+    def _check_others(self, state: State, own: list[Record]) -> None:
+        """Raise if another write of the whole group is unfinished, unless it is replaced."""
+        others = sorted(state.opens.difference(own))
+        if not others or self.options.mode == "w":
+            return
+        url = self.options.container.url
+        facts = read(self.options.store, self.path, others[0].name) or {}
+        if self.options.resume:
+            why = (
+                "it is a write of other data or attributes: repeat that call, or start again with "
+                "mode='w'"
+            )
+            raise ResumeError(url, self.path, began(facts), why)
+        hint = f"a write of it that began {began(facts)} is unfinished: repeat it with resume=True"
+        raise NodeExistsError(url, self.path, "a group", hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """The checked write of a group, and what was there."""
+
+    group: GroupWrite
+    plans: Mapping[str, WritePlan]
+    state: State
+    token: str
+    own: tuple[Record, ...] = ()
+    """The records of earlier attempts."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether an earlier attempt is continued."""
+        resumes = bool(self.group.options.resume)
+        return resumes and (bool(self.own) or not any(p.creates for p in self.plans.values()))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this very write has finished before."""
+        return not self.own and all(plan.is_done for plan in self.plans.values())
+
+    @property
+    def count(self) -> int:
+        """The number of chunks of arrays that have not been finished."""
+        return sum(plan.count for plan in self.plans.values() if not plan.is_done)
+
+    def run(self) -> xr.DataTree | DeferredWrite:
+        """Write the arrays and return their reports; or defer Dask arrays."""
+        group = self.group
+        if self.is_done and self.plans:
+            return tree_of(_write(group, self.plans, None))
+        claim = None
+        if group.is_exclusive:
+            if group.options.format.one_writer:
+                group.prepare()  # a new file has no records
+            if group.path:  # a new container is recognised before there is anything in it
+                create_group(group.options.container, group.path.rpartition("/")[0], mode="a")
+            claim = self._claim()
+        group.prepare()
+        if claim is not None:
+            claim.check()
+        if group.options.deferred:
+            return _deferred(group, self.plans, claim)
+        return tree_of(_write(group, self.plans, claim))
+
+    def _claim(self) -> Claim:
+        """Store the record of the group, look once more, and delete those that it replaces."""
+        options, path, state = self.group.options, self.group.path, self.state
+        store, record = options.store, Record(self.token, new_attempt(), ())
+        claim = claim_of(store, path, record)
+        claim.begin(provenance())
+        now = look(store, path)
+        if now.opens != state.opens | {record}:
+            delete_records(store, path, [claim.name])
+            why = "another write of this group has begun at the same moment; repeat the call"
+            raise ResumeError(options.container.url, path, "just now", why)
+        if state.opens.difference(self.own) or state.appends:
+            warn(f"mode='w' replaces an unfinished write of {path or '/'!r} in {store.url!r}")
+        appends = [f"open-append-{attempt}.json" for attempt in state.appends]
+        delete_records(store, path, [*(each.name for each in state.opens), *appends])
+        return claim
+
+
+def _write(
+    group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
+) -> dict[str, xr.Dataset]:
+    """Write arrays and finish all of them together."""
+    writes = begin_all(plans)
+    receipts: dict[str, Receipts] = {}
+    for stage in _stages(writes) if group.in_turn else [writes]:
+        receipts |= compute_writes(stage)
+    return finish(writes, receipts, group.closing, claim)
+
+
+def _stages(writes: Mapping[str, Begun]) -> list[dict[str, Begun]]:
+    """Return the arrays of each level; levels of several images are computed together."""
+    stages: dict[str, dict[str, Begun]] = {}
+    for name, begun in writes.items():
+        stages.setdefault(name.rpartition("/")[2], {})[name] = begun
+    return list(stages.values())
+
+
+def _deferred(
+    group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
+) -> DeferredWrite:
+    """Write data in memory, create the other arrays, and return their write."""
+    later = {name: plan for name, plan in plans.items() if plan.request.deferred}
+    now = {name: plan for name, plan in plans.items() if name not in later}
+    reports = _write(replace(group, closing=_nothing), now, None) if now else {}
+    deferred = DeferredWrite.of(later, reports, group.closing, tree_of)
+    if group.closes_early:
+        group.closing()
+    if claim is not None:
+        claim.check(trusted=False)
+        claim.end()
+    return deferred
+
+
+def begin_all(plans: Mapping[str, WritePlan]) -> dict[str, Begun]:
+    """Begin writes, together where requests take long."""
+    if not plans:
+        return {}
+    store = next(iter(plans.values())).request.options.store
+    begun = together(store, [partial(begin, plan) for plan in plans.values()])
+    return dict(zip(plans, begun, strict=True))
+
+
+def tree_of(reports: Mapping[str, xr.Dataset]) -> xr.DataTree:
+    """Return reports as a tree, by their paths."""
+    if any("/" in name for name in reports):
+        return xr.DataTree.from_dict(dict(reports))
+    tree: xr.DataTree = xr.DataTree()
+    tree.children = {name: xr.DataTree(report) for name, report in reports.items()}  # faster
+    return tree
+
+
+def write_groups(
+    writes: Sequence[tuple[str, GroupWrite]], options: WriteOptions
+) -> xr.DataTree | DeferredWrite:
+    """Write arrays of several groups, which are finished together; return their reports."""
+    several = [write for _, write in writes]
+    whole = GroupWrite(
+        options=options,
+        path=several[0].path if several else "",
+        requests={
+            join(path, name): request
+            for path, write in writes
+            for name, request in write.requests.items()
+        },
+        prepare=partial(_each, [write.prepare for write in several]),
+        closing=partial(_each, [write.closing for write in several]),
+    )
+    return whole.write()
+
+
+def _each(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
