@@ -749,7 +749,8 @@ from xarray_n5 import Axis
 from xarray_n5.stores import MemoryStore
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.request import WriteOptions, WriteRequest
+from xarray_n5.writing.options import WriteOptions
+from xarray_n5.writing.request import WriteRequest
 
 if sys.argv[1] == "before":
     tokenize(xr.Dataset, xr.Variable, Axis, Axis(name="x"), xr.Dataset({"a": ("x", [1])}))

@@ -167,7 +167,7 @@ def write(attempt: str, call: Call, rules: frozenset[str]) -> Process:
     """Plan, store a record, look, remove, write chunks, leave a row, delete the record."""
     token, box, mode = call
     record = ("open", token, attempt if "one writer" in rules else "")
-    planned: Store = yield listed("open", "clears", "doc", "row")
+    planned: Store = yield listed("open", "clears", "doc", "row", "chunk")
     document = planned.get(("doc",))
     others = {k: v for k, v in planned.items() if k[0] == "open" and meets(v["box"], box)}
     own = {k: v for k, v in others.items() if k[1] == token}
@@ -185,15 +185,16 @@ def write(attempt: str, call: Call, rules: frozenset[str]) -> Process:
 
     began = next(iter(own.values()))["began"] if resumes else attempt
     facts = {"attempt": attempt, "box": box, "began": began}
-    if creates and "clears" in rules:
+    replaces = creates and (document or others or any(key[0] == "chunk" for key in planned))
+    if replaces and "clears" in rules:
         yield put(("clears", attempt), "")
     yield put(record, facts)
     now: Store = yield listed("open", "doc", "row")
     met = {k for k in now if k[0] == "open" and k != record and meets(now[k]["box"], box)}
     changed = now.get(("doc",)) != document or bool(others.keys() - now.keys() - {record})
     if met - others.keys() or record not in now or ("second look" in rules and changed):
-        yield delete(record)
-        yield delete(("clears", attempt))
+        for key in [record, ("clears", attempt)] if replaces else [record]:
+            yield delete(key)
         return "refused"
 
     def holds(store: Store) -> bool:
@@ -209,9 +210,10 @@ def write(attempt: str, call: Call, rules: frozenset[str]) -> Process:
         for k, v in now.items()
         if k[0] == "row" and meets(v, box) and (k[1] != token or not resumes)
     ]
-    if creates:
+    if replaces:
         removals += [delete(("doc",)), *(delete(("chunk", index)) for index in BOTH)]
         removals += [delete(("clears", attempt))] if "clears" in rules else []
+    if creates:
         removals.append(put(("doc",), token))
     for step in removals:
         if not (yield guarded(holds, step)):
@@ -544,6 +546,8 @@ _BEGUN: Store = {("doc",): "S", ("open", "S"): {"attempt": "P", "box": BOTH}}
 
 SCENARIOS: dict[str, Scenario] = {
     "two new arrays": arrays({}, Call("A"), Call("B")),
+    "a new array and its replacement": arrays({}, Call("A"), Call("B", mode="w")),
+    "two new arrays by mode w": arrays({}, Call("A", mode="w"), Call("B", mode="w")),
     "two replacements": arrays(_ARRAY, Call("A", mode="w"), Call("B", mode="w"), quick=0, kills=1),
     "one new array twice": arrays({}, Call("A"), Call("A"), quick=0),
     "one replacement twice": arrays(

@@ -17,7 +17,7 @@ from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import MemoryStore
 from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.task_objects import objects_in
+from xarray_n5.writing.user_code import objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

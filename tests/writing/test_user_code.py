@@ -15,8 +15,7 @@ from dask.base import optimize
 from dask.delayed import delayed as delay
 
 from xarray_n5 import to_n5
-from xarray_n5.writing.changed import code_of
-from xarray_n5.writing.task_objects import objects_in
+from xarray_n5.writing.user_code import code_of, objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

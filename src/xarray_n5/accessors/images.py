@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.sampling.crop import Bounds
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.viewing.api import View
-    from xarray_n5.writing.request import Encoding, PartialChunks
+    from xarray_n5.writing.options import Encoding, PartialChunks
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
@@ -514,7 +514,7 @@ class _ImageAccessor(Accessor[S]):
         from xarray_n5.datasets.append import append
         from xarray_n5.datasets.update import update
         from xarray_n5.datasets.write import write
-        from xarray_n5.writing.request import WriteOptions
+        from xarray_n5.writing.options import WriteOptions
 
         dataset = self._dataset()
         how = WriteOptions.into(

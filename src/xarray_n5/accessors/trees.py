@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats import FormatName
     from xarray_n5.model.halos import Blocks
     from xarray_n5.sampling.placement import Targets
-    from xarray_n5.writing.request import Encoding
+    from xarray_n5.writing.options import Encoding
 
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
@@ -272,7 +272,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         from xarray_n5.datasets.write import write
         from xarray_n5.images.tree import groups_of, updates_of
         from xarray_n5.writing.group import write_groups
-        from xarray_n5.writing.request import WriteOptions
+        from xarray_n5.writing.options import WriteOptions
 
         encodings = dict(encoding or {})
         if missing := encodings.keys() - set(self._object.groups):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from xarray_n5.errors import ResumeError
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from xarray_n5.arrays.claims import Box, Record
     from xarray_n5.arrays.node import ArrayNode
@@ -52,25 +51,19 @@ def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bo
     facts = read(store, node.path, record.name) or {}
     claim = claim_of(store, node.path, record, facts.get("began"))
     before = claim.note_names()
-    notes = Receipts.merge([Receipts.of([], ndim, ""), *_noted(claim.notes(), ndim)])
+    notes = claim.notes(ndim)
     known = [tuple(index) for index in notes.indices.tolist()]
     kept = notes.chosen(np.array([not is_lost(index) for index in known], bool))
     stored = set(node.stored_indices()).difference(known) if facts.get("fresh") else set()
     inside = [at for at in stored if record.box is None or _is_inside(at, record.box)]
     rows = [(at, 1, 0, nan) for at in sorted(inside) if not is_lost(at)]
-    claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]).to_json())
+    claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]))
     claim.begin({**facts, "fresh": False})
     claim.delete_notes(name for name in before if name != "kept")
 
 
 def _is_inside(index: Index, box: Box) -> bool:
     return all(number in side for number, side in zip(index, box, strict=True))
-
-
-def _noted(notes: Iterable[bytes], ndim: int) -> Iterable[Receipts]:
-    for note in notes:
-        with suppress(ValueError):  # damaged: its chunks are written again
-            yield Receipts.from_json(note, ndim)
 
 
 def touches_end(box: Box, counts: Sequence[int]) -> bool:

@@ -24,12 +24,14 @@ import socket
 import sys
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
+from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -391,15 +393,22 @@ class Claim:
 
     # Notes of tasks
 
-    def note(self, chunk: str, receipts: bytes) -> None:
+    def note(self, chunk: str, receipts: Receipts) -> None:
         """Keep the receipts of a task."""
-        self.store.set(self._note_key(chunk), receipts)
+        self.store.set(self._note_key(chunk), receipts.to_json())
 
-    def notes(self, prefix: str = "") -> list[bytes]:
-        """Return the receipts that tasks of this beginning have kept, by names with a prefix."""
+    def notes(self, ndim: int, prefix: str = "") -> Receipts:
+        """Return the receipts that tasks of this beginning have kept, by names with a prefix.
+
+        Those that are damaged are left out: their chunks are written again.
+        """
         keys = [self._note_key(name) for name in self.note_names() if name.startswith(prefix)]
         parts = (self.store.get_many(keys[n : n + 1000]) for n in range(0, len(keys), 1000))
-        return [receipts for part in parts for receipts in part if receipts is not None]
+        receipts = [Receipts.of([], ndim, "")]
+        for note in (note for part in parts for note in part if note is not None):
+            with suppress(ValueError):
+                receipts.append(Receipts.from_json(note, ndim))
+        return Receipts.merge(receipts)
 
     def note_names(self) -> Sequence[str]:
         """Return the names of the notes of this beginning."""
@@ -414,9 +423,9 @@ class Claim:
         """Store the row of a finished write."""
         self.store.set(self._key(row), json.dumps({"token": self.token, **facts}).encode())
 
-    def end(self, *others: str, notes: bool = False) -> None:
-        """Delete `others` of the node, the record, then the notes of tasks."""
-        delete_records(self.store, self.path, [*others, self.name])
+    def end(self, *, notes: bool = False) -> None:
+        """Delete the record, then the notes of tasks."""
+        delete_records(self.store, self.path, [self.name])
         self.store.clear_folder(join(self.path, HIDDEN))
         if notes:
             self.delete_notes(self.note_names())

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from xarray_n5.bdv.target import ProjectTarget
     from xarray_n5.bdv.written import WrittenLayout
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.writing.request import WriteRequest
 
 
 def write_views(
@@ -88,7 +89,7 @@ def write_views(
         options=how,
         path="",
         requests=requests,
-        attributes={"project": repr(added), "xml": target.url},
+        attributes={"project": repr(added), "xml": [target.name, repr(target.place)]},
         check=check,
         prepare=prepare,
         closing=closing,

@@ -19,7 +19,7 @@ from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.stores import FsspecStore, LocalStore
-from xarray_n5.writing.request import WriteOptions
+from xarray_n5.writing.options import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.group import GroupWrite
-    from xarray_n5.writing.request import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 _NAME = "the image"
 """How messages call an image without a name."""

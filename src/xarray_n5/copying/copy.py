@@ -38,8 +38,8 @@ from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.model.scene import SCENE, scene_format
 from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import plan_write
-from xarray_n5.writing.request import WriteOptions
 from xarray_n5.writing.self_reads import location_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.leaves import Scene
     from xarray_n5.writing.group import GroupWrite
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 _SAME = (None, None, "same")
 """The options of chunks, shards and compression that keep them unchanged."""

@@ -18,7 +18,7 @@ from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import ChunkError, DifferenceError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
 from xarray_n5.writing.begin import begin
-from xarray_n5.writing.request import aligned_blocks
+from xarray_n5.writing.blocks import aligned_blocks
 from xarray_n5.writing.run import compute_writes, finish
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from xarray_n5.copying.array_copy import ArrayCopy
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.deferred import DeferredWrite
-    from xarray_n5.writing.request import PartialChunks
+    from xarray_n5.writing.options import PartialChunks
 
     class _Options(TypedDict, total=False):
         """The keywords that do not change what :func:`to_n5` returns."""
@@ -238,8 +238,9 @@ def to_n5(
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.writing.begin import begin
     from xarray_n5.writing.deferred import DeferredWrite
+    from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.plan import plan_write
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.request import WriteRequest
     from xarray_n5.writing.run import compute_writes, finish
 
     options = WriteOptions.into(

@@ -14,7 +14,6 @@ from xarray_n5.arrays.appends import appends_in, attempt_of, name_of, read_appen
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import (
     Claim,
-    Row,
     delete_records,
     look,
     new_attempt,
@@ -36,10 +35,12 @@ from xarray_n5.errors import (
 )
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.writing.begin import Begun, CrossedError
+from xarray_n5.writing.blocks import aligned_blocks
 from xarray_n5.writing.group import tree_of
-from xarray_n5.writing.request import aligned_blocks, short_hash
+from xarray_n5.writing.request import short_hash
 from xarray_n5.writing.run import compute_writes, report_of
-from xarray_n5.writing.write import ArrayWrite
+from xarray_n5.writing.tasks import ArrayWrite
+from xarray_n5.writing.user_code import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.claims import Record
     from xarray_n5.datasets.update import Update
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.writing.request import WriteRequest
 
 _TRIES = 3
 """The number of times that an append which meets another beginning is planned."""
@@ -152,7 +154,7 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         path=path,
         requests=requests,
         sources={name: _aligned(plan, name, requests[name]) for name in requests},
-        token=_token(plan, requests, how),
+        token=_token(plan, requests),
         others=others,
     )
     foreign = {key: facts for key, facts in others.items() if facts.get("token") != append.token}
@@ -183,14 +185,13 @@ def _aligned(plan: Update, name: str, request: WriteRequest) -> da.Array:
     return aligned_blocks(request.source, chunks, _start(plan, name), strict=strict)
 
 
-def _token(plan: Update, requests: Mapping[str, WriteRequest], how: WriteOptions) -> str:
+def _token(plan: Update, requests: Mapping[str, WriteRequest]) -> str:
     """Return the name of an append in records: the same call has the same, wherever arrays end."""
     arrays: dict[str, Any] = {}
     code: dict[str, str] = {}
     for name, request in requests.items():
-        data = how.resume if isinstance(how.resume, str) else request.source.name
-        arrays[name] = [data, request.source.shape, str(request.source.dtype)]
-        code |= request.code
+        arrays[name] = [request.values, request.source.shape, str(request.source.dtype)]
+        code |= code_of(request.source.dask)
     places = {dim: tokenize(plan.dataset[dim].to_numpy()) for dim in plan.in_axes}
     return short_hash({"dim": plan.append_dim, "is": arrays, "code": code, "axes": places}, 8)
 
@@ -345,6 +346,5 @@ def _begun(append: _Append, name: str, claim: Claim, number: int) -> Begun:
         dims=request.dims,
         prefix=f"{number}-",
     )
-    source = append.sources[name]
-    begun = Begun(request=request, source=source, write=write, row=Row("", None), facts={})
+    begun = Begun(source=append.sources[name], write=write, batch_size=append.how.batch_size)
     return begun.renewed() if append.others else begun

@@ -17,7 +17,7 @@ from xarray_n5.datasets.update import change_metadata
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.paths import HIDDEN, join
-from xarray_n5.writing.request import WriteOptions
+from xarray_n5.writing.options import WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

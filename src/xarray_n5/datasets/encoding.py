@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.datasets.conventions import Convention
-    from xarray_n5.writing.request import Encoding
+    from xarray_n5.writing.options import Encoding
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
 """The encodings of a variable that users may set."""

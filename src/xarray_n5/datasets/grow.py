@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.update import Update
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 
 def moved_coordinate(plan: Update) -> dict[str, Any] | None:

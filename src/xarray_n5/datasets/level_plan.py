@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoding import VariablePlan
     from xarray_n5.dialects import ArrayContext
     from xarray_n5.images.levels import Levels
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 PYRAMID_KEYS = frozenset(
     {

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.datasets.encoding import GroupPlan
     from xarray_n5.model.image import Image
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,6 @@ class Update:
             region=region,
             target=Array(array.node.with_shape(shape)),
             dims=encoded.dims if len(encoded.dims) == data.ndim else None,
-            appends=self.append_dim is not None,
             deferred=self.how.deferred and is_dask_collection(data),
         )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
-    from xarray_n5.writing.request import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

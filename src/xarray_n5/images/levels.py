@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.writing.request import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 _NUMBERS = "biufcmM"
 """The kinds of types of levels; strings have their own axis."""

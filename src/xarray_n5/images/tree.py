@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.writing.request import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 
 Written: TypeAlias = "tuple[xr.Dataset | Levels, str, Encoding | None]"

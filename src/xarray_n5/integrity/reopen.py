@@ -73,7 +73,7 @@ def _store(
     kept = {key: facts[key] for key in ("is", "code") if key in facts}
     if not fresh:
         rows = [(at, 1, 0, nan) for at in product(*(record.box or ())) if at not in set(removed)]
-        claim.note("repair", Receipts.of(rows, array.ndim, "an earlier run").to_json())
+        claim.note("repair", Receipts.of(rows, array.ndim, "an earlier run"))
     claim.begin({**provenance(), "fresh": fresh, **kept})
 
 

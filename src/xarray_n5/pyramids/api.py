@@ -154,7 +154,7 @@ def pyramid(
     from xarray_n5.pyramids.base import new_base, stored_base, with_channel_names
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
     if method is not None:
         check_option("method", method, *get_args(Method))

@@ -20,7 +20,7 @@ from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry
-from xarray_n5.writing.request import blocks_of
+from xarray_n5.writing.blocks import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

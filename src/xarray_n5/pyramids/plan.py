@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.reduce import Method
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.transformations import Transformation
     from xarray_n5.writing.group import GroupWrite
-    from xarray_n5.writing.request import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 _KEPT = FACTS | {DIM, "axis", "column", "setup"}
 """Coordinates that the scene states in other ways, or that are for projects alone."""

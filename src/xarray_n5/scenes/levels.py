@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.writing.request import Encoding
+    from xarray_n5.writing.options import Encoding
 
 _WORLD = "world"
 """The name of the world, unless the matrices state it."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.model.image import A, Level
     from xarray_n5.model.scene import SceneContent, ScenePart
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 VERSION = "0.6"
 

@@ -18,9 +18,10 @@ from xarray_n5.graph import DelayedReport, cut, fused, tree_reduce
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.writing.begin import Begun, begin
+from xarray_n5.writing.begin import Begun, begin, begun_of
 from xarray_n5.writing.plan import plan_write
-from xarray_n5.writing.run import compute_writes, finish, joined, receipts_of
+from xarray_n5.writing.request import Template
+from xarray_n5.writing.run import compute_writes, expect_chunks, finish, joined, receipts_of
 from xarray_n5.writing.tasks import Pending, write_blocks
 
 if TYPE_CHECKING:
@@ -37,15 +38,14 @@ if TYPE_CHECKING:
 
 def place(plan: WritePlan) -> WritePlan:
     """Create the array of a deferred write, which remains a template until it is computed."""
-    if plan.array is None:
-        return plan
-    if not plan.creates:
-        plan.array.change_attributes()
-    else:
+    if plan.creates:
         claim = begin(plan).write.claim
         claim.store.set(join(claim.path, HIDDEN, f"template-{claim.token}"), b"")
         claim.end()
-    return replace(plan, request=replace(plan.request, placed=True), array=None)
+    elif plan.array is not None:
+        plan.array.change_attributes()
+    template = Template(plan.identity)
+    return replace(plan, request=replace(plan.request, template=template), array=None)
 
 
 def begin_later(request: WriteRequest) -> Begun:
@@ -57,7 +57,7 @@ def begin_later(request: WriteRequest) -> Begun:
         If this process does not see the array; it must not create another one.
     """
     container, path = request.options.container, request.path
-    here = request.light is not None and request.light.by == writer_name()
+    here = request.template is not None and request.template.by == writer_name()
     for _ in looks(request.options.store, seen=here):
         (node,) = container.nodes([path], verify=False)
         if not isinstance(node, N5Error) and isinstance(node.metadata, ArrayMetadata):
@@ -87,9 +87,13 @@ class DeferredWrite(DelayedReport):
         plans = {name: place(plan) for name, plan in plans.items() if name not in done}
         parts: list[Any] = []
         for plan in plans.values():
-            request = plan.request.lightened(plan.record.attempt)
-            first = delayed(begin_later, pure=False)(request)
-            parts += [first, receipts_of(Begun.later(plan), first)]
+            template = Template(plan.identity, plan.record.attempt, writer_name())
+            request = plan.request.lightened(plan.source, template)
+            # Among the arguments, Dask would search the request for collections.
+            first = delayed(partial(begin_later, request), pure=False)()
+            begun = begun_of(plan)
+            begun = begun if plan.resumed is None else begun.renewed()
+            parts += [first, receipts_of(begun, first)]
         last = partial(_finish, names=[*plans], before=reports, closing=closing, result=result)
         whole = joined(parts, last)
         write = cls(whole.key, whole.dask)
@@ -193,41 +197,34 @@ class SavedWrite:
 
 def _is_over(begun: Begun) -> bool:
     """Return whether a write has finished; raise if it has been replaced."""
-    if begun.is_done:
-        return True
     claim = begun.write.claim
-    try:
-        claim.check(trusted=False)
-    except StaleTaskError:
-        if begun.row not in look(claim.store, claim.path).rows:
-            raise
-        return True
-    return False
+    if not begun.is_done:
+        try:
+            claim.check(trusted=False)
+        except StaleTaskError:
+            if not any(row.name == begun.row for row in look(claim.store, claim.path).rows):
+                raise
+        else:
+            return False
+    return True
 
 
 def _compute_share(begun: Begun, share: tuple[int, int], numbers: Iterator[int]) -> None:
     """Compute every n-th block of a write of which chunks are missing."""
-    number, count = share
+    (number, count), write, node = share, begun.write, begun.write.target
     blocks, left, name = write_blocks(begun, joins=False)
     every = itertools.product(*map(range, blocks.numblocks)) if left is None else left.blocks()
     mine = [index for index, at in zip(every, numbers, strict=False) if at % count == number - 1]
-    missing = [index for index in mine if _lacks_chunks(begun, index)]
+    noted = set(map(tuple, write.claim.notes(len(write.shape), write.prefix).indices.tolist()))
+    whole = Pending(begun.source, write, Receipts.of([], len(write.shape), ""))
+
+    def is_stored(chunk: tuple[int, ...]) -> bool:
+        stored = write.fresh and node.container.has_chunk(node.path, node.metadata, chunk)
+        return stored or chunk in noted
+
+    chunks = {index: [*itertools.product(*whole.chunks_of(index))] for index in mine}
+    missing = [index for index in mine if not all(map(is_stored, chunks[index]))]
     if missing:
+        expect_chunks(begun, sum(len(chunks[index]) for index in missing))
         some = cut(fused(blocks), missing)
         compute(tree_reduce(some, missing, Receipts.merge, Receipts.merge, f"share-{name}"))
-
-
-def _lacks_chunks(begun: Begun, index: tuple[int, ...]) -> bool:
-    """Return whether a block has chunks that no process has stored, or noted."""
-    write, node = begun.write, begun.write.target
-    spans = Pending(begun.source, write, Receipts.of([], len(write.shape), "")).chunks_of(index)
-    noted: set[tuple[int, ...]] = set()
-    if not write.fresh or begun.facts.get("sparse"):
-        for note in write.claim.notes(write.prefix):
-            part = Receipts.from_json(note, len(write.shape))
-            noted |= {tuple(row) for row in part.indices.tolist()}
-    return not all(
-        chunk in noted
-        or (write.fresh and node.container.has_chunk(node.path, node.metadata, chunk))
-        for chunk in itertools.product(*spans)
-    )

@@ -21,26 +21,20 @@ _SHOWN = 3
 
 def fingerprint(metadata: ArrayMetadata, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return hashes of how an array is stored, and of the attributes that a write sets."""
-    return {
-        "stored": _stored(metadata),
-        "attributes": {key: short_hash([value]) for key, value in attributes.items()},
-    }
-
-
-def _stored(metadata: ArrayMetadata) -> str:
-    return short_hash((metadata.chunks, metadata.inner, str(metadata.dtype), metadata.compression))
+    stored = (metadata.chunks, metadata.inner, str(metadata.dtype), metadata.compression)
+    hashes = {key: short_hash([value]) for key, value in attributes.items()}
+    return {"stored": short_hash(stored), "attributes": hashes}
 
 
 def is_as_written(facts: Mapping[str, Any], metadata: ArrayMetadata, plan: WritePlan) -> bool:
     """Return whether an array is as a finished write has left it, or has grown since."""
+    now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
     ends = zip(plan.start, plan.source.shape, metadata.shape, strict=False)
-    hashes = facts.get("attributes", {})
-    known = metadata.attributes
     return (
-        facts.get("stored") == _stored(metadata)
+        facts.get("stored") == now["stored"]
         and len(metadata.shape) == len(plan.start)
-        and all(start + size <= now for start, size, now in ends)
-        and all(key in known and short_hash([known[key]]) == hashes[key] for key in hashes)
+        and all(start + size <= end for start, size, end in ends)
+        and before.items() <= now["attributes"].items()
     )
 
 
@@ -48,60 +42,42 @@ def explain(
     plan: WritePlan, facts: Mapping[str, Any], target: Array | None, token: str | None
 ) -> str:
     """Return in what a write differs from that of a record or row, and what to do."""
-    since = facts.get("at", "then")
-    differences = [f"{name} has changed since {since}" for name in _changed_code(plan, facts)]
-    before, now = facts.get("is", {}), plan.identity.parts
-    names = [name for name in now if before.get(name, now[name]) != now[name]]
-    for name in names:
-        differences += _difference(name, plan.request, target)
+    code, now = facts.get("code", {}), plan.identity
+    changed = sorted(name for name in {*code, *now.code} if code.get(name) != now.code.get(name))
+    differences = [f"{name} has changed since {facts.get('at', 'then')}" for name in changed]
+    before = facts.get("is", {})
+    for name in [
+        name for name in now.parts if before.get(name, now.parts[name]) != now.parts[name]
+    ]:
+        differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
     if not before:
         differences = ["it is the write of something else"]
-    shown = differences or ["something else has been written there since"]
-    text = "; ".join(shown[:_SHOWN]) + ("; ..." if len(shown) > _SHOWN else "")
+    shown = differences[:_SHOWN] or ["something else has been written there since"]
+    text = "; ".join(shown) + ("; ..." if len(differences) > _SHOWN else "")
     ways = "undo that, or start again with mode='w'"
     if token is not None:
         ways += f", or resume={token!r} to continue the unfinished write as it is"
     return f"{text}: {ways}"
 
 
-def _changed_code(plan: WritePlan, facts: Mapping[str, Any]) -> list[str]:
-    before, now = facts.get("code", {}), plan.identity.code
-    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-
-
-def _difference(name: str, request: WriteRequest, target: Array | None) -> list[str]:
-    """Return how a part differs, with values of the stored array where it shows them."""
-    if target is not None and name == "axes":
-        found = [*_axes(request, target)]
-    elif target is not None and name == "attributes":
-        wanted, have = request.spec.attributes or {}, target.attrs
-        keys = [key for key in wanted if key not in have or have[key] != wanted[key]]
-        found = [
-            f"the attribute {key!r} is {wanted[key]!r:.60}, stored is {have.get(key)!r:.60}"
-            for key in keys
-        ]
-    else:
-        found = []
-    return found or [f"the {name} are others" if name in _SEVERAL else f"the {name} is another"]
-
-
-_SEVERAL = frozenset({"data", "axes", "attributes", "options", "chunks", "shards"})
-
-
-def _axes(request: WriteRequest, target: Array) -> Iterator[str]:
-    """Iterate over the differences between the axes to write and the stored ones."""
+def _differences(name: str, request: WriteRequest, target: Array | None) -> Iterator[str]:
+    """Iterate over differences of a part, with values of the stored array where it shows them."""
+    if target is not None and name == "attributes":
+        for key, value in (request.spec.attributes or {}).items():
+            if (have := target.attrs.get(key)) != value:
+                yield f"the attribute {key!r} is {value!r:.60}, stored is {have!r:.60}"
+    if target is None or name != "axes":
+        return
     try:
-        wanted = as_geometry(request.spec.axes or (), target.ndim)
-        stored = target.geometry()
+        axes = as_geometry(request.spec.axes or (), target.ndim).axes
+        stored = target.geometry().axes
     except ValueError:
         return
-    for new, old in zip(wanted.axes, stored.axes, strict=False):
+    for new, old in zip(axes, stored, strict=False):
         if new.name != old.name:
             yield f"an axis is {new.name!r}, stored is {old.name!r}"
         for what in ("scale", "offset"):
-            one, other = getattr(new, what), getattr(old, what)
-            if (one, new.unit) != (other, old.unit):
-                yield (
-                    f"the {what} along {new.name} is {one} {new.unit or ''}, stored is {other} "
-                    f"{old.unit or ''}"
-                )
+            pair = [(getattr(axis, what), axis.unit or "") for axis in (new, old)]
+            if pair[0] != pair[1]:
+                (one, unit), (other, its) = pair
+                yield f"the {what} along {new.name} is {one} {unit}, stored is {other} {its}"

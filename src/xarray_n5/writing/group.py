@@ -10,9 +10,7 @@ import xarray as xr
 
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import (
-    Claim,
     Record,
-    State,
     claim_of,
     delete_records,
     look,
@@ -34,10 +32,12 @@ from xarray_n5.writing.run import compute_writes, finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from xarray_n5.arrays.claims import Claim, State
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.begin import Begun
+    from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.plan import WritePlan
-    from xarray_n5.writing.request import WriteOptions, WriteRequest
+    from xarray_n5.writing.request import WriteRequest
 
 
 def _nothing(*_: object) -> None:
@@ -69,13 +69,6 @@ class GroupWrite:
     """Whether the group is this write's alone, not its arrays only; by default by the mode."""
 
     @property
-    def token(self) -> str:
-        """The name of the write in records."""
-        starts = {name: (0,) * each.source.ndim for name, each in self.requests.items()}
-        arrays = {name: r.identity(starts[name]).token for name, r in self.requests.items()}
-        return short_hash({"arrays": arrays, "attributes": short_hash(self.attributes)}, 8)
-
-    @property
     def is_exclusive(self) -> bool:
         """Whether the group is this write's alone, with what is in it."""
         return self.options.mode in {"w-", "w"} if self.exclusive is None else self.exclusive
@@ -86,35 +79,31 @@ class GroupWrite:
 
     def plan(self) -> PlannedGroup:
         """Run all checks; nothing is written."""
-        state = look(self.options.store, self.path)
-        token = self.token if self.is_exclusive else ""
-        own = sorted(each for each in state.opens if each.token == token)
-        self._check_others(state, own)
-        if not self.options.resume:
+        resumes, state = bool(self.options.resume), look(self.options.store, self.path)
+        if not resumes:
+            self._check_others(state.opens)
             self.check(False)  # noqa: FBT003 - nothing is continued
-            return PlannedGroup(group=self, plans=self._plans(), state=state, token=token)
-        plans = self._plans()
-        planned = PlannedGroup(group=self, plans=plans, state=state, token=token, own=tuple(own))
-        self.check(planned.continues)
+        store, group = self.options.store, short_hash(dict(self.attributes))
+        requests = [replace(request, group=group) for request in self.requests.values()]
+        plans = together(store, [partial(plan_write, request) for request in requests])
+        planned = PlannedGroup(
+            group=self, plans=dict(zip(self.requests, plans, strict=True)), state=state
+        )
+        if resumes:
+            self._check_others(state.opens.difference(planned.own))
+            self.check(planned.continues)
         return planned
 
-    def _plans(self) -> dict[str, WritePlan]:
-        return {name: plan_write(request) for name, request in self.requests.items()}
-
-    def _check_others(self, state: State, own: list[Record]) -> None:
+    def _check_others(self, others: frozenset[Record]) -> None:
         """Raise if another write of the whole group is unfinished, unless it is replaced."""
-        others = sorted(state.opens.difference(own))
         if not others or self.options.mode == "w":
             return
         url = self.options.container.url
-        facts = read(self.options.store, self.path, others[0].name) or {}
+        when = began(read(self.options.store, self.path, min(others).name) or {})
         if self.options.resume:
-            why = (
-                "it is a write of other data or attributes: repeat that call, or start again with "
-                "mode='w'"
-            )
-            raise ResumeError(url, self.path, began(facts), why)
-        hint = f"a write of it that began {began(facts)} is unfinished: repeat it with resume=True"
+            why = "it is a write of something else: repeat that, or start again with mode='w'"
+            raise ResumeError(url, self.path, when, why)
+        hint = f"a write of it that began {when} is unfinished: repeat it with resume=True"
         raise NodeExistsError(url, self.path, "a group", hint)
 
 
@@ -125,9 +114,17 @@ class PlannedGroup:
     group: GroupWrite
     plans: Mapping[str, WritePlan]
     state: State
-    token: str
-    own: tuple[Record, ...] = ()
-    """The records of earlier attempts."""
+
+    @property
+    def token(self) -> str:
+        """The name of the write in records."""
+        return short_hash({name: plan.identity.token for name, plan in self.plans.items()}, 8)
+
+    @property
+    def own(self) -> list[Record]:
+        """The records of earlier attempts."""
+        token = self.token if self.group.is_exclusive else ""
+        return [record for record in self.state.opens if record.token == token]
 
     @property
     def continues(self) -> bool:
@@ -147,10 +144,14 @@ class PlannedGroup:
 
     def run(self) -> xr.DataTree | DeferredWrite:
         """Write the arrays and return their reports; or defer Dask arrays."""
-        group = self.group
-        if self.is_done and self.plans:
-            return tree_of(_write(group, self.plans, None))
-        claim = None
+        claim = None if self.is_done and self.plans else self._prepare()
+        if self.group.options.deferred:
+            return self._defer(claim)
+        return tree_of(_write(self.group, self.plans, claim))
+
+    def _prepare(self) -> Claim | None:
+        """Store the record of the group, and create or empty it."""
+        group, claim = self.group, None
         if group.is_exclusive:
             if group.options.format.one_writer:
                 group.prepare()  # a new file has no records
@@ -160,9 +161,7 @@ class PlannedGroup:
         group.prepare()
         if claim is not None:
             claim.check()
-        if group.options.deferred:
-            return _deferred(group, self.plans, claim)
-        return tree_of(_write(group, self.plans, claim))
+        return claim
 
     def _claim(self) -> Claim:
         """Store the record of the group, look once more, and delete those that it replaces."""
@@ -170,8 +169,7 @@ class PlannedGroup:
         store, record = options.store, Record(self.token, new_attempt(), ())
         claim = claim_of(store, path, record)
         claim.begin(provenance())
-        now = look(store, path)
-        if now.opens != state.opens | {record}:
+        if look(store, path).opens != state.opens | {record}:
             delete_records(store, path, [claim.name])
             why = "another write of this group has begun at the same moment; repeat the call"
             raise ResumeError(options.container.url, path, "just now", why)
@@ -181,12 +179,27 @@ class PlannedGroup:
         delete_records(store, path, [*(each.name for each in state.opens), *appends])
         return claim
 
+    def _defer(self, claim: Claim | None) -> DeferredWrite:
+        """Write data in memory, create the other arrays, and return their write."""
+        group = self.group
+        later = {name: plan for name, plan in self.plans.items() if plan.request.deferred}
+        now = {name: plan for name, plan in self.plans.items() if name not in later}
+        reports = _write(replace(group, closing=_nothing), now, None) if now else {}
+        deferred = DeferredWrite.of(later, reports, group.closing, tree_of)
+        if group.closes_early and not self.is_done:
+            group.closing()
+        if claim is not None:
+            claim.check(trusted=False)
+            claim.end()
+        return deferred
+
 
 def _write(
     group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
 ) -> dict[str, xr.Dataset]:
     """Write arrays and finish all of them together."""
-    writes = begin_all(plans)
+    calls = [partial(begin, plan) for plan in plans.values()]
+    writes = dict(zip(plans, together(group.options.store, calls), strict=True))
     receipts: dict[str, Receipts] = {}
     for stage in _stages(writes) if group.in_turn else [writes]:
         receipts |= compute_writes(stage)
@@ -199,31 +212,6 @@ def _stages(writes: Mapping[str, Begun]) -> list[dict[str, Begun]]:
     for name, begun in writes.items():
         stages.setdefault(name.rpartition("/")[2], {})[name] = begun
     return list(stages.values())
-
-
-def _deferred(
-    group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
-) -> DeferredWrite:
-    """Write data in memory, create the other arrays, and return their write."""
-    later = {name: plan for name, plan in plans.items() if plan.request.deferred}
-    now = {name: plan for name, plan in plans.items() if name not in later}
-    reports = _write(replace(group, closing=_nothing), now, None) if now else {}
-    deferred = DeferredWrite.of(later, reports, group.closing, tree_of)
-    if group.closes_early:
-        group.closing()
-    if claim is not None:
-        claim.check(trusted=False)
-        claim.end()
-    return deferred
-
-
-def begin_all(plans: Mapping[str, WritePlan]) -> dict[str, Begun]:
-    """Begin writes, together where requests take long."""
-    if not plans:
-        return {}
-    store = next(iter(plans.values())).request.options.store
-    begun = together(store, [partial(begin, plan) for plan in plans.values()])
-    return dict(zip(plans, begun, strict=True))
 
 
 def tree_of(reports: Mapping[str, xr.Dataset]) -> xr.DataTree:

@@ -40,8 +40,7 @@ def compute_writes(writes: Mapping[str, Begun]) -> dict[str, Receipts]:
     """Compute the pending blocks of writes, large ones in batches; return the receipts."""
     pending = {name: begun for name, begun in writes.items() if not begun.is_done}
     for begun in pending.values():
-        unit = "chunks" if begun.write.target.metadata.inner is None else "shards"
-        expect(begun.remaining, len(begun.before or ()), unit, begun.write.claim.token)
+        expect_chunks(begun, begun.remaining)
     receipts: dict[str, Receipts] = {}
     for some, size in _submitted(pending):
         if size is not None:
@@ -52,6 +51,12 @@ def compute_writes(writes: Mapping[str, Begun]) -> dict[str, Receipts]:
             lazily = [receipts_of(begun) for begun in some.values()]
             receipts |= dict(zip(some, compute(*lazily), strict=True))
     return {name: _whole(begun, receipts.get(name)) for name, begun in writes.items()}
+
+
+def expect_chunks(begun: Begun, count: int) -> None:
+    """Show that some chunks of a write are about to be computed."""
+    unit = "chunks" if begun.write.target.metadata.inner is None else "shards"
+    expect(count, len(begun.before or ()), unit, begun.write.claim.token)
 
 
 def _whole(begun: Begun, receipts: Receipts | None) -> Receipts:
@@ -101,7 +106,7 @@ def _submitted(writes: Mapping[str, Begun]) -> Iterator[tuple[dict[str, Begun], 
             yield {name: begun}, size
             continue
         count = math.prod(begun.source.numblocks)
-        if several and total + count > (begun.request.options.batch_size or _LARGE):
+        if several and total + count > (begun.batch_size or _LARGE):
             yield several, None
             several, total = {}, 0
         several[name] = begun
@@ -112,7 +117,7 @@ def _submitted(writes: Mapping[str, Begun]) -> Iterator[tuple[dict[str, Begun], 
 
 def batch_size_of(begun: Begun) -> int | None:
     """Return the number of blocks to submit at a time, or None for all at once."""
-    wanted, count = begun.request.options.batch_size, math.prod(begun.source.numblocks)
+    wanted, count = begun.batch_size, math.prod(begun.source.numblocks)
     if count <= (_LARGE if wanted is None else wanted):
         return None
     if is_divisible(begun.source):
@@ -170,28 +175,27 @@ def finish(
     if claims:
         store = claims[0].store
         together(store, [functools.partial(claim.check, trusted=False) for claim in claims])
-        if closing is not None:
-            closing()
+    if closing is not None and (claims or not writes):
+        closing()
+    if claims:
         together(store, [functools.partial(_leave, each, receipts[n]) for n, each in begun.items()])
         together(store, [functools.partial(_end, each) for each in begun.values()])
-        if group is not None:
-            group.end()
+    if group is not None:
+        group.end()
     return {name: report_of(receipts[name], each) for name, each in writes.items()}
 
 
 def _leave(begun: Begun, receipts: Receipts) -> None:
     """Store the row of a write, and digests if they are wanted."""
-    request = begun.request
-    if request.options.checksums and request.region is None:
+    if begun.digests:
         keep_digests(begun.write.target, receipts)
-    begun.write.claim.finish(begun.row.name, begun.facts)
+    begun.write.claim.finish(begun.row, begun.facts)
 
 
 def _end(begun: Begun) -> None:
-    """Delete the record of a write, others that end with it, and the notes of tasks."""
-    claim = begun.write.claim
+    """Delete the record of a write, then the notes of tasks."""
     noted = not begun.write.fresh or begun.facts.get("sparse")
-    claim.end(*begun.ends, notes=bool(noted))
+    begun.write.claim.end(notes=bool(noted))
 
 
 def report_of(receipts: Receipts, begun: Begun) -> xr.Dataset:

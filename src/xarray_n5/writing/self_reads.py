@@ -11,14 +11,14 @@ from dask.base import is_dask_collection
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.node import ArrayNode
 from xarray_n5.errors import NodeExistsError
-from xarray_n5.writing.task_objects import objects_in
+from xarray_n5.writing.user_code import objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import dask.array as da
 
-    from xarray_n5.writing.request import WriteOptions
+    from xarray_n5.writing.options import WriteOptions
 
 _REMOTE = "remote://"
 """The beginning of locations in object stores and on servers."""

@@ -1,0 +1,79 @@
+"""Anything array-like as blocks of Dask, which do not share stored chunks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import dask.array as da
+import numpy as np
+from dask.base import is_dask_collection, tokenize
+
+from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
+from xarray_n5.model.chunking import align
+from xarray_n5.model.indexing import as_texts
+
+
+def blocks_of(arr: Any) -> da.Array:
+    """Convert anything array-like to a Dask array.
+
+    Raises
+    ------
+    ValueError
+        If the size of a block is unknown.
+    MetadataError
+        If there are objects that are not strings, or masked values.
+    """
+    plain = as_graph(_plain(_unmasked(arr)))
+    source: da.Array = plain if is_dask_collection(plain) else as_graph(_as_dask(plain))
+    if any(math.isnan(size) for size in source.shape):
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
+    return source
+
+
+def _unmasked(arr: Any) -> Any:
+    """Return values without a mask; raise if it masks any, since masks cannot be stored."""
+    found = _plain(arr)
+    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
+        raise MetadataError(
+            "the array is masked, and masks cannot be stored; fill it with "
+            "dask.array.ma.filled(x, value)"
+        )
+    if not isinstance(found, np.ma.MaskedArray):
+        return arr
+    if np.ma.is_masked(found):
+        raise MetadataError(
+            "the array has masked values, and masks cannot be stored; fill them with "
+            "x.filled(value)"
+        )
+    return found.data
+
+
+def _plain(arr: Any) -> Any:
+    """Return the data of a DataArray; other objects unchanged."""
+    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
+
+
+def _as_dask(arr: Any) -> da.Array:
+    """Return an array as a Dask array; strings, whose size varies, in one block."""
+    if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
+        # Dask's own name depends on what is imported; a resume compares names.
+        return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
+    try:
+        return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
+    except TypeError as error:
+        raise MetadataError(str(error)) from error
+
+
+def aligned_blocks(
+    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
+) -> da.Array:
+    """Return `source` rechunked so that blocks do not share stored chunks."""
+    blocks = tuple(
+        align(sizes, side, first, axis=axis, strict=strict)
+        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
+    )
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))
