@@ -765,7 +765,7 @@ def test_a_project_is_resumed(tmp_path: Path, form: Any) -> None:
     with pytest.raises(Stop):
         stack.n5.to_bdv(xml, place, format=form)
     assert not xml.exists()
-    with pytest.raises(NodeExistsError, match="its write is unfinished: use resume=True"):
+    with pytest.raises(NodeExistsError, match="is unfinished: repeat it with resume=True"):
         stack.n5.to_bdv(xml, place, format=form)
     failing = False
     for _ in range(2):  # the second time, nothing is left to be done

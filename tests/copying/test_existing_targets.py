@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,11 +38,13 @@ def store(place: Path, form: Any = "n5", **values: int) -> str:
 def stop_copy(source: str, broken: str, target: Path, path: str = "", **options: Any) -> None:
     """Copy, but fail at a chunk of an array, which is mended afterwards."""
     chunk = Path(source, broken, "1/1")
-    data = chunk.read_bytes()
-    chunk.write_bytes(b"x")
+    data, times = chunk.read_bytes(), (1, 1)
+    chunk.write_bytes(b"x" * len(data))
+    os.utime(chunk, times)  # a copy notices that chunks have been written again
     with dask.config.set(scheduler="sync"), pytest.raises(ChunkError):
         copy(source, target, source_path=path, path=path, **options)
     chunk.write_bytes(data)
+    os.utime(chunk, times)
 
 
 def numbers(url: str, *paths: str) -> list[list[int]]:

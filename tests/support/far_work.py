@@ -123,16 +123,16 @@ WORKS = (
     ),
     Work(
         "`to_n5` of 200 chunks, one a task",
-        *(16, 220),
-        "what exists, and its records; the record; a second look; the documents, which are read"
-        " again, since others may have written them; the chunks, up to 16 in each task; that "
+        *(13, 218),
+        "what exists, and its records; the record; a second look; the document; the chunks, up to "
+        "16 in each task; that "
         "the record is still there; the row of the finished write; the removal of the record",
         lambda fs: to_n5(_chunks(), n5(fs, "new.n5"), "a"),
         lambda fs: _chunks().to_zarr(zarr(fs, "new.zarr"), component="a", zarr_format=2),
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(22, 52),
+        *(17, 46),
         "the same for the group and, together, for its arrays",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(

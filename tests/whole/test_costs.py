@@ -360,8 +360,8 @@ def test_a_small_dataset_makes_few_calls_of_its_store(
     with dask.config.set(scheduler="sync"):
         xr.Dataset({"a": (("y", "x"), values)}).n5.to_n5(tmp_path / "a.n5")
     assert len(store_calls) <= 28, store_calls
-    # The document, three records, and the chunks.
-    assert sum(name == "set" and key.startswith("a/") for name, key in store_calls) == 4 + 4
+    # The document, the record, the row, and the chunks.
+    assert sum(name == "set" and key.startswith("a/") for name, key in store_calls) == 3 + 4
 
 
 @pytest.mark.parametrize("write", ["array", "dataset"])

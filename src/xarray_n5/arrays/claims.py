@@ -247,7 +247,8 @@ def _is_attempt(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{8}", value) is not None
 
 
-def _is_token(value: Any) -> bool:
+def is_token(value: Any) -> bool:
+    """Return whether a value may be the token of a write."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
@@ -278,7 +279,8 @@ def _is_growth(value: Any) -> bool:
 
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "began": _is_attempt,
-    "token": _is_token,
+    "token": is_token,
+    "of": is_token,
     "by": _is_text,
     "at": _is_text,
     "fresh": _is_flag,
@@ -288,6 +290,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "code": _are_texts,
     "attributes": _are_texts,
     "stored": _is_text,
+    "source": _is_text,
     "dim": _is_text,
     "grows": _is_growth,
     "changes": _is_flag,

@@ -42,7 +42,7 @@ def copy(
     dialect: str | Sequence[str] | None = None,
     label_multisets: LabelMultisets = "error",
     without: str | Collection[str] = (),
-    resume: bool = False,
+    resume: bool | str = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     checksums: bool = False,
@@ -102,9 +102,10 @@ def copy(
         "count" as the numbers of votes for these labels (int32); "error" raises.
     without : str or collection of str, default: ()
         Patterns of paths below the group to leave out, such as ``"em/*"``.
-    resume : bool, default: False
+    resume : bool or str, default: False
         Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
-        `mode` is "w".
+        `mode` is "w". A source whose chunks have changed since it began is refused: the token that
+        the error names continues the copy as it is.
     source_options : mapping, optional
         Options of the fsspec filesystem of `source`.
     storage_options : mapping, optional

@@ -64,7 +64,7 @@ class Packing:
         *,
         mode: Mode,
         format: str | None,  # noqa: A002
-        resume: bool,
+        resume: bool | str,
         fsync: bool,
     ) -> Self | None:
         """Return the archive that a URL names, after all checks; None if it names none.

@@ -63,7 +63,7 @@ def begin_copy(
     format: str | None = None,  # noqa: A002
     options: CopyOptions | None = None,
     without: Collection[str] = (),
-    resume: bool = False,
+    resume: bool | str = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     checksums: bool = False,
@@ -115,9 +115,9 @@ def begin_copy(
         return planned.compared() if verify else planned
     target = CopyTarget(how, place)
     if isinstance(node, Array):
-        begun, copies = _begin_array(node, target, options)
+        begun, copies = _begin_array(node, target, options, compares=verify)
     else:
-        begun, copies = _begin_group(node, target, options, without)
+        begun, copies = _begin_group(node, target, options, without, compares=verify)
     begun = replace(begun, packing=packing)
     if not verify:
         return begun
@@ -138,7 +138,7 @@ def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
 
 
 def _begin_array(
-    array: Array, target: CopyTarget, options: CopyOptions
+    array: Array, target: CopyTarget, options: CopyOptions, *, compares: bool
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of an array; return it, and the array by its path in the copy."""
     geometries = geometries_of({"": array})
@@ -147,11 +147,17 @@ def _begin_array(
         regions = regions_within({"": array}, geometries, options.bounds)
     copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     warn_lost_systems(geometries, array.path, {}, "")
-    return Copy(alone=plan_write(target.request("", copies[""]))), copies
+    request = target.request("", copies[""], None if compares else array)
+    return Copy(alone=plan_write(request)), copies
 
 
 def _begin_group(
-    group: Group, target: CopyTarget, options: CopyOptions, without: Collection[str]
+    group: Group,
+    target: CopyTarget,
+    options: CopyOptions,
+    without: Collection[str],
+    *,
+    compares: bool,
 ) -> tuple[Copy, Mapping[str, ArrayCopy]]:
     """Begin the copy of a group; return it, and the arrays by their paths in the copy."""
     how, (arrays, groups) = target.how, sorted_nodes(group, without)
@@ -194,7 +200,10 @@ def _begin_group(
     written = GroupWrite(
         options=how,
         path=target.path,
-        requests={inner: target.request(inner, copy) for inner, copy in copies.items()},
+        requests={
+            inner: target.request(inner, copy, None if compares else arrays[inner])
+            for inner, copy in copies.items()
+        },
         attributes=attributes,
         check=check,
         prepare=partial(create_group, how.container, target.path, mode="a"),

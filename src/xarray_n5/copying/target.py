@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.overwrite import OTHER_UNFINISHED, check_not_array, hint_of
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
-from xarray_n5.errors import N5Error, NodeExistsError
+from xarray_n5.errors import N5Error, NodeExistsError, RefusedError
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
-from xarray_n5.writing.request import WriteRequest
+from xarray_n5.model.paths import HIDDEN, join
+from xarray_n5.writing.request import WriteRequest, short_hash
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.copying.array_copy import ArrayCopy
     from xarray_n5.writing.options import WriteOptions
 
@@ -29,8 +31,8 @@ class CopyTarget:
     how: WriteOptions
     path: str
 
-    def request(self, inner: str, copy: ArrayCopy) -> WriteRequest:
-        """Return the request to write an array of the copy."""
+    def request(self, inner: str, copy: ArrayCopy, source: Array | None) -> WriteRequest:
+        """Return the request to write an array of the copy, which refuses a changed `source`."""
         metadata = copy.metadata
         spec = ArraySpec(
             path=join(self.path, inner),
@@ -42,7 +44,10 @@ class CopyTarget:
             layout=copy.layout,
         )
         return WriteRequest.of(
-            copy.data, spec, replace(self.how, write_empty_chunks=not copy.sparse)
+            copy.data,
+            spec,
+            replace(self.how, write_empty_chunks=not copy.sparse),
+            source_state="" if source is None else _state_of(source),
         )
 
     def check(
@@ -91,3 +96,18 @@ class CopyTarget:
             elif isinstance(node.metadata, ArrayMetadata):
                 found.add(node.path)
         return found
+
+
+def _state_of(array: Array) -> str:
+    """Return a hash of the sizes and times of stored chunks; "" where they cannot be listed."""
+    node, store, state = array.node, array.node.store, blake2b(digest_size=8)
+    if node.format.one_writer:
+        return short_hash(node.etag())
+    try:
+        for key, size, time in sorted(store.list_info(node.path)):
+            if not key.startswith(f"{HIDDEN}/"):
+                written = store.etag(join(node.path, key)) if time is None else time
+                state.update(repr((key, size, written)).encode())
+    except RefusedError:
+        return ""
+    return state.hexdigest()

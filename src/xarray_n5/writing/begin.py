@@ -108,7 +108,8 @@ def _begin(plan: WritePlan) -> Begun:
         if overwrite.removes or state.opens or state.clears:
             clears = [f"clears-{plan.record.attempt}"]
             store.set(join(path, HIDDEN, clears[0]), b"")
-    claim.begin({**provenance(), "fresh": begun.write.fresh, **plan.identity.facts})
+    group = {"of": plan.request.group_token} if plan.request.group_token else {}
+    claim.begin({**provenance(), "fresh": begun.write.fresh, **plan.identity.facts, **group})
     try:
         _look_again(plan)
     except BaseException:

@@ -50,6 +50,8 @@ def explain(
         name for name in now.parts if before.get(name, now.parts[name]) != now.parts[name]
     ]:
         differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
+    if not now.has_source(facts):
+        differences.append(f"chunks of its source have changed since {facts.get('at', 'then')}")
     if not before:
         differences = ["it is the write of something else"]
     shown = differences[:_SHOWN] or ["something else has been written there since"]

@@ -122,9 +122,9 @@ class PlannedGroup:
 
     @property
     def own(self) -> list[Record]:
-        """The records of earlier attempts."""
-        token = self.token if self.group.is_exclusive else ""
-        return [record for record in self.state.opens if record.token == token]
+        """The records of earlier attempts, or of the write that the user names."""
+        tokens = {self.token, self.group.options.resume} if self.group.is_exclusive else ()
+        return [record for record in self.state.opens if record.token in tokens]
 
     @property
     def continues(self) -> bool:
@@ -198,7 +198,12 @@ def _write(
     group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
 ) -> dict[str, xr.Dataset]:
     """Write arrays and finish all of them together."""
-    calls = [partial(begin, plan) for plan in plans.values()]
+    token = claim.token if claim is not None else ""
+    requests = [replace(plan.request, group_token=token) for plan in plans.values()]
+    calls = [
+        partial(begin, replace(plan, request=request))
+        for plan, request in zip(plans.values(), requests, strict=True)
+    ]
     writes = dict(zip(plans, together(group.options.store, calls), strict=True))
     receipts: dict[str, Receipts] = {}
     for stage in _stages(writes) if group.in_turn else [writes]:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.changes import began
-from xarray_n5.arrays.claims import REPAIR, Record, Row, State, look, new_attempt, read, stated
+from xarray_n5.arrays.claims import (
+    REPAIR,
+    Record,
+    Row,
+    State,
+    is_token,
+    look,
+    new_attempt,
+    read,
+    stated,
+)
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.spec import (
     as_dtype,
@@ -126,9 +136,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
             start, source.shape, target.shape, target.grid.chunks, url=target.url, names=names
         )
     identity = request.identity(start)
-    # A user may name the token of an unfinished write, to continue it as it is.
-    named = any(record.token == options.resume for record in state.opens)
-    token = str(options.resume) if named else identity.token
+    token = _named_token(request, state) or identity.token
     if options.resume and target is not None and token in state.templates:
         request = replace(request, template=request.template or Template(identity))
     template = request.template
@@ -147,7 +155,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     if options.resume and target is not None:
         if _is_believed(plan, target):
             return replace(plan, is_done=True)
-        if (facts := _earlier(plan)) is not None:
+        if (facts := _earlier(plan, target)) is not None:
             _check_same(request, target)
             return replace(plan, resumed=facts)
     _check_others(plan, target)
@@ -160,6 +168,19 @@ def plan_write(request: WriteRequest) -> WritePlan:
     opening = _opening(request)
     array = plan_array(options.container, spec, source.shape, source.dtype, opening)
     return replace(plan, target=Array(array.array.node.bare()), array=array)
+
+
+def _named_token(request: WriteRequest, state: State) -> str | None:
+    """Return the token of the unfinished write that a user names, to continue it as it is.
+
+    The token is that of the array, or of the group that is written as one.
+    """
+    options = request.options
+    for record in sorted(state.opens) if is_token(options.resume) else ():
+        facts = read(options.store, request.path, record.name) or {}
+        if options.resume in {record.token, facts.get("of")}:
+            return record.token
+    return None
 
 
 def _opening(request: WriteRequest) -> OpenOptions:
@@ -242,11 +263,15 @@ def _is_believed(plan: WritePlan, target: Array) -> bool:
     if not plan.state.believes(plan.row):
         return False
     facts = read(plan.request.options.store, plan.request.path, plan.row.name)
-    return facts is not None and is_as_written(facts, target.node.metadata, plan)
+    if facts is None or not plan.identity.has_source(facts):
+        return False
+    return is_as_written(facts, target.node.metadata, plan)
 
 
-def _earlier(plan: WritePlan) -> dict[str, Any] | None:
+def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
     """Return what the record of an earlier attempt states, if that can be continued.
+
+    Raise if the source has changed since, unless the unfinished write is replaced, or is named.
 
     Whoever was killed before the look at other records may have left one where another write has
     begun, and has removed and stored chunks: then a stored chunk is no evidence.
@@ -256,6 +281,13 @@ def _earlier(plan: WritePlan) -> dict[str, Any] | None:
         return None
     facts = read(plan.request.options.store, plan.request.path, plan.own[0].name)
     facts = facts or {"fresh": False}  # damaged
+    request = plan.request
+    named = request.options.resume in {token, facts.get("of")}
+    if not (plan.identity.has_source(facts) or named):
+        if request.spec.mode == "w":
+            return None
+        why = explain(plan, facts, target, facts.get("of", token))
+        raise ResumeError(request.options.container.url, request.path, began(facts), why)
     tokens = {record.token for record in state.meeting(box)}
     tokens |= {row.token for row in state.rows_meeting(box)}
     return None if facts.get("fresh") and tokens - {token, REPAIR} else facts
@@ -272,7 +304,8 @@ def _check_others(plan: WritePlan, target: Array | None) -> None:
     others = [*plan.others] if keeps else sorted(plan.state.opens.difference(plan.own))
     if others := [record for record in others if record.token != REPAIR]:
         facts = read(options.store, path, others[0].name) or {}
-        raise ResumeError(url, path, began(facts), explain(plan, facts, target, others[0].token))
+        why = explain(plan, facts, target, facts.get("of", others[0].token))
+        raise ResumeError(url, path, began(facts), why)
     if keeps or request.spec.mode != "w-":
         return
     if plan.own and not resume:

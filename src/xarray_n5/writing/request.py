@@ -11,6 +11,7 @@ import dask.array as da
 import xarray as xr
 from dask.base import is_dask_collection
 
+from xarray_n5.arrays.claims import is_token
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
@@ -42,16 +43,22 @@ class Identity:
     """A hash of each part, so that an error can name those that differ."""
     code: Mapping[str, str]
     """A hash of each file with functions of the user, by its name."""
+    source: str = ""
+    """A hash of the state of the stored chunks that a copy reads, which the token lacks."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """The parts as records state them."""
-        return {"is": dict(self.parts), "code": dict(self.code)}
+        return {"is": dict(self.parts), "code": dict(self.code), "source": self.source}
 
     @property
     def token(self) -> str:
         """The name of the write in records."""
-        return short_hash(self.facts, 8)
+        return short_hash({"is": dict(self.parts), "code": dict(self.code)}, 8)
+
+    def has_source(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether the source is as a record or row states it, as far as that is known."""
+        return not self.source or facts.get("source", "") in {"", self.source}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,10 @@ class WriteRequest:
     """Whether the blocks are computed later."""
     group: str = ""
     """A hash of what the call stores besides arrays, such as attributes of the group."""
+    group_token: str = ""
+    """The token of the group's write; "" for an array alone."""
+    source_state: str = ""
+    """A hash of the state of the stored chunks that a copy reads."""
     template: Template | None = None
     """The array, if the same call has created it to write its chunks later."""
 
@@ -138,7 +149,8 @@ class WriteRequest:
     def values(self) -> str:
         """What stands for the values: Dask's name, or the user's for what has another each time."""
         resume = self.options.resume
-        return resume if isinstance(resume, str) and not self.in_memory else self.source.name
+        named = isinstance(resume, str) and not is_token(resume) and not self.in_memory
+        return str(resume) if named else self.source.name
 
     @property
     def keeps_array(self) -> bool:
@@ -189,7 +201,7 @@ class WriteRequest:
                 "layout": sorted((spec.layout or {}).items()),
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
-        return Identity(hashes, code_of(source.dask))
+        return Identity(hashes, code_of(source.dask), self.source_state)
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
