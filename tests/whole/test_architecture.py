@@ -155,7 +155,7 @@ ONE_CALLER = {
         "set_many",
     },
     KeyedContainer: {
-        *("complete_group", "delete_chunks", "matches", "not_found", "set_chunks", "sweep"),
+        *("complete_group", "delete_chunks", "matches", "set_chunks", "sweep"),
     },
     KeyedFormat: {"assume", "states_kind", "with_attributes"},
 }
@@ -215,6 +215,7 @@ def test_folders_of_tests_hold_tests_and_support_holds_none() -> None:
     files = {path.relative_to(TESTS) for path in TESTS.rglob("*.py")}
     files = {path for path in files if path.name not in {"__init__.py", "conftest.py"}}
     code = {path for path in files if not path.name.startswith("test_")}
+    code -= {Path("writing", "model.py")}  # which the protocol of writes is tested by
     assert {path.parts[0] for path in code} == {"benchmarks", "support"}
     assert not {path for path in files - code if path.parts[0] == "support"}
     assert not {path for path in files if len(path.parts) == 1}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection, tokenize
 
+from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.chunking import align
-from xarray_n5.model.indexing import as_texts
+from xarray_n5.model.indexing import as_texts, normalize
+
+if TYPE_CHECKING:
+    from xarray_n5.arrays.array import Array
 
 
 def blocks_of(arr: Any) -> da.Array:
@@ -77,3 +81,20 @@ def aligned_blocks(
         for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
     )
     return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))
+
+
+def region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
+    """Return the start of `region` in `target`, after checking that `source` fits into it."""
+    selection = normalize(region, target.shape)
+    plain = all(item.step in {None, 1} for item in region)
+    if not plain or selection.shape != source.shape:
+        raise ValueError(
+            f"expected a region of shape {source.shape}, the shape of the array; {region} of "
+            f"{target.url!r}, whose shape is {target.shape}, has shape {selection.shape}; resize "
+            "or select to fit, with steps of 1"
+        )
+    if target.dtype != as_dtype(source.dtype, target.url):
+        raise MetadataError(
+            f"{target.url} has type {target.dtype}, got {source.dtype}; convert with astype()"
+        )
+    return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))

@@ -123,7 +123,8 @@ class PlannedGroup:
     @property
     def own(self) -> list[Record]:
         """The records of earlier attempts, or of the write that the user names."""
-        tokens = {self.token, self.group.options.resume} if self.group.is_exclusive else ()
+        resume = self.group.options.resume
+        tokens = {self.token, resume} if resume and self.group.is_exclusive else ()
         return [record for record in self.state.opens if record.token in tokens]
 
     @property

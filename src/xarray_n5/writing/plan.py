@@ -28,13 +28,12 @@ from xarray_n5.arrays.spec import (
     completed,
     with_shards,
 )
-from xarray_n5.errors import MetadataError, N5Error, NodeExistsError, ResumeError
+from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
 from xarray_n5.model.chunking import check_region, touched
-from xarray_n5.model.indexing import normalize
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together
-from xarray_n5.writing.blocks import aligned_blocks
+from xarray_n5.writing.blocks import aligned_blocks, region_start
 from xarray_n5.writing.differences import explain, is_as_written
 from xarray_n5.writing.request import Template
 from xarray_n5.writing.self_reads import check_independent
@@ -202,24 +201,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
         return target, start
     if target is None:
         raise options.container.not_found(options.container.node(request.path), "array")
-    return target, _region_start(request.region, request.source, target)
-
-
-def _region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
-    """Return the start of `region` in `target`, after checking that `source` fits into it."""
-    selection = normalize(region, target.shape)
-    plain = all(item.step in {None, 1} for item in region)
-    if not plain or selection.shape != source.shape:
-        raise ValueError(
-            f"expected a region of shape {source.shape}, the shape of the array; {region} of "
-            f"{target.url!r}, whose shape is {target.shape}, has shape {selection.shape}; resize "
-            "or select to fit, with steps of 1"
-        )
-    if target.dtype != as_dtype(source.dtype, target.url):
-        raise MetadataError(
-            f"{target.url} has type {target.dtype}, got {source.dtype}; convert with astype()"
-        )
-    return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
+    return target, region_start(request.region, request.source, target)
 
 
 def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
