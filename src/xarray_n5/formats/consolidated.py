@@ -121,6 +121,7 @@ Consolidated: TypeAlias = OwnDocument | Member
 
 KINDS = (OwnDocument(), Member())
 
+
 def _kind_for(documents: Collection[str]) -> Consolidated | None:
     """Return the kind that repeats some documents, if any."""
     return next((kind for kind in KINDS if kind.documents.intersection(documents)), None)
