@@ -67,30 +67,39 @@ class Commit:
         key = join(self.claim.path, HIDDEN, self._changes)
         self.claim.store.set(key, json.dumps(changes).encode())
 
-    def grow(self, *, back: bool = False) -> None:
+    def grow(self) -> None:
         """Resize the arrays that still have their former shapes, but no consolidated metadata.
-
-        With `back`, which HDF5 needs to give up an append, resize them to their former shapes.
 
         Raises
         ------
         ResumeError
             If an array has another shape than before or after the append; none was resized then.
         """
-        container, calls = self.how.container.quiet(), []
-        paths = [join(self.claim.path, name) for name in self._grows]
-        nodes = container.fresh().nodes(paths, verify=False)
-        for node, path, pair in zip(nodes, paths, self._grows.values(), strict=True):
-            old, new = map(tuple, reversed(pair) if back else pair)
-            shape = getattr(getattr(node, "metadata", None), "shape", None)
+        calls = []
+        for path, (shape, old, new) in self._shapes().items():
             if shape not in {old, new}:
                 why = f"{path!r} has the shape {shape} now, before the append it was {old}"
-                raise ResumeError(container.url, self.claim.path, began(dict(self.facts)), why)
+                url = self.how.container.url
+                raise ResumeError(url, self.claim.path, began(dict(self.facts)), why)
             if shape == old:
-                calls.append(partial(container.resize, path, new))
+                calls.append(partial(self.how.container.quiet().resize, path, new))
         if calls:
             self.claim.check()
             together(self.claim.store, calls)
+
+    def shrink(self) -> None:
+        """Resize the arrays to their former shapes, as HDF5 needs it to give up an append."""
+        for path, (shape, old, new) in self._shapes().items():
+            if shape == new:
+                self.how.container.resize(path, old)
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Return the shapes of the arrays as stored, and before and after, by path."""
+        paths = [join(self.claim.path, name) for name in self._grows]
+        nodes = self.how.container.fresh().nodes(paths, verify=False)
+        stored = [getattr(getattr(node, "metadata", None), "shape", ()) for node in nodes]
+        pairs = [map(tuple, pair) for pair in self._grows.values()]
+        return {p: (s, *pair) for p, s, pair in zip(paths, stored, pairs, strict=True)}
 
     def finish(self) -> None:
         """Resize the arrays, change metadata, leave the rows, and remove the record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +11,15 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
 from xarray_n5.arrays.open import open_group
-from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
 from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,12 +84,12 @@ def _coordinate_to_move(plan: Update) -> dict[str, Any] | None:
 def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOptions) -> None:
     """Store a coordinate as an array, before axes lose it: an interruption loses nothing."""
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
-    stored = group.get(dim)
-    if not (isinstance(stored, Array) and np.array_equal(stored[: values.size], values)):
-        attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-        attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-        path = join(group.path, dim)
-        to_n5(values, how.container, path, attributes=attributes, mode="w", resume=True)
+    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
+    spec = ArraySpec(path=join(group.path, dim), attributes=attributes, mode="w")
+    options = replace(how, mode="w", resume=True)
+    requests = {dim: WriteRequest.of(values, spec, options, appends=True)}
+    GroupWrite(options=options, path=group.path, requests=requests, exclusive=False).write()
 
 
 def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:

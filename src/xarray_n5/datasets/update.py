@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -98,12 +98,13 @@ class Update:
         pairs = zip(dims, data.shape, strict=False)
         region = [self.slices.get(str(dim), slice(0, size)) for dim, size in pairs]
         region += [slice(0, size) for size in shape[len(region) :]]
+        options: Any = {"write_empty": self.how.write_empty_chunks, "edges": self.how.edge_chunks}
         return WriteRequest.of(
             data,
             ArraySpec(path=array.path),
             self.how,
             region=region,
-            target=Array(array.node.with_shape(shape)),
+            target=Array(replace(array.node.with_shape(shape), **options)),
             dims=encoded.dims if len(encoded.dims) == data.ndim else None,
             appends=self.append_dim is not None,
             deferred=self.how.deferred and is_dask_collection(data),
