@@ -141,10 +141,11 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(29, 51),
-        "what exists, and its records; the record, and a second look; the chunks beyond the "
-        "ends; a look at the ends, and that all is stored; the new shapes, one after another; "
-        "the rows; the removal of the record",
+        *(17, 51),
+        "what exists, and its records; the record; a look at other records and the ends; the "
+        "ends in the record; the chunks beyond the ends, and notes of them; another look; that "
+        "all is stored; the documents, the new ones, and these again; the rows; the removal of "
+        "the notes and of the record",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
         lambda fs: series(8, 12).to_zarr(
             zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2

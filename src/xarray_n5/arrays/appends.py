@@ -22,25 +22,13 @@ def name_of(attempt: str) -> str:
     return f"open-append-{attempt}.json"
 
 
-def attempt_of(name: str) -> str:
-    """Return the attempt in the name of a record.
-
-    >>> attempt_of(name_of("0123abcd"))
-    '0123abcd'
-    """
-    return name.removeprefix("open-append-").removesuffix(".json")
-
-
-def appends_in(store: Store, path: str, but: str = "") -> dict[str, dict[str, Any]]:
-    """Return what the records of unfinished appends to a group state, by attempt.
-
-    One that is gone when it is read has ended.
-    """
-    return read_appends(store, path, state_of(store.list(join(path, HIDDEN))).appends - {but})
+def appends_in(store: Store, path: str) -> dict[str, dict[str, Any]]:
+    """Return what the records of unfinished appends to a group state, by attempt."""
+    return read_appends(store, path, state_of(store.list(join(path, HIDDEN))).appends)
 
 
 def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return what some records state, by attempt."""
+    """Return what some records state, by attempt; one that is gone has ended."""
     names = sorted(attempts)
     keys = [join(path, HIDDEN, name_of(attempt)) for attempt in names]
     documents = store.get_many(keys) if keys else ()
@@ -51,25 +39,32 @@ def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, 
     }
 
 
-def as_before(store: Store, path: str, nodes: Mapping[str, Array | Group]) -> dict[str, Any]:
-    """Return the nodes of a group, with arrays that are being resized as they were before.
+def as_readers_see(store: Store, path: str, nodes: Mapping[str, Array | Group]) -> dict[str, Any]:
+    """Return the nodes of a group as they were before unfinished appends.
 
-    An append resizes one array after another, when all its data are stored; in HDF5, which stores
-    no chunks beyond the end of a dataset, before that. A server that refuses to list the records
-    shows the arrays as they are.
+    A server that refuses to list the records shows the arrays as they are.
     """
-    former: dict[str, tuple[list[int], list[int]]] = {}
     records: dict[str, dict[str, Any]] = {}
-    arrays = [node for node in nodes.values() if isinstance(node, Array)]
-    if arrays:
+    if any(isinstance(node, Array) for node in nodes.values()):
         with suppress(RefusedError):
             records = appends_in(store, path)
-    for facts in records.values():
-        if facts.get("commit") or arrays[0].node.format.one_writer:
-            former |= facts.get("grows", {})
+    return as_before(nodes, records.values())
+
+
+def as_before(
+    nodes: Mapping[str, Array | Group], records: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the nodes of a group, with arrays that appends are resizing as they were before.
+
+    An append resizes one array after another, when all its data are stored; in HDF5, which stores
+    no chunks beyond the end of a dataset, before that.
+    """
     shown: dict[str, Any] = dict(nodes)
-    for name, (old, new) in former.items():
-        array = nodes.get(name)
-        if isinstance(array, Array) and array.node.metadata.shape == tuple(new):
-            shown[name] = Array(array.node.with_shape(array.node.ordered(tuple(old))))
+    for facts in records:
+        for name, (old, new) in facts.get("grows", {}).items():
+            array = nodes.get(name)
+            if not isinstance(array, Array) or array.node.metadata.shape != tuple(new):
+                continue
+            if facts.get("commit") or array.node.format.one_writer:
+                shown[name] = Array(array.node.with_shape(array.node.ordered(tuple(old))))
     return shown

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.appends import as_before
+from xarray_n5.arrays.appends import as_readers_see
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
@@ -195,7 +195,7 @@ class Group(Mapping[str, "Array | Group"]):
         if not self._options.writable:
             arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
             warn_unfinished(self.container.store, [self.path, *arrays] if arrays else ())
-            return as_before(self.container.store, self.path, nodes)
+            return as_readers_see(self.container.store, self.path, nodes)
         return nodes
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:

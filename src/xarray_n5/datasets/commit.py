@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,43 +12,25 @@ import numpy as np
 from xarray_n5.arrays.appends import appends_in, name_of
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import Claim, delete_records, new_attempt
-from xarray_n5.arrays.open import open_group
-from xarray_n5.datasets.grow import move_coordinate, moved_coordinate
-from xarray_n5.datasets.update import change_metadata
+from xarray_n5.datasets.grow import apply_changes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.paths import HIDDEN, join
+from xarray_n5.stores import together
 from xarray_n5.writing.options import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.datasets.update import Update
 
 _LARGEST = 1 << 26
 """The maximum size of the changes of an append: 64 MiB."""
 
 
-def changes_of(plan: Update, moved: list[str]) -> dict[str, Any]:
-    """Return what an append changes besides the shapes of arrays."""
-    changes: dict[str, Any] = {}
-    if attributes := plan.changed_attributes():
-        changes["attributes"] = attributes
-    if moved:
-        changes["moved"] = moved
-    if coordinate := moved_coordinate(plan):
-        changes["coordinate"] = coordinate
-    return changes
-
-
-def _key(claim: Claim) -> str:
-    return join(claim.path, HIDDEN, f"changes-{claim.token}.json")
-
-
-def save_changes(claim: Claim, changes: Mapping[str, Any]) -> None:
-    """Store the changes of an append for whoever finishes it."""
-    claim.store.set(_key(claim), json.dumps(changes).encode())
+def row_of(token: str) -> str:
+    """Return the name of the row that a finished append leaves in each array."""
+    return f"done/append-{token}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +38,9 @@ class Commit:
     """The rest of an append, which may be repeated."""
 
     how: WriteOptions
-    path: str
     claim: Claim
     facts: Mapping[str, Any]
-    row: str
+    """What the record states."""
 
     @classmethod
     def take(cls, how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -67,68 +49,81 @@ class Commit:
         token, first = str(facts.pop("token", "")), str(facts.pop("began", attempt))
         claim = Claim(store=how.store, path=path, name=name_of(attempt), token=token, began=first)
         claim.begin(facts)
-        others = {key for key in appends_in(how.store, path) if key != attempt}
-        mine = [key for key in others if key in records]
-        delete_records(how.store, path, map(name_of, mine))
-        return cls(how=how, path=path, claim=claim, facts=facts, row=f"done/append-{token}")
+        now = appends_in(how.store, path)
+        delete_records(how.store, path, [name_of(key) for key in now if key in records])
+        return cls(how=how, claim=claim, facts=facts)
+
+    @property
+    def _grows(self) -> Mapping[str, Any]:
+        grows: Mapping[str, Any] = self.facts.get("grows", {})
+        return grows
+
+    @property
+    def _changes(self) -> str:
+        return f"changes-{self.claim.token}.json"
+
+    def keep(self, changes: Mapping[str, Any]) -> None:
+        """Store what else changes, for whoever finishes the append."""
+        key = join(self.claim.path, HIDDEN, self._changes)
+        self.claim.store.set(key, json.dumps(changes).encode())
 
     def grow(self) -> None:
-        """Resize each array that still has its former shape.
+        """Resize the arrays that still have their former shapes, but no consolidated metadata.
 
         Raises
         ------
         ResumeError
-            If an array has another shape than before or after the append.
+            If an array has another shape than before or after the append; none was resized then.
         """
-        container, growing = self.how.container, self.facts.get("grows", {})
-        paths = {join(self.path, name): pair for name, pair in growing.items()}
-        nodes = container.fresh().nodes([*paths], verify=False)
-        for node, (path, (old, new)) in zip(nodes, paths.items(), strict=True):
-            shape = getattr(getattr(node, "metadata", None), "shape", None)
-            if shape == tuple(new):
-                continue
-            if shape != tuple(old):
-                why = f"{path!r} has the shape {shape} now, before the append it was {tuple(old)}"
-                raise ResumeError(container.url, self.path, began(dict(self.facts)), why)
+        calls = []
+        for path, (shape, old, new) in self._shapes().items():
+            if shape not in {old, new}:
+                why = f"{path!r} has the shape {shape} now, before the append it was {old}"
+                url = self.how.container.url
+                raise ResumeError(url, self.claim.path, began(dict(self.facts)), why)
+            if shape == old:
+                calls.append(partial(self.how.container.quiet().resize, path, new))
+        if calls:
             self.claim.check()
-            container.resize(path, tuple(new))
+            together(self.claim.store, calls)
+
+    def shrink(self) -> None:
+        """Resize the arrays to their former shapes, as HDF5 needs it to give up an append."""
+        for path, (shape, old, new) in self._shapes().items():
+            if shape == new:
+                self.how.container.resize(path, old)
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Return the shapes of the arrays as stored, and before and after, by path."""
+        paths = [join(self.claim.path, name) for name in self._grows]
+        nodes = self.how.container.fresh().nodes(paths, verify=False)
+        stored = [getattr(getattr(node, "metadata", None), "shape", ()) for node in nodes]
+        pairs = [map(tuple, pair) for pair in self._grows.values()]
+        return {p: (s, *pair) for p, s, pair in zip(paths, stored, pairs, strict=True)}
 
     def finish(self) -> None:
         """Resize the arrays, change metadata, leave the rows, and remove the record."""
+        claim, row = self.claim, row_of(self.claim.token)
         self.grow()
         self._change()
-        for name in self.facts.get("grows", {}):
-            Claim(
-                store=self.claim.store,
-                path=join(self.path, name),
-                name=self.claim.name,
-                token=self.claim.token,
-                began=self.claim.began,
-            ).finish(self.row, {"grows": {name: self.facts["grows"][name]}})
-        if self.facts.get("changes"):
-            self.claim.store.delete([_key(self.claim)])
-        self.claim.end(notes=True)
+        calls: list[Callable[[], Any]] = [claim.note_names]
+        for name, pair in self._grows.items():
+            array = replace(claim, path=join(claim.path, name))
+            calls.append(partial(array.finish, row, {"grows": {name: pair}}))
+        notes, *_ = together(claim.store, calls)
+        claim.delete_notes(notes)
+        claim.end(*([self._changes] if self.facts.get("changes") else []))
 
     def _change(self) -> None:
-        """Change metadata as the append states it, and the consolidated metadata last."""
-        changes: dict[str, Any] = {}
+        """Change metadata as the append states it, and the consolidated metadata last, once."""
+        how, path, changes = self.how, self.claim.path, dict[str, Any]()
         if self.facts.get("changes"):
-            found = self.claim.store.head(_key(self.claim), _LARGEST)
-            changes = _parse(found[0] if found else b"{}")
-        names = [*self.facts.get("grows", {})]
-        if not changes and not self.how.format.consolidates:
-            return
-        if "coordinate" in changes:
-            group = open_group(self.how.container, self.path, mode="r+")
-            move_coordinate(group, changes["coordinate"], names, self.how)
-        change_metadata(
-            self.path,
-            changes.get("moved", ()),
-            changes.get("attributes", {}),
-            [join(self.path, name) for name in names],
-            self.how,
-            consolidates=True,
-        )
+            document = self.claim.store.head(join(path, HIDDEN, self._changes), _LARGEST)
+            changes = _parse(document[0] if document else b"{}")
+        apply_changes(changes, path, self._grows, replace(how, container=how.container.quiet()))
+        how.consolidate(path, default=True)
+        names = [*self._grows, *changes.get("moved", ())]
+        how.container.renew([path, *(join(path, name) for name in names)])
 
 
 def _parse(document: bytes) -> dict[str, Any]:
@@ -142,7 +137,7 @@ def _parse(document: bytes) -> dict[str, Any]:
             np.array(coordinate["values"], np.dtype(coordinate["type"]))
             sound = sound and "/" not in coordinate["dim"] and not coordinate["dim"].startswith(".")
             sound = sound and isinstance(coordinate["attributes"], dict)
-    except (*ODD, AttributeError):
+    except ODD:
         return {}
     return changes if sound else {}
 
@@ -154,4 +149,5 @@ def complete_appends(array: Array) -> None:
     records = appends_in(container.store, group) if array.path else {}
     committed = {attempt: facts for attempt, facts in records.items() if facts.get("commit")}
     if committed:
-        Commit.take(WriteOptions(container=container, mode="r+"), group, committed).finish()
+        how = WriteOptions(container=container, mode="r+", consolidated=False)
+        Commit.take(how, group, committed).finish()

@@ -1,7 +1,8 @@
-"""Coordinates that axes no longer describe, and become arrays."""
+"""Metadata that change with the values of a Dataset: coordinates in axes, attributes of images."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,24 +10,61 @@ import numpy as np
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array
-from xarray_n5.dask.to_n5 import to_n5
+from xarray_n5.arrays.open import open_group
+from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
+from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    import xarray as xr
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.update import Update
     from xarray_n5.writing.options import WriteOptions
 
 
-def moved_coordinate(plan: Update) -> dict[str, Any] | None:
+def changes_of(plan: Update) -> dict[str, Any]:
+    """Return what a write changes besides the values and the shapes of arrays, as JSON."""
+    coordinate = _coordinate_to_move(plan)
+    moved = _outdated(plan) + ([coordinate["dim"]] if coordinate else [])
+    attributes = updated_images(
+        plan.group.attrs,
+        plan.stored,
+        plan.written,
+        plan.slices,
+        moved,
+        plan.how.format.ngff_version,
+    )
+    changes = {"attributes": attributes, "moved": moved, "coordinate": coordinate}
+    return {key: value for key, value in changes.items() if value}
+
+
+def apply_changes(
+    changes: Mapping[str, Any], path: str, names: Iterable[str], how: WriteOptions
+) -> None:
+    """Change the metadata of a group and of some of its arrays; may be repeated."""
+    if not changes:
+        return
+    group = open_group(how.container, path, mode="r+")
+    if coordinate := changes.get("coordinate"):
+        _store_coordinate(group, coordinate, how)
+    attributes = changes.get("attributes", {})
+    stale = [key for key, value in attributes.items() if value is None]
+    if attributes:
+        group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
+    for name in names if changes.get("moved") else ():
+        if isinstance(array := group.get(name), Array):
+            for dim in changes["moved"]:
+                _remove_coordinate(array, dim, how)
+
+
+def _coordinate_to_move(plan: Update) -> dict[str, Any] | None:
     """Return the coordinate along which a Dataset grows, if axes cannot describe it any more."""
     dim = plan.append_dim
     if dim is None or dim not in plan.in_axes:
@@ -43,25 +81,18 @@ def moved_coordinate(plan: Update) -> dict[str, Any] | None:
     }
 
 
-def move_coordinate(
-    group: Group, coordinate: Mapping[str, Any], names: Iterable[str], how: WriteOptions
-) -> None:
-    """Store a coordinate as an array, and remove it from the axes of other arrays."""
+def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOptions) -> None:
+    """Store a coordinate as an array, before axes lose it: an interruption loses nothing."""
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
-    stored = group.get(dim)
-    if not (isinstance(stored, Array) and np.array_equal(stored[: values.size], values)):
-        # It is complete before the axes lose the coordinate: an interruption loses nothing.
-        attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
-        attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-        path = join(group.path, dim)
-        to_n5(values, how.container, path, attributes=attributes, mode="w", resume=True)
-    for name in names:
-        array = group.get(name)
-        if name != dim and isinstance(array, Array):
-            remove_coordinate(array, dim, how)
+    attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
+    attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
+    spec = ArraySpec(path=join(group.path, dim), attributes=attributes, mode="w")
+    options = replace(how, mode="w", resume=True)
+    requests = {dim: WriteRequest.of(values, spec, options, appends=True)}
+    GroupWrite(options=options, path=group.path, requests=requests, exclusive=False).write()
 
 
-def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
+def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
     """Remove a dimension's scale and offset from an array's axes."""
     geometry = array.geometry()
     if all(axis.name != dim or axis.scale is None for axis in geometry.axes):
@@ -83,16 +114,14 @@ def remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
     array.attrs.change({}, geometry.keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
 
 
-def outdated(
-    stored: xr.Dataset, written: xr.Dataset, slices: Mapping[str, slice], in_axes: Collection[str]
-) -> list[str]:
+def _outdated(plan: Update) -> list[str]:
     """Return the dimensions whose new coordinate array will contradict the stored axes."""
-    found = []
-    for dim, where in slices.items():
-        if dim in in_axes or dim not in written.variables:
+    dims = []
+    for dim, where in plan.slices.items():
+        if dim in plan.in_axes or dim not in plan.written.variables:
             continue
-        if axis := regular_axis(stored, dim):
+        if axis := regular_axis(plan.stored, dim):
             expected = axis.offset + axis.step * np.arange(where.start, where.stop)
-            if not np.array_equal(expected, written[dim].to_numpy()):
-                found.append(dim)
-    return found
+            if not np.array_equal(expected, plan.written[dim].to_numpy()):
+                dims.append(dim)
+    return dims

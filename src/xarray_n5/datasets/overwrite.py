@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.appends import as_before
 from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import Group
@@ -44,12 +45,14 @@ class ExistingGroup:
     """Whether unreadable nodes raise; otherwise they are ignored."""
     names: Sequence[str] | None = None
     """The names of the nodes to consider; all of them by default."""
+    appends: Sequence[Mapping[str, Any]] = ()
+    """The records of unfinished appends: arrays are as before these."""
 
     @cached_property
     def nodes(self) -> Mapping[str, Array | Group]:
         """The nodes directly in the group."""
         names = iter(self.group) if self.names is None else self.names
-        return self.group.nodes(names, strict=self.strict)
+        return as_before(self.group.nodes(names, strict=self.strict), self.appends)
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:

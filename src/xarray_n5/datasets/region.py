@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
-from xarray_n5.errors import FinishedAppendError, printable
+from xarray_n5.errors import printable
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:
@@ -54,32 +54,15 @@ def region_slices(
     return {dim: _slice_along(dim, where, dataset, stored) for dim, where in wanted.items()}
 
 
-def check_not_appended(
-    dataset: xr.Dataset, stored: xr.Dataset, dim: str, url: str, known: slice | None
-) -> None:
-    """Raise if an append to resume has finished before, wherever its samples are.
-
-    Parameters
-    ----------
-    dataset, stored
-        The data to append, and the stored Dataset.
-    dim
-        The dimension along which it is appended.
-    url
-        The location, for the error.
-    known
-        The samples of the append according to the record of finished ones, if it is in there.
-    """
-    found = known if known and known.stop <= stored.sizes[dim] else None
-    if dim in dataset.indexes and dim in stored.indexes:
-        ours, theirs = dataset.indexes[dim], stored.indexes[dim]
-        count = len(ours)
-        for start in np.flatnonzero(theirs.isin(ours[:1])):
-            if ours.equals(theirs[start : start + count]):
-                found = slice(int(start), int(start) + count)
-                break
-    if found is not None:
-        raise FinishedAppendError(url, dim, found)
+def stored_samples(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice | None:
+    """Return where the samples of a Dataset are stored already, by their coordinate."""
+    if dim not in dataset.indexes or dim not in stored.indexes:
+        return None
+    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
+    for start in map(int, np.flatnonzero(theirs.isin(ours[:1]))):
+        if ours.equals(theirs[start : start + len(ours)]):
+            return slice(start, start + len(ours))
+    return None
 
 
 def select_written(

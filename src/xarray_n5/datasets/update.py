@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
@@ -14,8 +14,7 @@ from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import encode_like
-from xarray_n5.datasets.grow import outdated, remove_coordinate
-from xarray_n5.datasets.ngff import updated_images
+from xarray_n5.datasets.grow import apply_changes, changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
     check_axis_coordinate,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.options import WriteOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Update:
     """A dataset to write to the arrays of a group, checked against them."""
 
@@ -63,50 +62,52 @@ class Update:
     encoded: Mapping[str, EncodedVariable]
     """The variables, encoded like the stored ones."""
 
+    @cached_property
+    def requests(self) -> Mapping[str, WriteRequest]:
+        """The requests to write the variables, by the paths of their arrays in the group."""
+        return {self.inner(name): self._request(name) for name in self.encoded}
+
+    @property
+    def shapes(self) -> dict[str, list[list[int]]]:
+        """The stored shapes of the arrays, before and after; by their paths in the group."""
+        shapes = {}
+        for name in self.encoded:
+            node = self.arrays[name].node
+            after = node.with_shape(self.shape_of(name))
+            shapes[self.inner(name)] = [[*node.metadata.shape], [*after.metadata.shape]]
+        return shapes
+
+    def inner(self, name: str) -> str:
+        """Return the path of an array in the group."""
+        return self.arrays[name].path.removeprefix(self.group.path).strip("/")
+
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Return the shape that an array will have, in the user's order of axes."""
         shape, data = list(self.arrays[name].shape), self.encoded[name].data
         dims = self.stored.variables[name].dims
         if self.append_dim is not None and self.append_dim in dims:
-            axis = dims.index(self.append_dim)
-            shape[axis] = self.slices[self.append_dim].stop
+            shape[dims.index(self.append_dim)] = self.slices[self.append_dim].stop
         if self.encoded[name].is_string:
             shape[-1] = max(shape[-1], data.shape[-1])
         return tuple(shape)
 
-    def request(self, name: str) -> WriteRequest:
-        """Return the request to write a variable to its array."""
+    def _request(self, name: str) -> WriteRequest:
         array, encoded = self.arrays[name], self.encoded[name]
         data, shape = encoded.data, self.shape_of(name)
         dims = self.stored.variables[name].dims
         pairs = zip(dims, data.shape, strict=False)
         region = [self.slices.get(str(dim), slice(0, size)) for dim, size in pairs]
         region += [slice(0, size) for size in shape[len(region) :]]
+        options: Any = {"write_empty": self.how.write_empty_chunks, "edges": self.how.edge_chunks}
         return WriteRequest.of(
             data,
             ArraySpec(path=array.path),
             self.how,
             region=region,
-            target=Array(array.node.with_shape(shape)),
+            target=Array(replace(array.node.with_shape(shape), **options)),
             dims=encoded.dims if len(encoded.dims) == data.ndim else None,
             deferred=self.how.deferred and is_dask_collection(data),
         )
-
-    @property
-    def requests(self) -> dict[str, WriteRequest]:
-        """The requests by variable."""
-        return {name: self.request(name) for name in self.encoded}
-
-    @property
-    def moved(self) -> list[str]:
-        """The dimensions whose new coordinate array contradicts the stored axes."""
-        return outdated(self.stored, self.written, self.slices, self.in_axes)
-
-    def changed_attributes(self) -> dict[str, Any]:
-        """Return attributes of the group that describe images; None for those to remove."""
-        version = self.how.format.ngff_version
-        known = self.group.attrs, self.stored, self.written, self.slices
-        return updated_images(*known, self.moved, version)
 
 
 def update(
@@ -129,21 +130,12 @@ def update(
     """
     existing = ExistingGroup(open_stored(path, how), names=names)
     plan = plan_update(dataset, existing, how, region=region)
-    paths = {name: plan.arrays[name].path.removeprefix(path).strip("/") for name in plan.encoded}
     return GroupWrite(
         options=how,
         path=path,
-        requests={paths[name]: request for name, request in plan.requests.items()},
+        requests=plan.requests,
         prepare=partial(_widen, plan),
-        closing=partial(
-            change_metadata,
-            path,
-            plan.moved,
-            plan.changed_attributes(),
-            [plan.arrays[name].path for name in plan.arrays] if plan.moved else [],
-            how,
-            consolidates=False,
-        ),
+        closing=partial(_close, changes_of(plan), path, [*map(plan.inner, plan.arrays)], how),
         exclusive=False,
     )
 
@@ -155,34 +147,16 @@ def _widen(plan: Update) -> None:
             plan.arrays[name].refresh().resize(shape)
 
 
-def change_metadata(
-    path: str,
-    moved: Sequence[str],
-    attributes: Mapping[str, Any],
-    arrays: Sequence[str],
-    how: WriteOptions,
-    *,
-    consolidates: bool,
-) -> None:
-    """Change metadata of axes and images that new coordinate arrays contradict; may be repeated."""
-    group = open_group(how.container, path, mode="r+")
-    if attributes:
-        stale = [key for key, value in attributes.items() if value is None]
-        kept = {key: value for key, value in attributes.items() if key not in stale}
-        group.attrs.change(kept, stale)
-    for dim in moved:
-        for at in arrays:
-            array = group.get(at.removeprefix(path).strip("/"))
-            if isinstance(array, Array):
-                remove_coordinate(array, dim, how)
-    how.consolidate(path, default=consolidates)
+def _close(changes: Mapping[str, Any], path: str, names: Sequence[str], how: WriteOptions) -> None:
+    apply_changes(changes, path, names, how)
+    how.consolidate(path, default=False)
 
 
 def open_stored(path: str, how: WriteOptions) -> Group:
     """Return the group whose arrays are written to."""
-    found = open_group(how.container, path, mode="r+")
-    check_not_scene(found)
-    return found
+    group = open_group(how.container, path, mode="r+")
+    check_not_scene(group)
+    return group
 
 
 def plan_update(

@@ -121,43 +121,45 @@ Consolidated: TypeAlias = OwnDocument | Member
 
 KINDS = (OwnDocument(), Member())
 
-REPEATED = OwnDocument.documents | Member.documents
-"""The names of all documents that consolidated metadata repeats."""
-
 
 def _kind_for(documents: Collection[str]) -> Consolidated | None:
     """Return the kind that repeats some documents, if any."""
     return next((kind for kind in KINDS if kind.documents.intersection(documents)), None)
 
 
-def renew(store: Store, path: str, names: Collection[str], *, below: bool = False) -> None:
-    """Update existing consolidated metadata after documents of a node have changed.
+def renew(
+    store: Store, paths: Sequence[str], names: Collection[str], *, below: bool = False
+) -> None:
+    """Update existing consolidated metadata after documents of nodes have changed, once.
 
     The documents that are stored now are used, whoever wrote them.
 
     Parameters
     ----------
-    store, path
-        The container and the node.
+    store, paths
+        The container and the nodes.
     names
         The documents that have changed, or are gone.
     below
-        Whether those of all nodes below the node have, too.
+        Whether those of all nodes below the nodes have, too.
     """
     if (kind := _kind_for(names)) is None:
         return
-    parts = path.split("/") if path else []
-    above = ["/".join(parts[:depth]) for depth in range(len(parts) + kind.has_own)]
-    found = store.get_many([join(group, kind.key) for group in above]) if above else ()
-    for group, document in zip(above, found, strict=True):
+    inner: dict[str, list[str]] = {}
+    for path in paths:
+        parts = path.split("/") if path else []
+        for depth in range(len(parts) + kind.has_own):
+            inner.setdefault("/".join(parts[:depth]), []).append("/".join(parts[depth:]))
+    documents = store.get_many([join(group, kind.key) for group in inner]) if inner else ()
+    for group, document in zip(inner, documents, strict=True):
         if document is not None and (kind.has_own or f'"{_MEMBER}"'.encode() in document):
-            _renew(store, group, path.removeprefix(group).lstrip("/"), kind, names, below=below)
+            _renew(store, group, inner[group], kind, names, below=below)
 
 
 def _renew(
     store: Store,
     group: str,
-    inner: str,
+    inner: Sequence[str],
     kind: Consolidated,
     names: Collection[str],
     *,
@@ -176,9 +178,9 @@ def _renew(
                 return
             if known is None:
                 return
-            start = f"{inner}/" if inner else ""
-            inside = {name for name in known if below and name.startswith(start)}
-            own = {n for n in kind.names([inner]) if kind.location(n).rpartition("/")[2] in names}
+            starts = tuple(f"{path}/" if path else "" for path in inner)
+            inside = {name for name in known if below and name.startswith(starts)}
+            own = {n for n in kind.names(inner) if kind.location(n).rpartition("/")[2] in names}
             changed = sorted(own | inside)
             after = {name: known[name] for name in known if name not in set(changed)}
             after |= _load(current if alone else store, group, changed, kind)

@@ -10,7 +10,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
-from xarray_n5.formats import consolidated
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import HIDDEN, final_key, join
 from xarray_n5.stores import CachedStore, together
@@ -55,39 +54,37 @@ def prefetch_documents(store: Store, paths: Sequence[str], form: KeyedFormat) ->
             store.get_many([join(path, name) for path in paths for name in form.documents])
 
 
-def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> None:
-    """Write a node's documents, the one that identifies it last; remove those that are obsolete."""
+def replace_documents(store: Store, path: str, before: Documents, after: Documents) -> list[str]:
+    """Write a node's documents, the one that identifies it last; remove those that are obsolete.
+
+    Return the names of all these.
+    """
     stale = sorted(before.keys() - after.keys())
     with store.exclusive(path):
         _write(store, path, after)
         if stale:
             store.delete([join(path, name) for name in stale])
-    _renew(store, path, [*after, *stale])
+    return [*after, *stale]
 
 
 def change_documents(
     store: Store, path: str, form: KeyedFormat, change: Callable[[Documents], Documents]
-) -> None:
-    """Change documents of a node without losing concurrent changes.
+) -> list[str]:
+    """Change documents of a node without losing concurrent changes; return their names.
 
     `change` returns the documents to write, given those that are stored. In stores without locks,
     it is called again until they are stable: another change may have come between.
     """
+    written: Documents = {}
     for _ in range(_TRIES):
         with store.exclusive(path) as alone:
             before = get_documents(store.fresh(), path, form)
             written = change(before)
             changed = {name: data for name, data in written.items() if before.get(name) != data}
             _write(store, path, changed)
-        _renew(store, path, list(written))
         if alone or not changed:
-            return
-
-
-def _renew(store: Store, path: str, names: Sequence[str], *, below: bool = False) -> None:
-    """Update consolidated metadata, of the formats that have it."""
-    if not consolidated.REPEATED.isdisjoint(names):
-        consolidated.renew(store, path, names, below=below)
+            break
+    return list(written)
 
 
 def _write(store: Store, path: str, documents: Documents) -> None:
@@ -98,7 +95,6 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and everything below it, its first document first."""
     store.delete_tree(path, form.documents[0])
-    _renew(store, path, form.documents, below=True)
 
 
 def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:

@@ -47,6 +47,8 @@ class KeyedContainer:
 
     store: Store
     format: KeyedFormat
+    renews: bool = True
+    """Whether consolidated metadata is updated after each change."""
 
     @property
     def url(self) -> str:
@@ -99,6 +101,10 @@ class KeyedContainer:
     def uncached(self) -> Self:
         """Return the container without what :meth:`cached` keeps."""
         return replace(self, store=self.store.uncached())
+
+    def quiet(self) -> Self:
+        """Return the container that leaves consolidated metadata to :meth:`renew`."""
+        return replace(self, renews=False)
 
     def with_fsync(self) -> Self:
         """Return the container whose writes have reached the disk when they return."""
@@ -197,7 +203,8 @@ class KeyedContainer:
         path, old, at = before.path, before.documents, self.where(before.path)
         if fresh:
             old = {**old, **self.format.above(old, at, fresh=True)}
-        replace_documents(self.store, path, old, self.format.create(metadata, old, at))
+        names = replace_documents(self.store, path, old, self.format.create(metadata, old, at))
+        self._renew(path, names)
         if isinstance(metadata, ArrayMetadata):
             structure.known_array(self.store, path)
 
@@ -206,7 +213,8 @@ class KeyedContainer:
         lacking = partial(self.format.above, where=self.where(node.path), fresh=fresh)
         kept = isinstance(self.store, CachedStore)  # and knows what has been written meanwhile
         if lacking(get_documents(self.store, node.path, self.format) if kept else node.documents):
-            change_documents(self.store, node.path, self.format, lacking)
+            names = change_documents(self.store, node.path, self.format, lacking)
+            self._renew(node.path, names)
 
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
@@ -224,7 +232,7 @@ class KeyedContainer:
             items = dict(change(node.attributes))
             return self.format.with_attributes(before, items, at)
 
-        change_documents(self.store, path, self.format, changed)
+        self._renew(path, change_documents(self.store, path, self.format, changed))
         return items
 
     def resize(self, path: str, shape: tuple[int, ...]) -> None:
@@ -234,11 +242,12 @@ class KeyedContainer:
         def resized(documents: Documents) -> Documents:
             return self.format.with_shape(documents, shape=shape, where=where)
 
-        change_documents(self.store, path, self.format, resized)
+        self._renew(path, change_documents(self.store, path, self.format, resized))
 
     def delete(self, path: str) -> None:
         """Remove a node and all below it, its first document before all else."""
         delete_node(self.store, path, self.format)
+        self._renew(path, self.format.documents, below=True)
 
     def clear(self, path: str) -> None:
         """Remove a node and all below it, its first document first, but no records of writes."""
@@ -250,7 +259,15 @@ class KeyedContainer:
             if folder != HIDDEN:
                 self.store.delete_tree(join(path, folder), "")
         self.store.delete([join(path, name) for name in rest])
-        consolidated.renew(self.store, path, self.format.documents, below=True)
+        self._renew(path, self.format.documents, below=True)
+
+    def _renew(self, path: str, names: Sequence[str], *, below: bool = False) -> None:
+        if self.renews:
+            consolidated.renew(self.store, [path], names, below=below)
+
+    def renew(self, paths: Sequence[str]) -> None:
+        """Update existing consolidated metadata after nodes have changed."""
+        consolidated.renew(self.store, paths, self.format.documents)
 
     def consolidate(self, path: str) -> None:
         """Write a group's consolidated metadata."""

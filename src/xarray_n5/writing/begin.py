@@ -6,7 +6,7 @@ import random
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from xarray_n5.writing.plan import documents_of, plan_write
 from xarray_n5.writing.tasks import ArrayWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import dask.array as da
 
     from xarray_n5.arrays.claims import Record
     from xarray_n5.writing.plan import WritePlan
+
+T = TypeVar("T")
 
 _EARLIER = "an earlier run"
 
@@ -72,25 +74,32 @@ class Begun:
         return count - len(self.before or ())
 
 
-def begin(plan: WritePlan) -> Begun:
-    """Begin a planned write; plan it again if another one begins at the same moment.
+def tried(first: Callable[[], T], again: Callable[[], T], url: str, path: str) -> T:
+    """Return the result of a write that begins; repeat it if another one begins as well.
 
     Raises
     ------
     ResumeError
         If others begin again and again. Nothing was changed.
     """
-    for left in reversed(range(_TRIES)):
+    for call in (first, *[again] * (_TRIES - 1)):
         try:
-            return _begin(plan)
+            return call()
         except CrossedError as error:
-            request = plan.request
-            if not left:
-                url, path = request.options.container.url, request.path
-                raise ResumeError(url, path, "at this moment", str(error)) from None
+            crossed = error
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - no secret
-            plan = plan_write(request.renewed())
-    raise AssertionError  # pragma: no cover
+    raise ResumeError(url, path, "just now", str(crossed))
+
+
+def begin(plan: WritePlan) -> Begun:
+    """Begin a planned write; plan it again if another one begins at the same moment."""
+    request = plan.request
+    return tried(
+        partial(_begin, plan),
+        lambda: _begin(plan_write(request.renewed())),
+        request.options.container.url,
+        request.path,
+    )
 
 
 def _begin(plan: WritePlan) -> Begun:

@@ -106,12 +106,12 @@ class Hdf5Container:
         """Return the container itself: facts about a file are kept until it changes."""
         return self
 
-    cached = uncached = fresh = _itself
+    cached = uncached = fresh = quiet = _itself
 
     def _nothing(self, *args: object, **options: object) -> None:
         """Do nothing: HDF5 distinguishes arrays from groups, and keeps its metadata consistent."""
 
-    parent = foreign = check_array = check_version = consolidate = sweep = _nothing
+    parent = foreign = check_array = check_version = consolidate = renew = sweep = _nothing
 
     # Nodes
 

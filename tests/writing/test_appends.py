@@ -1,0 +1,138 @@
+"""Appends that are killed, given up, or seen through consolidated metadata, in each format."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+import pytest
+import xarray as xr
+
+from tests.datasets.test_zarr2 import numbered
+from tests.support.containers import FULL, NAMES
+from tests.writing.test_promises import append, begin_series, check_series, kill
+from tests.writing.test_readers import Steps
+from xarray_n5 import ResumeError, open_array, open_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+
+
+def consolidated(files: Mapping[str, bytes]) -> Iterator[tuple[str, set[int]]]:
+    """Yield the keys of consolidated metadata, and the numbers of channels that they state."""
+    for key, data in files.items():
+        if key.endswith(".zmetadata"):
+            nodes = json.loads(data)["metadata"]
+            arrays = {k[: -len(".zarray")]: v for k, v in nodes.items() if k.endswith(".zarray")}
+            dims = {k: nodes[f"{k}.zattrs"]["_ARRAY_DIMENSIONS"] for k in arrays}
+        elif key.endswith("zarr.json") and "consolidated_metadata" in (group := json.loads(data)):
+            nodes = group["consolidated_metadata"]["metadata"]
+            arrays = {k: v for k, v in nodes.items() if v["node_type"] == "array"}
+            dims = {k: v["dimension_names"] for k, v in arrays.items()}
+        else:
+            continue
+        shapes = [zip(dims[name], array["shape"], strict=True) for name, array in arrays.items()]
+        yield key, {size for shape in shapes for dim, size in shape if dim == "channel"}
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_consolidated_metadata_of_all_groups_grow_at_once(form: Any) -> None:
+    store = Steps()
+    root = xr.Dataset({"n": ("k", [1, 2])})
+    movie = numbered([0, 1], ["red", "gree"])
+    with dask.config.set(scheduler="sync"):
+        xr.DataTree.from_dict({"/": root, "/run/movie": movie}).n5.to_n5(store, format=form)
+        numbered([2], ["blue"]).n5.to_n5(store, "run/movie", append_dim="channel")
+        store.states.clear()
+        store.written.clear()
+        numbered([5, 3], ["cyan", "pink"]).n5.to_n5(store, "run/movie", append_dim="channel")
+    before, *later = [dict(consolidated(state)) for state in [*store.states, store.inner.items]]
+    assert len(before) == 2
+    assert set(map(frozenset, before.values())) == {frozenset({3})}
+    assert all(sizes in ({3}, {5}) for state in later for sizes in state.values())
+    assert later[-1] == {key: {5} for key in before}
+    assert store.written[min(before, key=len)] == 1
+    attributes = open_group(store, "run/movie").attrs
+    channels = attributes.get("ome", attributes)["omero"]["channels"]
+    assert [channel["label"] for channel in channels] == ["red", "gree", "blue", "cyan", "pink"]
+
+
+@FULL
+@pytest.mark.parametrize("block", [(0, 0), (2, 0)])
+def test_discarded_append_leaves_the_former_series(
+    tmp_path: Path, form: str, block: tuple[int, ...]
+) -> None:
+    place = tmp_path / NAMES[form]
+    begin_series(place, form, 5)
+    kill(lambda: append(place, 5, 6), block)
+    append(place, 40, 2, discard=True)
+    assert open_array(place, "v").shape == (7, 4)
+    check_series(place, *range(5), 40, 41)
+
+
+@FULL
+def test_notes_of_a_discarded_append_are_not_believed(tmp_path: Path, form: str) -> None:
+    place = tmp_path / NAMES[form]
+    begin_series(place, form, 3)
+    kill(lambda: append(place, 3, 8), (3, 0))
+    array = open_array(place, "w").node
+    kill(lambda: append(place, 3, 8, discard=True), (0, 0))
+    for index in list(array.stored_indices()):
+        if index not in array.metadata.grid and form != "hdf5":
+            array.delete([index])
+    append(place, 3, 8, resume=True)
+    check_series(place, *range(11))
+
+
+@FULL
+def test_append_to_arrays_that_have_grown_meanwhile_is_refused(tmp_path: Path, form: str) -> None:
+    place = tmp_path / NAMES[form]
+    begin_series(place, form, 6)
+    kill(lambda: append(place, 6, 4), (1, 0))
+    group = open_group(place, mode="r+")
+    for name, array in group.arrays().items():
+        group.container.resize(name, (9, *array.shape[1:]))
+    with pytest.raises(ResumeError, match="'t' has changed its length"):
+        append(place, 6, 4, resume=True)
+    append(place, 30, 2, discard=True)
+    series = xr.open_dataset(place, engine="n5").load()
+    assert series.sizes["t"] == 11
+    assert series["t"].values[[*range(6), 9, 10]].tolist() == [0, 1, 2, 3, 4, 5, 30, 31]
+    np.testing.assert_array_equal(series["v"].values[9:], [[31] * 4, [32] * 4])
+
+
+@FULL
+def test_append_along_two_dimensions_in_turn_is_resumed(tmp_path: Path, form: str) -> None:
+    place = tmp_path / NAMES[form]
+    values = np.arange(1, 64, dtype="i2").reshape(7, 9)
+    whole = xr.Dataset({"v": (("y", "x"), values), "s": ("x", [*"abcdef", "longer", "g", "h"])})
+    encoding = {"v": {"chunks": (2, 4)}}
+    first, right = whole.isel(x=slice(5)), whole.isel(x=slice(5, 9))
+    first.isel(y=slice(3)).n5.to_n5(place, format=form, encoding=encoding)
+    first[["v"]].isel(y=slice(3, 7)).n5.to_n5(place, append_dim="y")
+    with pytest.MonkeyPatch.context() as patch:
+        from xarray_n5.datasets import append as module
+
+        patch.setattr(module, "compute_writes", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            right.n5.to_n5(place, append_dim="x")
+    xr.testing.assert_equal(xr.open_dataset(place, engine="n5").load(), first)
+    right.n5.to_n5(place, append_dim="x", resume=True)
+    xr.testing.assert_equal(xr.open_dataset(place, engine="n5").load(), whole)
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr3"])
+def test_region_of_a_dataset_leaves_out_empty_chunks(tmp_path: Path, form: str) -> None:
+    place = tmp_path / NAMES[form]
+    full = xr.Dataset({"v": ("x", np.arange(1, 13))})
+    full.n5.to_n5(place, format=form, encoding={"v": {"chunks": 3}})
+    empty = xr.Dataset({"v": ("x", np.zeros(6, int))})
+    empty.n5.to_n5(place, region={"x": slice(3, 9)}, write_empty_chunks=False)
+    array = open_array(place, "v")
+    assert sorted(array.node.stored_indices()) == [(0,), (3,)]
+    assert array[...].tolist() == [1, 2, 3, *[0] * 6, 10, 11, 12]
