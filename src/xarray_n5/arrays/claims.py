@@ -426,9 +426,9 @@ class Claim:
         """Store the row of a finished write."""
         self.store.set(self._key(row), json.dumps({"token": self.token, **facts}).encode())
 
-    def end(self, *, notes: bool = False) -> None:
-        """Delete the record, then the notes of tasks."""
-        delete_records(self.store, self.path, [self.name])
+    def end(self, *others: str, notes: bool = False) -> None:
+        """Delete `others` of the node, the record, then the notes of tasks."""
+        delete_records(self.store, self.path, [*others, self.name])
         self.store.clear_folder(join(self.path, HIDDEN))
         if notes:
             self.delete_notes(self.note_names())

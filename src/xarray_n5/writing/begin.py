@@ -236,7 +236,7 @@ def _look_again(plan: WritePlan) -> None:
     if documents != plan.documents:
         raise CrossedError("the array has changed")
     overwrite = None if plan.array is None else plan.array.overwrite
-    is_new = overwrite is not None and not overwrite.removes
+    is_new = plan.request.appends or (overwrite is not None and not overwrite.removes)
     if path and not is_new and touches_end(plan.box, plan.target.node.metadata.grid.counts):
         check_no_append(options.store, options.container.url, path)
 

@@ -90,6 +90,8 @@ class WriteRequest:
     """Whether the source was not a Dask array, so that its blocks are arbitrary."""
     deferred: bool = False
     """Whether the blocks are computed later."""
+    appends: bool = False
+    """Whether the array is part of an append, which other writes to its end wait for."""
     group: str = ""
     """A hash of what the call stores besides arrays, such as attributes of the group."""
     group_token: str = ""

@@ -164,6 +164,13 @@ class LocalStore(Store):
     @named_errors
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key` atomically, keeping its permissions."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return self._set(key, data)
+            # Another process may remove an empty directory, or a hidden file as one that is left.
+        return self._set(key, data)
+
+    def _set(self, key: str, data: Buffer) -> None:
         prefix, _, name = self._below(key).rpartition("/")
         # Unique per attempt: a task that runs twice at the same time must not share it.
         hidden = partial_key(name)
@@ -199,14 +206,6 @@ class LocalStore(Store):
             held.close()
 
     def _create(self, prefix: str, name: str, hidden: str) -> _Created:
-        """Create a file in a directory, and the directory if missing."""
-        for _ in range(_TRIES):
-            with contextlib.suppress(FileNotFoundError):
-                return self._create_once(prefix, name, hidden)
-            # Another process may remove a directory while it is empty.
-        return self._create_once(prefix, name, hidden)
-
-    def _create_once(self, prefix: str, name: str, hidden: str) -> _Created:
         """Create a file; return its directory, its descriptor, and what it replaces.
 
         It never has more permissions than the file before.
