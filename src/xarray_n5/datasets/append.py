@@ -232,11 +232,14 @@ def _begin(append: _Append) -> Commit:
     except BaseException:
         delete_records(how.store, claim.path, [claim.name])
         raise
-    facts |= {"grows": append.grows, **({"changes": True} if changes else {})}
-    commit = Commit(how=how, claim=claim, facts=facts)
+    facts["grows"] = append.grows
+    if coordinate := changes.get("coordinate"):
+        side = append.plan.slices[coordinate["dim"]]
+        facts["creates"] = {coordinate["dim"]: [[side.start], [side.stop]]}
+    commit = Commit(how=how, claim=claim, facts={**facts, "changes": bool(changes)})
     if changes:
         commit.keep(changes)
-    claim.begin(facts)
+    claim.begin(commit.facts)
     delete_records(how.store, claim.path, map(name_of, append.records))
     return commit
 

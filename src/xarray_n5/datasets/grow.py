@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.array import Array, OpenOptions
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.arrays.create import create_array
+from xarray_n5.arrays.create import create_array, plan_array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.conventions import convention_of
@@ -18,13 +17,12 @@ from xarray_n5.datasets.ngff import updated_images
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
-from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.group import Group
+    from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.update import Update
     from xarray_n5.writing.request import WriteOptions
 
@@ -82,14 +80,22 @@ def _coordinate_to_move(plan: Update) -> dict[str, Any] | None:
 
 
 def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOptions) -> None:
-    """Store a coordinate as an array, before axes lose it: an interruption loses nothing."""
+    """Store a coordinate as an array, before axes lose it: an interruption loses nothing.
+
+    Readers see it with its values, since the document comes last; not in HDF5.
+    """
     dim, values = coordinate["dim"], np.array(coordinate["values"], coordinate["type"])
     attributes = {**coordinate["attributes"], "_ARRAY_DIMENSIONS": [dim]}
     attributes[convention_of(how.format).roundtrip_key] = {"axes": []}
-    spec = ArraySpec(path=join(group.path, dim), attributes=attributes, mode="w")
-    options = replace(how, mode="w", resume=True)
-    requests = {dim: WriteRequest.of(values, spec, options, appends=True)}
-    GroupWrite(options=options, path=group.path, requests=requests, exclusive=False).write()
+    whole, path, one_writer = values.shape, join(group.path, dim), how.format.one_writer
+    mode: Mode = "a" if one_writer else "w"
+    spec = ArraySpec(path=path, chunks=whole, attributes=attributes, mode=mode)
+    plan = plan_array(how.container, spec, whole, values.dtype, OpenOptions(writable=True))
+    if one_writer:
+        plan.create()
+    plan.array.node.save((0,), values)
+    if plan.overwrite and plan.metadata and not one_writer:
+        plan.overwrite.create_node(plan.metadata)
 
 
 def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
