@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.array import Array, OpenOptions
-from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.create import create_array, plan_array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
@@ -29,18 +28,31 @@ if TYPE_CHECKING:
 
 def changes_of(plan: Update) -> dict[str, Any]:
     """Return what a write changes besides the values and the shapes of arrays, as JSON."""
-    coordinate = _coordinate_to_move(plan)
-    moved = _outdated(plan) + ([coordinate["dim"]] if coordinate else [])
-    attributes = updated_images(
-        plan.group.attrs,
-        plan.stored,
-        plan.written,
-        plan.slices,
-        moved,
-        plan.how.format.ngff_version,
-    )
-    changes = {"attributes": attributes, "moved": moved, "coordinate": coordinate}
+    moved, version = _moved(plan), plan.how.format.ngff_version
+    known = plan.group.attrs, plan.stored, plan.written, plan.slices
+    changes: dict[str, Any] = {"attributes": updated_images(*known, moved, version), "moved": moved}
+    for dim in set(moved).intersection(plan.in_axes):
+        values = np.concatenate([plan.stored[dim].to_numpy(), plan.dataset[dim].to_numpy()])
+        changes["coordinate"] = {
+            "dim": dim,
+            "values": values.tolist(),
+            "type": values.dtype.str,
+            "attributes": dict(plan.stored[dim].attrs),
+        }
     return {key: value for key, value in changes.items() if value}
+
+
+def _moved(plan: Update) -> list[str]:
+    """Return the dimensions whose new coordinates contradict the stored axes."""
+    dims = []
+    for dim, where in plan.slices.items():
+        if dim in plan.written.variables and (dim == plan.append_dim or dim not in plan.in_axes):
+            axis, numbers = regular_axis(plan.stored, dim), np.arange(where.start, where.stop)
+            if axis is None:
+                dims += [dim] if dim in plan.in_axes else []
+            elif not np.array_equal(axis.offset + axis.step * numbers, plan.dataset[dim]):
+                dims.append(dim)
+    return dims
 
 
 def apply_changes(
@@ -60,23 +72,6 @@ def apply_changes(
         if isinstance(array := group.get(name), Array):
             for dim in changes["moved"]:
                 _remove_coordinate(array, dim, how)
-
-
-def _coordinate_to_move(plan: Update) -> dict[str, Any] | None:
-    """Return the coordinate along which a Dataset grows, if axes cannot describe it any more."""
-    dim = plan.append_dim
-    if dim is None or dim not in plan.in_axes:
-        return None
-    whole = np.concatenate([plan.stored[dim].to_numpy(), plan.dataset[dim].to_numpy()])
-    (axis,) = geometry_from(plan.stored[dim]).axes
-    if np.array_equal(axis.offset + axis.step * np.arange(whole.size), whole):
-        return None
-    return {
-        "dim": dim,
-        "values": whole.tolist(),
-        "type": whole.dtype.str,
-        "attributes": dict(plan.stored[dim].attrs),
-    }
 
 
 def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOptions) -> None:
@@ -118,16 +113,3 @@ def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:
         )
         return
     array.attrs.change({}, geometry.keys & array.attrs.keys() - {"_ARRAY_DIMENSIONS", *NOTES})
-
-
-def _outdated(plan: Update) -> list[str]:
-    """Return the dimensions whose new coordinate array will contradict the stored axes."""
-    dims = []
-    for dim, where in plan.slices.items():
-        if dim in plan.in_axes or dim not in plan.written.variables:
-            continue
-        if axis := regular_axis(plan.stored, dim):
-            expected = axis.offset + axis.step * np.arange(where.start, where.stop)
-            if not np.array_equal(expected, plan.written[dim].to_numpy()):
-                dims.append(dim)
-    return dims
