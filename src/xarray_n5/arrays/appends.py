@@ -56,12 +56,14 @@ def as_before(
 ) -> dict[str, Any]:
     """Return the nodes of a group, with arrays that appends are resizing as they were before.
 
-    An append resizes one array after another, when all its data are stored; in HDF5, which stores
-    no chunks beyond the end of a dataset, before that.
+    An append resizes its arrays when all its data are stored; in HDF5, which stores no chunks
+    beyond the end of a dataset, before that. The array that it creates for a coordinate in axes
+    has the former values first.
     """
     shown: dict[str, Any] = dict(nodes)
     for facts in records:
-        for name, (old, new) in facts.get("grows", {}).items():
+        resized = {**facts.get("grows", {}), **facts.get("creates", {})}
+        for name, (old, new) in resized.items():
             array = nodes.get(name)
             if not isinstance(array, Array) or array.node.metadata.shape != tuple(new):
                 continue

@@ -293,6 +293,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "source": _is_text,
     "dim": _is_text,
     "grows": _is_growth,
+    "creates": _is_growth,
     "changes": _is_flag,
 }
 """The check of each member of a record."""

@@ -21,11 +21,11 @@ from xarray_n5.arrays.claims import (
     state_of,
     sweep_notes,
 )
-from xarray_n5.datasets.commit import Commit, row_of
+from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.grow import changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples
-from xarray_n5.datasets.update import nothing_to_append, open_stored, plan_update
+from xarray_n5.datasets.update import open_stored, plan_update
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
@@ -99,37 +99,22 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
     records = read_appends(how.store, path, state.appends)
     if not records and state.notes:
         sweep_notes(how.store, path)
-    if _committed(how, path, records):
-        return _plan(dataset, path, _renewed(how), dim, discard=discard)
+    try:
+        if complete(how, path, records):
+            return _plan(dataset, path, _renewed(how), dim, discard=discard)
+    except StaleTaskError as error:  # by another helper
+        raise CrossedError(str(error)) from None
     try:
         existing = ExistingGroup(open_stored(path, how), appends=[*records.values()])
     except NodeNotFoundError as error:
-        raise nothing_to_append(error) from error
+        hint = "there is nothing to append to: omit append_dim in the first write"
+        raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
     plan = plan_update(dataset, existing, how, append_dim=dim)
     append = _checked(plan, {} if discard else records)
     if discard:
         _discard(append, records)
-    for facts in append.records.values():
-        if not how.resume or facts.get("token") != append.claim.token:
-            why = "it is an append: repeat that call with resume=True, or give it up: discard=True"
-            raise ResumeError(how.container.url, path, began(facts), why)
-        if facts.get("grows", append.grows) != append.grows:
-            why = f"{dim!r} has changed its length since: pass discard=True to append again"
-            raise ResumeError(how.container.url, path, began(facts), why)
-    if how.resume and not append.records:
-        _check_not_finished(append)
+    _check_earlier(append)
     return append
-
-
-def _committed(how: WriteOptions, path: str, records: Mapping[str, dict[str, Any]]) -> bool:
-    """Finish appends that have stored all their data; return whether there was one."""
-    committed = {key: facts for key, facts in records.items() if facts.get("commit")}
-    try:
-        if committed:
-            Commit.take(how, path, committed).finish()
-    except StaleTaskError as error:  # by another helper
-        raise CrossedError(str(error)) from None
-    return bool(committed)
 
 
 def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
@@ -182,13 +167,22 @@ def _discard(append: _Append, records: Mapping[str, dict[str, Any]]) -> None:
     delete_records(how.store, append.claim.path, map(name_of, records))
 
 
-def _check_not_finished(append: _Append) -> None:
-    """Raise FinishedAppendError if an array has the row of this append, or its samples."""
-    plan, dim = append.plan, str(append.plan.append_dim)
+def _check_earlier(append: _Append) -> None:
+    """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
+    plan, how, dim = append.plan, append.plan.how, str(append.plan.append_dim)
+    for facts in append.records.values():
+        if not how.resume or facts.get("token") != append.claim.token:
+            why = "it is an append: repeat that call with resume=True, or give it up: discard=True"
+            raise ResumeError(how.container.url, plan.group.path, began(facts), why)
+        if facts.get("grows", append.grows) != append.grows:
+            why = f"{dim!r} has changed its length since: pass discard=True to append again"
+            raise ResumeError(how.container.url, plan.group.path, began(facts), why)
+    if not how.resume or append.records:
+        return
     samples = stored_samples(plan.dataset, plan.stored, dim)
     row = row_of(append.claim.token)
     keys = [join(plan.group.path, name, HIDDEN, row) for name in append.writes]
-    if samples is None and any(data is not None for data in plan.how.store.get_many(keys)):
+    if samples is None and any(data is not None for data in how.store.get_many(keys)):
         end = plan.slices[dim].start
         samples = slice(end - plan.dataset.sizes[dim], end)
     if samples is not None:
@@ -231,11 +225,14 @@ def _begin(append: _Append) -> Commit:
     except BaseException:
         delete_records(how.store, claim.path, [claim.name])
         raise
-    facts |= {"grows": append.grows, **({"changes": True} if changes else {})}
-    commit = Commit(how=how, claim=claim, facts=facts)
+    facts["grows"] = append.grows
+    if coordinate := changes.get("coordinate"):
+        side = append.plan.slices[coordinate["dim"]]
+        facts["creates"] = {coordinate["dim"]: [[side.start], [side.stop]]}
+    commit = Commit(how=how, claim=claim, facts={**facts, "changes": bool(changes)})
     if changes:
         commit.keep(changes)
-    claim.begin(facts)
+    claim.begin(commit.facts)
     delete_records(how.store, claim.path, map(name_of, append.records))
     return commit
 

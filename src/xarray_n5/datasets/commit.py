@@ -142,12 +142,18 @@ def _parse(document: bytes) -> dict[str, Any]:
     return changes if sound else {}
 
 
+def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Finish an append that has stored all its data; return whether there was one."""
+    committed = {key: facts for key, facts in records.items() if facts.get("commit")}
+    if committed:
+        Commit.take(how, path, committed).finish()
+    return bool(committed)
+
+
 def complete_appends(array: Array) -> None:
     """Finish appends to the group of an array that have stored all of their data."""
     container = array.node.container.uncached()
-    group = array.path.rpartition("/")[0]
-    records = appends_in(container.store, group) if array.path else {}
-    committed = {attempt: facts for attempt, facts in records.items() if facts.get("commit")}
-    if committed:
+    if array.path:
+        group = array.path.rpartition("/")[0]
         how = WriteOptions(container=container, mode="r+", consolidated=False)
-        Commit.take(how, group, committed).finish()
+        complete(how, group, appends_in(container.store, group))

@@ -24,7 +24,7 @@ from xarray_n5.datasets.region import (
     select_written,
     without_unchanged,
 )
-from xarray_n5.errors import NodeExistsError, NodeNotFoundError
+from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import select_images
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.request import WriteRequest
@@ -179,7 +179,7 @@ def plan_update(
     in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
     for dim in in_axes:
         check_axis_coordinate(dataset, stored, dim, slices[dim], grows=dim == append_dim)
-        if dim in group.groups():
+        if dim in group:
             raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
     encoded = _encode(written.drop_vars(in_axes, errors="ignore"), stored, arrays, how)
     if append_dim is None:
@@ -245,9 +245,3 @@ def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[
             if key in attributes and name in arrays:
                 parents[str(attributes[key])] = dict(arrays[str(name)].attrs)
     return parents
-
-
-def nothing_to_append(error: NodeNotFoundError) -> NodeNotFoundError:
-    """Return the error for an append where there is nothing."""
-    hint = "there is nothing to append to: omit append_dim in the first write"
-    return NodeNotFoundError(error.url, error.path, error.expected, hint)

@@ -43,6 +43,16 @@ if TYPE_CHECKING:
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 
+@dataclass(frozen=True, slots=True)
+class _Attributes:
+    """The attributes of a group that are set when all data are stored."""
+
+    path: str
+    attributes: Mapping[str, Any]
+    images: Mapping[str, Any]
+    is_pyramid: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
     """A Dataset or pyramid in the form of a group's arrays, before anything is written."""
@@ -54,13 +64,11 @@ class _Stored:
     images: Mapping[str, Any] = field(default_factory=dict)
     """The attributes of OME-NGFF that describe variables; None to remove one."""
 
-    def check(self, how: WriteOptions, *, resumes: bool) -> list[object]:
-        """Raise if something must stay; return the identities of arrays that are replaced."""
-        if self.existing is None:
-            return []
-        arrays = check_group(self.plan, self.existing, how, resumes=resumes)
-        arrays += [self.existing.arrays[name] for name in self.removed]
-        return [array.node.identity for array in arrays]
+    @property
+    def closing(self) -> _Attributes:
+        """The attributes of the group."""
+        plan = self.plan
+        return _Attributes(plan.path, dict(plan.attributes), self.images, plan.is_pyramid)
 
 
 def write(
@@ -88,7 +96,10 @@ def write(
         return scene_writer("write_datasets")(datasets, how)
     groups = [_plan_group(dataset, path, encoding, how) for dataset, path, encoding in datasets]
     variables = [variable for group in groups for variable in group.plan.variables.values()]
-    requests = {_name(each.spec.path, root): _request(each, how) for each in variables}
+    requests = {
+        variable.spec.path.removeprefix(root).strip("/"): _request(variable, how)
+        for variable in variables
+    }
     return GroupWrite(
         options=how,
         path=root,
@@ -96,32 +107,20 @@ def write(
         attributes={group.plan.path: dict(group.plan.attributes) for group in groups},
         check=partial(_check, groups, how),
         prepare=partial(_prepare, groups, how),
-        closing=partial(_close, [_attributes_of(each) for each in groups], how, root),
+        closing=partial(_close, [stored.closing for stored in groups], how, root),
     )
-
-
-def _name(path: str, root: str) -> str:
-    return path.removeprefix(root).strip("/")
-
-
-@dataclass(frozen=True, slots=True)
-class _Attributes:
-    """The attributes of a group that are set when all data are stored."""
-
-    path: str
-    attributes: Mapping[str, Any]
-    images: Mapping[str, Any]
-    is_pyramid: bool
 
 
 def _check(groups: Sequence[_Stored], how: WriteOptions, resumes: bool) -> None:
     """Raise if something must stay, or if a variable is computed from what is replaced."""
-    replaced = [place for group in groups for place in group.check(how, resumes=resumes)]
-    emptied = [
-        group.existing.group.container.identity(group.existing.group.path)
-        for group in groups
-        if group.existing and how.mode == "w"
-    ]
+    replaced: list[object] = []
+    emptied: list[object] = []
+    for group in groups:
+        if (existing := group.existing) is not None:
+            arrays = check_group(group.plan, existing, how, resumes=resumes)
+            arrays += [existing.arrays[name] for name in group.removed]
+            replaced += [array.node.identity for array in arrays]
+            emptied += [how.container.identity(group.plan.path)] if how.mode == "w" else []
     for group in groups if replaced and not resumes else ():
         for variable in group.plan.variables.values():
             if is_dask_collection(variable.encoded.data):
@@ -140,11 +139,6 @@ def _prepare(groups: Sequence[_Stored], how: WriteOptions) -> None:
         for name in stored.removed:
             if name in group:
                 del group[name]
-
-
-def _attributes_of(stored: _Stored) -> _Attributes:
-    plan = stored.plan
-    return _Attributes(plan.path, dict(plan.attributes), stored.images, plan.is_pyramid)
 
 
 def _close(groups: Sequence[_Attributes], how: WriteOptions, root: str) -> None:
