@@ -735,8 +735,13 @@ class Series:
         array = xarray_n5.open_array(self.url, "a", mode="r+")
         if time not in times:
             return  # the coordinate is being moved by an append that was killed
-        array[times.index(time)] = value = 1000 + self.number()
-        self.frames[time] = np.full(4, value)
+        value = 1000 + self.number()
+        try:
+            array[times.index(time)] = value
+        except xarray_n5.ResumeError:
+            assert self.stopped, self.story()  # an append that has stopped merges this chunk
+        else:
+            self.frames[time] = np.full(4, value)
 
     def set_attributes(self) -> None:
         """Set attributes by two handles, each of which has read the others before."""

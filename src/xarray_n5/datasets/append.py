@@ -170,6 +170,9 @@ def _discard(append: _Append, records: Mapping[str, dict[str, Any]]) -> None:
 def _check_earlier(append: _Append) -> None:
     """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
     plan, how, dim = append.plan, append.plan.how, str(append.plan.append_dim)
+    tokens = [facts.get("token") for facts in append.records.values()]
+    if how.resume and append.claim.token not in tokens:
+        _check_not_finished(append)
     for facts in append.records.values():
         if not how.resume or facts.get("token") != append.claim.token:
             why = "it is an append: repeat that call with resume=True, or give it up: discard=True"
@@ -177,12 +180,15 @@ def _check_earlier(append: _Append) -> None:
         if facts.get("grows", append.grows) != append.grows:
             why = f"{dim!r} has changed its length since: pass discard=True to append again"
             raise ResumeError(how.container.url, plan.group.path, began(facts), why)
-    if not how.resume or append.records:
-        return
+
+
+def _check_not_finished(append: _Append) -> None:
+    """Raise FinishedAppendError if an array has the row of this append, or its samples."""
+    plan, dim = append.plan, str(append.plan.append_dim)
     samples = stored_samples(plan.dataset, plan.stored, dim)
     row = row_of(append.claim.token)
     keys = [join(plan.group.path, name, HIDDEN, row) for name in append.writes]
-    if samples is None and any(data is not None for data in how.store.get_many(keys)):
+    if samples is None and any(data is not None for data in plan.how.store.get_many(keys)):
         end = plan.slices[dim].start
         samples = slice(end - plan.dataset.sizes[dim], end)
     if samples is not None:
