@@ -676,6 +676,10 @@ class Series:
                 self.stopped.append(part)
                 return
             except xarray_n5.N5Error as error:
+                if isinstance(error, xarray_n5.ResumeError) and self.stopped:
+                    self.log.append("  refused, since another one has stopped")
+                    self.stopped += [part] if resume else []
+                    return
                 # What was killed after its end has finished.
                 if not (resume and "appended already" in str(error)):
                     if not isinstance(error.__cause__, Failed | Killed):
