@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.claims import State
+    from xarray_n5.arrays.claims import Record, State
     from xarray_n5.model.grid import Index
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteRequest
@@ -66,6 +66,8 @@ class Begun:
     """The receipts of chunks that earlier attempts have stored."""
     ends: tuple[str, ...] = ()
     """The names of other records that end with this write."""
+    repairs: tuple[Record, ...] = ()
+    """The records of lost chunks, of which the write may store all or a part."""
     is_done: bool = False
     """Whether this very write has finished before."""
 
@@ -172,8 +174,7 @@ def _begun(plan: WritePlan, *, fresh: bool) -> Begun:
         attributes = array.attributes
     node = plan.target.node
     state = plan.state
-    repairs = [each.name for each in state.opens if each.token == REPAIR]
-    covered = [each for each in repairs if _covers(plan, each)]
+    repairs = [each for each in state.meeting(record.box) if each.token == REPAIR]
     templates = [f"template-{each}" for each in state.templates if each == record.token]
     return Begun(
         request=request,
@@ -192,17 +193,9 @@ def _begun(plan: WritePlan, *, fresh: bool) -> Begun:
             **fingerprint(node.metadata, attributes),
             "sparse": not request.options.write_empty_chunks,
         },
-        ends=(*covered, *templates),
+        ends=tuple(templates),
+        repairs=tuple(repairs),
         is_done=plan.is_done,
-    )
-
-
-def _covers(plan: WritePlan, name: str) -> bool:
-    """Return whether a write stores all chunks of a repair."""
-    box = next(each.box for each in plan.state.opens if each.name == name)
-    return box is not None and all(
-        mine.start <= side.start and side.stop <= mine.stop
-        for mine, side in zip(plan.box, box, strict=False)
     )
 
 

@@ -139,8 +139,8 @@ def plan_write(request: WriteRequest) -> WritePlan:
         if _is_believed(plan, target):
             return replace(plan, target=Array(target.node.bare()), is_done=True)
         if own and not _is_mixed(plan) and not any(each.attempt in state.clears for each in own):
-            _check_same(request, target)
             facts = read(options.store, request.path, own[0].name) or {}
+            _check_same(plan, facts, target)
             return replace(plan, target=Array(target.node.bare()), resumed=facts)
     if request.placed and target is not None:
         _check_others(plan, target)
@@ -295,8 +295,11 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     return target, _region_start(request.region, request.source, target)
 
 
-def _check_same(request: WriteRequest, target: Array) -> None:
-    """Raise if the array is not the one that the interrupted write was creating."""
+def _check_same(plan: WritePlan, facts: Mapping[str, Any], target: Array) -> None:
+    """Raise if the array is not the one that the write was creating, or has finished before."""
+    request = plan.request
+    if is_as_written(facts, target.node.metadata, plan):
+        return  # the write is repeated after a repair
     wanted = ArrayMetadata(
         shape=target.shape if request.region is not None else request.source.shape,
         chunks=target.grid.chunks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -156,6 +157,8 @@ class Identity:
     """A hash of each part, so that an error can name those that differ."""
     code: Mapping[str, str]
     """A hash of each file with functions of the user, by its name."""
+    part: list[list[int]]
+    """The first element that is stored along each axis, and the one after the last."""
 
     @property
     def token(self) -> str:
@@ -164,8 +167,8 @@ class Identity:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The parts as records state them."""
-        return {"is": dict(self.parts), "code": dict(self.code)}
+        """What records state of the write."""
+        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part}
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,8 @@ class WriteRequest:
                 "shards": spec.shards,
                 "layout": sorted((spec.layout or {}).items()),
             }
-        return Identity({key: short_hash(value) for key, value in parts.items()}, self.code)
+        part = [[*start], [*map(operator.add, start, source.shape)]]
+        return Identity({key: short_hash(value) for key, value in parts.items()}, self.code, part)
 
     @property
     def keeps_array(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import compute
 from dask.callbacks import Callback
 
+from xarray_n5.arrays.changes import fill_repairs
 from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, reduce_all, tree_reduce
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
@@ -191,6 +192,7 @@ def _end(begun: Begun) -> None:
     """Delete the record of a write, others that end with it, and the notes of tasks."""
     claim = begun.write.claim
     noted = not begun.write.fresh or begun.facts.get("sparse")
+    fill_repairs(begun.write.target, begun.repairs, begun.facts["part"])
     claim.end(*begun.ends, notes=bool(noted))
 
 
