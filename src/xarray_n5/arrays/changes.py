@@ -181,8 +181,10 @@ def fill_repairs(node: ArrayNode, repairs: Iterable[Record], part: Part) -> None
             delete_records(store, node.path, [record.name])
 
 
-def end_repairs(node: ArrayNode) -> None:
+def end_repairs(node: ArrayNode) -> bool:
     """Remove the records of a repair whose chunks have all been stored by other means.
+
+    Return whether other records remain.
 
     Where other writes have stored parts of a chunk, it is no evidence. Of a write that was killed,
     the record remains until the same call has finished it.
@@ -198,6 +200,7 @@ def end_repairs(node: ArrayNode) -> None:
             is_over = alone and not state.rows_meeting(record.box) and "lacks" not in facts
         if is_over and record.box is not None and _are_stored(node, listed, product(*record.box)):
             claim_of(store, path, record, facts.get("began")).end(notes=True)
+    return bool(look(store, path).opens)
 
 
 def _are_stored(node: ArrayNode, listed: Collection[Index], chunks: Iterable[Index]) -> bool:

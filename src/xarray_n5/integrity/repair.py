@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xarray_n5.arrays.changes import end_repairs, reopen
-from xarray_n5.arrays.claims import look
+from xarray_n5.arrays.claims import look, new_attempt
 from xarray_n5.arrays.open import open_array
 from xarray_n5.datasets.commit import complete_appends
 from xarray_n5.errors import ChunkError, MetadataError
@@ -111,7 +110,7 @@ def repair(
             continue  # it has been written since
         if how == "quarantine":
             inner = array.node.key(index).removeprefix(f"{array.path}/" if array.path else "")
-            key = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
+            key = join(array.path, QUARANTINE, f"{inner}.{new_attempt()}")
             array.node.store.set(key, data)
         array.node.delete([index])
         repaired += 1
@@ -140,8 +139,7 @@ def _sweep(node: ArrayNode) -> None:
     # An append that has just been finished has made the array longer.
     io = replace(node, container=node.container.fresh()).refreshed()
     store, path = io.container.uncached().store, io.path
-    end_repairs(io)
-    if look(store, path).opens or look(store, path.rpartition("/")[0]).appends:
+    if end_repairs(io) or look(store, path.rpartition("/")[0]).appends:
         return
     if beyond := [index for index in io.stored_indices() if index not in io.metadata.grid]:
         io.delete(beyond)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from contextlib import suppress
 from dataclasses import replace
@@ -181,7 +180,7 @@ def _sufficient_sizes(array: Array, sizes: Mapping[Index, int]) -> np.ndarray:
         suffices = size > _HEADER * (array.ndim + 1)
         if header is not None:  # other programs pad chunks at the ends
             extent = metadata.chunks if io.format.pads else array.grid.extent(index)
-            counts = {math.prod(metadata.chunks), math.prod(extent)}
+            counts = {np.prod(metadata.chunks), np.prod(extent)}
             suffices = size - header in {count * array.dtype.itemsize for count in counts}
         expected[index] = size + 1 if suffices else 0
     return expected

@@ -97,8 +97,7 @@ def verify(
     walk = Walk.at(url, path, storage_options, whole=True)
     nodes = [*walk.nodes()]
     arrays, errors = arrays_in(walk, nodes, strict=strict)
-    check = _intact if strict else report
-    reports = {path: check(array, deep=deep) for path, array in arrays.items()}
+    reports = {at: (_intact if strict else report)(arr, deep=deep) for at, arr in arrays.items()}
     unfinished = {at: table.attrs["unfinished"] for at, table in reports.items()}
     if isinstance(walk.root, Group):
         add_groups(walk, nodes, unfinished)
@@ -151,11 +150,13 @@ def add_groups(walk: Walk, nodes: Collection[Found], unfinished: dict[str, list[
     for group, listing in zip(groups, listings, strict=True):
         state = state_of(listing)
         below = [path for path in arrays if path.startswith(f"{group}/" if group else "")]
-        for path in below or [group]:
-            unfinished.setdefault(path, []).extend(state.unfinished)
+        writes = [(below, token) for token in state.unfinished]
         for facts in read_appends(store, group, state.appends).values():
-            for name in facts.get("grows", ()):
-                unfinished.setdefault(join(group, name), []).append(str(facts.get("token", "")))
+            grown = [join(group, name) for name in facts.get("grows", ())]
+            writes.append((grown or below, str(facts.get("token", ""))))
+        for paths, token in writes:
+            for path in paths or [group]:
+                unfinished.setdefault(path, []).append(token)
 
 
 def _intact(array: Array, *, deep: bool) -> xr.Dataset:
