@@ -1,34 +1,43 @@
-"""What is stored, chunk by chunk: maps, checks, repairs."""
+"""What is stored, chunk by chunk: receipts, maps, checks, repairs."""
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 import xxhash
+from click.testing import CliRunner
 
 from tests.support import compressions
+from tests.support.containers import FULL, NAMES
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.killing import begin
 from tests.support.memory import OWN_PEAK
+from tests.support.stopping import NEVER, FailingFolder, StoppedError
 from tests.support.stores import STORES, CountingStore
 from xarray_n5 import (
     ChunkError,
     MetadataError,
     MissingChunkError,
     N5Error,
+    NodeExistsError,
+    NodeNotFoundError,
     ResumeError,
     chunk_map,
     copy,
     create_array,
+    create_group,
     from_n5,
     open_array,
     pyramid,
@@ -36,26 +45,63 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.arrays.claims import REPAIR
+from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xarray_n5.stores.base import Store
 
+pytestmark = pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+
 ROOT = Path(__file__).parents[2]
 
-VALUES = np.arange(6 * 9 * 7, dtype="u2").reshape(6, 9, 7)
+VALUES = np.arange(1, 379, dtype="u2").reshape(6, 9, 7)
+
+SHARDS = {"format": "zarr3", "chunks": (5, 2), "shards": (5, 4)}
+
+FORMS: dict[str, dict[str, Any]] = {
+    **{form: {"format": form, "chunks": (5, 4)} for form in NAMES},
+    "shards": SHARDS,
+}
+"""How each format stores an array of 13 * 10 elements in nine chunks, or shards."""
+
+EACH = pytest.mark.parametrize("form", FORMS)
+
+IMAGE = np.arange(1, 131, dtype="i4").reshape(13, 10)
+
+
+def place_of(folder: Path, form: str) -> Path:
+    return folder / NAMES.get(form, "b.zarr")
 
 
 def states(report: Any) -> dict[str, int]:
     """How many chunks are in each state."""
-    found, counts = np.unique(report.state.values, return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    names, counts = np.unique(report.state.values, return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
-def damage(place: Path, change: Callable[[bytes], bytes]) -> None:
-    place.write_bytes(change(place.read_bytes()))
+def damage(file: Path, change: Callable[[bytes], bytes]) -> None:
+    file.write_bytes(change(file.read_bytes()))
+
+
+def spoil(place: Path, index: tuple[int, ...], path: str = "a") -> None:
+    """Damage a chunk of an array in any format."""
+    array = open_array(place, path)
+    if place.suffix != ".h5":
+        damage(place / array.node.key(index), lambda data: data[: len(data) // 2])
+        return
+    h5py = pytest.importorskip("h5py")
+    first = tuple(at * side for at, side in zip(index, array.grid.chunks, strict=True))
+    with h5py.File(place) as file:
+        chunk = file[path].id.get_chunk_info_by_coord(first)
+    with place.open("r+b") as raw:
+        raw.seek(chunk.byte_offset)
+        raw.write(b"\xff" * min(8, chunk.size))
+
+
+def unfinished(place: Path, path: str = "a") -> list[str]:
+    return list(verify(place, path).attrs["unfinished"])
 
 
 # Receipts
@@ -64,7 +110,6 @@ def damage(place: Path, change: Callable[[bytes], bytes]) -> None:
 def test_receipts_tell_what_was_written(tmp_path: Path) -> None:
     receipts: Any = to_n5(da.from_array(VALUES, chunks=4), tmp_path, "a", axes=["z", "y", "x"])
     assert receipts.sizes == {"z": 2, "y": 3, "x": 2}
-    assert receipts.z.values.tolist() == [0, 1]
     assert receipts.attrs["chunks"] == 12
     for index in np.ndindex(2, 3, 2):
         chunk = VALUES[open_array(tmp_path, "a").grid.slices(index)]
@@ -73,27 +118,29 @@ def test_receipts_tell_what_was_written(tmp_path: Path) -> None:
         assert receipts.bytes.values[index] == size
     assert (receipts.seconds > 0).all()
     assert ":" in receipts.worker.values.flat[0]
+    box = (slice(2, 4), slice(4, 5), slice(None))
+    part: Any = to_n5(VALUES[:2, :1], tmp_path, "a", region=box, partial_chunks="merge")
+    assert [part[dim].values.tolist() for dim in part.dims] == [[0], [1], [0, 1]]
 
 
-def test_receipts_of_a_region_are_about_its_chunks() -> None:
-    store: Any = CountingStore()
-    to_n5(VALUES, store, "a", chunks=4)
-    receipts: Any = to_n5(
-        VALUES[:2, :1, :],
-        store,
-        "a",
-        region=(slice(2, 4), slice(4, 5), slice(None)),
-        partial_chunks="merge",
-    )
-    assert [receipts[dim].values.tolist() for dim in receipts.dims] == [[0], [1], [0, 1]]
-
-
-def test_empty_chunks_have_no_bytes() -> None:
-    store: Any = CountingStore()
+def test_empty_chunks_have_no_bytes_and_are_not_missing(tmp_path: Path) -> None:
     values = np.zeros((4, 4), "u1")
     values[0, 0] = 1
-    receipts: Any = to_n5(values, store, "a", chunks=2, write_empty_chunks=False)
+    receipts: Any = to_n5(values, tmp_path, "a", chunks=2, write_empty_chunks=False)
     assert (receipts.bytes.values > 0).tolist() == [[True, False], [False, False]]
+    assert states(verify(tmp_path, "a", strict=True)) == {"ok": 1, "missing": 3}
+    open_array(tmp_path, "a", mode="r+").resize((6, 4))  # the new chunks are of no write
+    with pytest.raises(MissingChunkError):
+        verify(tmp_path, "a", strict=True)
+
+
+@pytest.mark.parametrize("dims", [("time", "x"), ("bytes", "digest"), ("bytes", "bytes_")])
+def test_dimensions_may_be_called_like_what_is_told_of_chunks(tmp_path: Path, dims: Any) -> None:
+    data = xr.DataArray(np.ones((4, 4)), {dims[0]: np.arange(4.0)}, dims)
+    receipts: Any = to_n5(data, tmp_path, "a", chunks=2)
+    assert receipts["bytes"].shape == (2, 2)
+    assert chunk_map(tmp_path, "a").all()
+    assert states(verify(tmp_path, "a").compute()) == {"ok": 4}
 
 
 # Maps
@@ -104,13 +151,13 @@ def test_a_map_shows_which_chunks_are_stored(make: Callable[[Path], Store], tmp_
     array = create_array(make(tmp_path), "a", shape=(10, 7), dtype="u1", chunks=(3, 4))
     array[3:6, 4:] = 1
     array[9:, :4] = 1
-    found = chunk_map(array.node.container.store, "a")
-    assert found.values.tolist() == [[0, 0], [0, 1], [0, 0], [1, 0]]
-    assert found.dtype == bool
-    assert (found.bytes.values > 0).tolist() == found.values.tolist()
-    assert found.sizes == {"dim_0": 4, "dim_1": 2}
-    if found.written.notnull().any():
-        assert found.written.notnull().values.tolist() == found.values.tolist()
+    stored = chunk_map(array.node.container.store, "a")
+    assert stored.values.tolist() == [[0, 0], [0, 1], [0, 0], [1, 0]]
+    assert stored.dtype == bool
+    assert (stored.bytes.values > 0).tolist() == stored.values.tolist()
+    assert stored.sizes == {"dim_0": 4, "dim_1": 2}
+    times = stored.written.notnull()
+    assert not times.any() or times.values.tolist() == stored.values.tolist()
 
 
 def test_a_map_of_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
@@ -120,39 +167,23 @@ def test_a_map_of_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dask.array.core.PerformanceWarning")
-def test_a_sparse_array_is_read_where_it_is_stored() -> None:
+@pytest.mark.parametrize("chunks", [None, (8, 8), (40, 10), (7, 9)])
+def test_a_sparse_array_is_read_where_it_is_stored(chunks: Any) -> None:
     store: Any = CountingStore()
     array = create_array(store, "a", shape=(40, 40), dtype="i4", chunks=(4, 4))
     expected = np.zeros((40, 40), "i4")
-    for place in ((0, 0), (5, 7), (9, 9), (3, 3)):
-        spot = tuple(slice(4 * at, 4 * at + 4) for at in place)
-        array[spot] = expected[spot] = 7
-    for chunks in (None, (8, 8), (40, 10)):
-        lazy = from_n5(array, chunks=chunks, skip_missing=True)
-        assert lazy.numblocks == from_n5(array, chunks=chunks).numblocks
-        store.requests()
-        assert lazy.sum().compute(scheduler="sync") == expected.sum()
-        seen = store.requests()
-        asked = seen.get("get", 0) + seen.get("get_many", 0)
-        assert asked == 4
-        np.testing.assert_array_equal(lazy[3:25, 10:].compute(), expected[3:25, 10:])
-
-
-@pytest.mark.filterwarnings("ignore::dask.array.core.PerformanceWarning")
-def test_blocks_that_cut_chunks_are_read_where_any_is_stored() -> None:
-    store: Any = CountingStore()
-    array = create_array(store, "a", shape=(20,), dtype="i4", chunks=(6,))
-    array[6:12] = 3
-    lazy = from_n5(array, chunks=(4,), skip_missing=True)
-    np.testing.assert_array_equal(lazy.compute(), array[...])
-
-
-def test_an_array_that_skips_missing_chunks_can_be_stored() -> None:
-    store: Any = CountingStore()
-    array = create_array(store, "a", shape=(40,), dtype="u1", chunks=4)
-    array[8:12] = 5
-    to_n5(from_n5(array, skip_missing=True), store, "b")
-    np.testing.assert_array_equal(open_array(store, "b")[...], array[...])
+    for y, x in ((0, 0), (5, 7), (9, 9), (3, 3)):
+        array[4 * y : 4 * y + 4, 4 * x : 4 * x + 4] = 7
+        expected[4 * y : 4 * y + 4, 4 * x : 4 * x + 4] = 7
+    lazy = from_n5(array, chunks=chunks, skip_missing=True)
+    assert lazy.numblocks == from_n5(array, chunks=chunks).numblocks
+    store.requests()
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), expected)
+    requests = store.requests()
+    if chunks != (7, 9):  # whose blocks cut chunks
+        assert requests.get("get", 0) + requests.get("get_many", 0) == 4
+    to_n5(lazy.rechunk(8), store, "b")
+    np.testing.assert_array_equal(open_array(store, "b")[...], expected)
 
 
 # Checks
@@ -201,8 +232,6 @@ def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> N
         assert quick[1, 0] == "truncated"
 
 
-SUFFIXES = {"N5": ".n5", "Zarr v2": ".zarr", "Zarr v3": ".zarr", "HDF5": ".h5"}
-
 NOISE = np.random.default_rng(0).poisson(20, (16, 16, 16)).astype("u2")
 
 
@@ -212,7 +241,7 @@ def rows_of_damage() -> list[Any]:
     lines = re.search(r"\| compression .*\n\n", page, re.DOTALL)
     assert lines is not None
     head, _, *rows = (line.strip("| ").split("|") for line in lines[0].strip().splitlines())
-    formats = [name.strip() for name in head[1:]]
+    formats = [name.strip().lower().replace(" v", "") for name in head[1:]]
     found = []
     for first, *words in rows:
         names = re.findall(r"`(\w+)`", first)
@@ -224,10 +253,9 @@ def rows_of_damage() -> list[Any]:
 
 def stored_noise(folder: Path, name: str, form: str, **options: Any) -> tuple[Path, int, int]:
     """Store an array of one chunk; return the file, and the chunk's first byte and size."""
-    place = folder / f"c{SUFFIXES[form]}"
-    how: Any = {"format": form.lower().replace(" v", ""), "compression": name, **options}
-    to_n5(NOISE, place, "a", chunks=16, **how)
-    if form == "HDF5":
+    place = place_of(folder, form)
+    to_n5(NOISE, place, "a", chunks=16, format=form, compression=name, **options)
+    if form == "hdf5":
         h5py = pytest.importorskip("h5py")
         with h5py.File(place) as file:
             chunk = file["a"].id.get_chunk_info(0)
@@ -237,8 +265,8 @@ def stored_noise(folder: Path, name: str, form: str, **options: Any) -> tuple[Pa
     return file, 0, file.stat().st_size
 
 
-def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
-    """Change some bytes of a chunk, one after another; return those that `verify` calls ok."""
+def unseen(file: Path, first: int, size: int, place: Path) -> int:
+    """Change some bytes of a chunk, one after another; count those that `verify` calls ok."""
     data, missed = file.read_bytes(), []
     for at in np.linspace(0, size - 1, 12).astype(int).tolist():
         changed = bytearray(data)
@@ -262,76 +290,44 @@ def test_a_changed_byte_is_found_as_the_table_says(
     tmp_path: Path, name: str, form: str, word: str
 ) -> None:
     file, first, size = stored_noise(tmp_path, name, form)
-    missed = unseen(file, first, size, tmp_path / f"c{SUFFIXES[form]}")
+    missed = unseen(file, first, size, place_of(tmp_path, form))
     assert len(missed) == 0 if word == "always" else len(missed) > 2
     if word == "never":
         assert len(missed) > 10
 
 
 @pytest.mark.matrix(4)
-@pytest.mark.parametrize("form", SUFFIXES)
+@FULL
 @pytest.mark.parametrize("name", ["raw", "blosc"])
 def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: str) -> None:
     file, first, size = stored_noise(tmp_path, name, form, checksums=True)
-    assert unseen(file, first, size, tmp_path / f"c{SUFFIXES[form]}") == []
+    assert unseen(file, first, size, place_of(tmp_path, form)) == []
 
 
-@pytest.mark.parametrize("form", SUFFIXES)
-def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: str) -> None:
-    how: Any = {"format": form.lower().replace(" v", ""), "compression": None, "checksums": True}
-    source, place = tmp_path / "s.n5", tmp_path / f"d{SUFFIXES[form]}"
-    to_n5(NOISE, source, "g/a", chunks=8)
-    copy(source, place, fsync=True, **how)
-    copy(source, place, source_path="g/a", path="alone", **how)
-    pyramid(NOISE, place, "p", levels=1, chunks=8, fsync=True, **how)
-    report = verify(place).compute()
-    assert {node.path for node in report.leaves} == {"/g/a", "/alone", "/p/s0", "/p/s1"}
-    assert all(node.attrs["digests"] for node in report.leaves)
-    copy(source, tmp_path / "without.n5")
-    assert not verify(tmp_path / "without.n5", "g/a").attrs["digests"]
-
-
-@pytest.mark.parametrize("form", SUFFIXES)
+@EACH
 def test_a_strict_check_raises_for_what_is_missing_damaged_or_unfinished(
     tmp_path: Path, form: str
 ) -> None:
-    place = tmp_path / f"c{SUFFIXES[form]}"
-    how: Any = {"format": form.lower().replace(" v", "")}
-    to_n5(NOISE, place, "g/whole", chunks=8, compression=None, **how)
-    assert verify(place, "g/whole", strict=True).state.size == 8
+    place, how = place_of(tmp_path, form), FORMS[form]
+    to_n5(IMAGE, place, "g/whole", compression=None, **how)
+    assert verify(place, "g/whole", strict=True).state.size == 9
     assert set(verify(place, strict=True).children) == {"g"}
-    create_array(place, "g/part", shape=(8, 8), dtype="u2", chunks=4, **how)[:4] = 1
-    assert states(verify(place, "g/part").compute()) == {"ok": 2, "missing": 2}
+    create_array(place, "g/part", shape=(8, 8), dtype="u2", chunks=4, format=how["format"])[:4] = 1
     for path, deep in (("g/part", True), ("", True), ("g", False)):
         with pytest.raises(MissingChunkError, match=r"missing; of all chunks .*: 2 missing, 2 ok"):
             verify(place, path, strict=True, deep=deep)
-    if form != "HDF5":
-        open_array(place, "g/part", mode="r+")[4:] = 1
-        assert verify(place, strict=True, deep=False) is not None
-        chunk = next(each for each in (place / "g/whole").rglob("*[0-9]") if each.is_file())
-        chunk.write_bytes(chunk.read_bytes()[:20])
-        with pytest.raises(ChunkError, match=r"truncated; of all chunks .*: 7 ok, 1 truncated"):
-            verify(place, strict=True)
-        repair(place, "g/whole")
-        to_n5(da.from_array(NOISE, chunks=8), place, "later", chunks=8, compute=False)
-        begin(place, "later")
-        with pytest.raises(MissingChunkError, match="later/"):
-            verify(place, "later", strict=True)
-
-
-def test_a_strict_check_raises_for_an_unfinished_write_and_for_odd_metadata(tmp_path: Path) -> None:
-    to_n5(da.from_array(VALUES, chunks=4), tmp_path, "a", chunks=4, compute=False)
-    begin(tmp_path, "a")
-    open_array(tmp_path, "a", mode="r+")[...] = VALUES
+    open_array(place, "g/part", mode="r+")[4:] = 1
+    assert verify(place, strict=True, deep=False) is not None
+    to_n5(da.from_array(IMAGE, chunks=5), place, "later", compute=False, format=how["format"])
+    begin(place, "later")
+    assert len(unfinished(place, "later")) == 1
+    open_array(place, "later", mode="r+")[...] = IMAGE
     with pytest.raises(MetadataError, match="has an unfinished write"):
-        verify(tmp_path, "a", strict=True)
-    (tmp_path / "other/b").mkdir(parents=True)
-    (tmp_path / "other/b/attributes.json").write_text(
-        '{"dimensions": [4], "blockSize": [2], "dataType": "int33", "compression": {"type": "raw"}}'
-    )
-    assert verify(tmp_path / "other").attrs["errors"].keys() == {"b"}
-    with pytest.raises(MetadataError, match="int33"):
-        verify(tmp_path / "other", strict=True)
+        verify(place, strict=True)
+    if form != "hdf5":
+        spoil(place, (1, 1), "g/whole")
+        with pytest.raises(ChunkError, match=r"; of all chunks .*: 8 ok, 1 \w+"):
+            verify(place, strict=True)
 
 
 def test_checks_are_lazy_and_few(tmp_path: Path) -> None:
@@ -343,13 +339,100 @@ def test_checks_are_lazy_and_few(tmp_path: Path) -> None:
     assert states(part) == {"missing": 8}
 
 
+@FULL
+def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: str) -> None:
+    how: Any = {"format": form, "compression": None, "checksums": True}
+    source, place = tmp_path / "s.n5", place_of(tmp_path / "d", form)
+    to_n5(NOISE, source, "g/a", chunks=8)
+    copy(source, place, fsync=True, **how)
+    copy(source, place, source_path="g/a", path="alone", **how)
+    pyramid(NOISE, place, "p", levels=1, chunks=8, fsync=True, **how)
+    report = verify(place).compute()
+    assert {node.path for node in report.leaves} == {"/g/a", "/alone", "/p/s0", "/p/s1"}
+    assert all(node.attrs["digests"] for node in report.leaves)
+    copy(source, tmp_path / "without.n5")
+    assert not verify(tmp_path / "without.n5", "g/a").attrs["digests"]
+
+
+# Trees
+
+
+@FULL
+def test_a_group_is_verified_array_by_array(tmp_path: Path, form: str) -> None:
+    place = place_of(tmp_path, form)
+    for name in ("a", "g/b", "g/h/c"):
+        to_n5(VALUES, place, name, chunks=4, format=form)
+    tree = verify(place).compute()
+    assert {node.path for node in tree.leaves} == {"/a", "/g/b", "/g/h/c"}
+    for node in tree.leaves:
+        path = node.path.strip("/")
+        xr.testing.assert_identical(node.to_dataset(), verify(place, path).compute())
+    assert (tree.attrs["errors"], tree.attrs["unfinished"]) == ({}, [])
+    assert {node.path for node in verify(place, "g").leaves} == {"/b", "/h/c"}
+
+
+def test_what_cannot_be_read_is_named_beside_the_reports(tmp_path: Path) -> None:
+    for name in ("a", "g/b"):
+        to_n5(VALUES, tmp_path, name, chunks=4, compression=None)
+    document = tmp_path / "g/b/attributes.json"
+    document.write_text(document.read_text().replace("uint16", "uint17"))
+    spoil(tmp_path, (0, 1, 0))
+    tree = verify(tmp_path).compute()
+    assert [node.path for node in tree.leaves] == ["/a"]
+    assert states(tree["a"]) == {"ok": 11, "truncated": 1}
+    assert list(tree.attrs["errors"]) == ["g/b"]
+    assert "'uint17'" in tree.attrs["errors"]["g/b"]
+    with pytest.raises(MetadataError, match="uint17"):
+        verify(tmp_path, "g", strict=True)
+    listed = CliRunner().invoke(main, ["verify", str(tmp_path), "--json"]).stdout
+    assert {report["path"] for report in json.loads(listed)} == {"a", "g/b"}
+    create_group(tmp_path, "empty")
+    with pytest.raises(NodeNotFoundError, match="no arrays found"):
+        verify(tmp_path, "empty")
+
+
+def series(first: int, count: int) -> xr.Dataset:
+    """A series whose values are its times, in chunks of three."""
+    times = np.arange(first, first + count)
+    values = da.from_array(np.repeat(times[:, None] + 1, 4, axis=1).astype("i4"), chunks=(3, 4))
+    return xr.Dataset({"v": (("t", "x"), values)}, {"t": times * 1.0})
+
+
+@pytest.mark.parametrize("kind", ["dataset", "append", "tree"])
+@pytest.mark.parametrize("form", ["n5", "zarr3"])
+def test_a_tree_is_incomplete_while_a_record_remains(tmp_path: Path, form: str, kind: str) -> None:
+    if kind == "append":
+        series(0, 4).n5.to_n5(tmp_path / "c" / NAMES[form], "g", format=form)
+    with FailingFolder.at(tmp_path / "c", NAMES[form]) as failing:
+        for steps in range(1, 100):
+            copied = failing.copied()
+            copied.stop_after(steps)
+            with suppress(StoppedError):
+                if kind == "tree":
+                    nodes = xr.DataTree.from_dict({"/h": series(0, 2), "/i": series(3, 2)})
+                    nodes.n5.to_n5(copied.url_to_write, group="g", format=form)
+                else:
+                    how: Any = {"append_dim": "t"} if kind == "append" else {"format": form}
+                    series(4, 3).n5.to_n5(copied.url_to_write, group="g", **how)
+                return
+            copied.stop_after(NEVER)
+            records = [path.name for path in copied.folder.rglob("open-*.json")]
+            with suppress(NodeNotFoundError):
+                assert bool(verify(copied.url_to_write).attrs["unfinished"]) == bool(records)
+                listed = CliRunner().invoke(main, ["verify", str(copied.url_to_write)])
+                assert not records or listed.exit_code == 1
+    raise AssertionError("it never ends")
+
+
+# Digests
+
+
 def test_no_digests_no_comparison(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path, "a", chunks=4)
     to_n5(VALUES + 1, tmp_path, "b", chunks=4)
     (tmp_path / "a/0/0/0").write_bytes((tmp_path / "b/0/0/0").read_bytes())
     report = verify(tmp_path, "a").compute()
-    assert states(report) == {"ok": 12}
-    assert not report.attrs["digests"]
+    assert (states(report), report.attrs["digests"]) == ({"ok": 12}, False)
 
 
 @pytest.mark.parametrize(
@@ -391,139 +474,213 @@ def test_digests_of_a_second_write_replace_those_of_the_first(tmp_path: Path, op
 # Repairs
 
 
+computed: list[int] = []
+"""An entry for each block that a write has computed."""
+
+
+def count(block: np.ndarray) -> np.ndarray:
+    computed.extend([1] * bool(block.size))
+    return block
+
+
+def image(name: str = "image") -> da.Array:
+    blocks: Any = da.from_array(IMAGE, chunks=(5, 4))
+    return blocks.map_blocks(count, name=name, dtype="i4", meta=IMAGE[:0, :0])  # type: ignore[no-any-return]
+
+
+def write(place: Path, form: str, name: str = "image", **more: Any) -> int:
+    """Write the image, and return the number of blocks that were computed."""
+    computed.clear()
+    with dask.config.set(scheduler="sync"):
+        to_n5(image(name), place, "a", resume=True, **{**FORMS[form], **more})
+    return len(computed)
+
+
+def check(place: Path, expected: np.ndarray = IMAGE, path: str = "a") -> None:
+    """The array is whole, and nothing is unfinished."""
+    np.testing.assert_array_equal(open_array(place, path)[...], expected)
+    assert unfinished(place, path) == []
+
+
 @pytest.mark.parametrize("how", ["quarantine", "remove"])
 def test_what_is_damaged_is_taken_away_and_written_again(tmp_path: Path, how: Any) -> None:
     source = da.from_array(VALUES, chunks=4)
     to_n5(source, tmp_path, "a", chunks=4, checksums=True)
-    whole = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
-    inodes = {f: f.stat().st_ino for f in whole}
+    whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    inodes = {file: file.stat().st_ino for file in whole}
     bad = [tmp_path / "a/0/0/0", tmp_path / "a/1/2/1"]
-    for each in bad:
-        damage(each, lambda data: data[:-3])
-    report = repair(tmp_path, "a", how=how)
-    assert report.attrs["repaired"] == 2
-    assert not any(each.exists() for each in bad)
-    kept = sorted(f.name for f in tmp_path.rglob(".xn5/quarantine/**/*") if f.is_file())
+    for file in bad:
+        damage(file, lambda data: data[:-3])
+    assert repair(tmp_path, "a", how=how).attrs["repaired"] == 2
+    assert not any(file.exists() for file in bad)
+    kept = [file for file in tmp_path.rglob(".xn5/quarantine/**/*") if file.is_file()]
     assert len(kept) == (2 if how == "quarantine" else 0)
     receipts: Any = to_n5(source, tmp_path, "a", chunks=4, checksums=True, resume=True)
     assert (receipts.seconds > 0).sum() == 2
-    for each, content in whole.items():
-        assert each.read_bytes() == content
-        if each not in bad and ".xn5" not in each.parts:
-            assert each.stat().st_ino == inodes[each]
-    assert states(verify(tmp_path, "a").compute()) == {"ok": 12}
-    assert not list(tmp_path.rglob(".xn5/open*"))
+    for file, content in whole.items():
+        assert file.read_bytes() == content
+        assert file in bad or ".xn5" in file.parts or file.stat().st_ino == inodes[file]
+    assert states(verify(tmp_path, "a", strict=True)) == {"ok": 12}
 
 
-def test_an_interrupted_write_is_repaired_too(tmp_path: Path) -> None:
-    source = da.from_array(VALUES, chunks=4)
-    every: Any = ({}, {"checksums": True}, {"write_empty_chunks": False})
-    for number, options in enumerate(every):
-        name = f"a{number}"
-        to_n5(source, tmp_path, name, chunks=4, **options)
-        other = f"b{number}"
-        to_n5(source, tmp_path, other, chunks=4, compute=False, **options)
-        begin(tmp_path, other)
-        # As if all but the end had been computed.
-        for file in (tmp_path / name).rglob("[0-9]"):
-            if file.is_file():
-                target = tmp_path / other / file.relative_to(tmp_path / name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(file.read_bytes())
-        damage(tmp_path / other / "0/0/0", lambda data: data[:9])
-        repair(tmp_path, other)
-        with pytest.raises(ResumeError):
-            to_n5(source + 1, tmp_path, other, chunks=4, resume=True, **options)
-        to_n5(source, tmp_path, other, chunks=4, resume=True, **options)
-        np.testing.assert_array_equal(open_array(tmp_path, other)[...], VALUES)
+@EACH
+def test_a_write_killed_at_any_change_is_resumed_after_a_repair(tmp_path: Path, form: str) -> None:
+    with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
+        for steps in range(100):
+            place = (copied := failing.copied()).url_to_write
+            copied.stop_after(steps)
+            try:
+                write(place, form)
+            except StoppedError:
+                copied.stop_after(NEVER)
+                with suppress(NodeNotFoundError):
+                    repair(place, "a")
+                left = write(place, form)
+                check(place)
+                assert write(place, form) == 0
+            else:
+                break
+    assert left == 0  # the last change is long after the last chunk
+    assert steps > 3
 
 
-def test_missing_chunks_are_written_again_on_request(tmp_path: Path) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4)
-    (tmp_path / "a/0/0/0").unlink()
-    repair(tmp_path, "a")
-    assert verify(tmp_path, "a").attrs["unfinished"] == []
-    to_n5(VALUES, tmp_path, "a", chunks=4, resume=True)  # has finished: no chunk is asked for
-    assert states(verify(tmp_path, "a").compute()) == {"ok": 11, "missing": 1}
-    repair(tmp_path, "a", missing=True)
-    assert len(verify(tmp_path, "a").attrs["unfinished"]) == 1
-    to_n5(VALUES, tmp_path, "a", chunks=4, resume=True)
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
-    assert verify(tmp_path, "a").attrs["unfinished"] == []
-
-
-def test_a_repaired_array_is_still_the_result_of_its_own_write(tmp_path: Path) -> None:
-    lazy = da.from_array(VALUES, chunks=4)
-    stored = xr.Dataset({"a": (("z", "y", "x"), lazy)})
-    for write, path in (
-        (lambda: to_n5(lazy, tmp_path, "alone", chunks=4, resume=True), "alone"),
-        (lambda: stored.n5.to_n5(tmp_path, group="g", resume=True), "g/a"),
+@EACH
+@pytest.mark.parametrize("way", ["damaged", "deleted", "lost"])
+def test_a_lost_chunk_alone_is_written_again(tmp_path: Path, form: str, way: str) -> None:
+    if form == "hdf5" and way != "damaged":
+        pytest.skip("HDF5 never removes a chunk")
+    place = place_of(tmp_path, form)
+    write(place, form)
+    if way == "damaged":
+        spoil(place, (1, 2))
+    elif way == "deleted":
+        open_array(place, "a", mode="r+").delete_chunk((1, 2))
+    else:
+        (place / open_array(place, "a").node.key((1, 2))).unlink()
+    assert write(place, form) == 0  # has finished: no chunk is asked for
+    for _ in range(2):
+        repair(place, "a", missing=True)
+        assert len(unfinished(place)) == 1
+    changes: list[dict[str, Any]] = [{"name": "other"}, {"attributes": {"k": 1}}]
+    changes += [{"axes": ["v", "u"]}, {"write_empty_chunks": False}, {"compression": None}]
+    changes += [{"mode": "r+", "chunks": None, "shards": None}]
+    for change, word in zip(
+        changes, ("data", "'k'", "axis", "options", "compression", "existing"), strict=True
     ):
-        write()
-        (tmp_path / path / "0/0/0").unlink()
-        repair(tmp_path, path, missing=True)
-        write()
-        np.testing.assert_array_equal(open_array(tmp_path, path)[...], VALUES)
-        kept = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("[!.]*") if p.is_file()}
-        write()  # raises nothing, and computes nothing
-        assert kept == {p: p.stat().st_mtime_ns for p in kept}
+        with pytest.raises(ResumeError, match=word):
+            write(place, form, **change)
+    assert write(place, form) == 1
+    check(place)
+    open_array(place, "a", mode="r+").attrs["k"] = 2
+    assert write(place, form) == 0
 
 
-def test_repaired_array_refuses_the_values_of_another_write(tmp_path: Path) -> None:
-    stored = da.from_array(VALUES, chunks=4)
-    to_n5(stored, tmp_path, "a", chunks=4, resume=True)
-    (tmp_path / "a/0/0/0").unlink()
-    repair(tmp_path, "a", missing=True)
-    for resume in (True, False):
-        with pytest.raises(ResumeError):
-            to_n5(stored + 1, tmp_path, "a", chunks=4, resume=resume)
-    assert not (tmp_path / "a/0/0/0").exists()
-    to_n5(stored, tmp_path, "a", chunks=4, resume=True)
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
+@EACH
+def test_a_changed_array_is_refused_by_what_has_changed(tmp_path: Path, form: str) -> None:
+    place = place_of(tmp_path, form)
+    write(place, form, attributes={"stain": "DAPI"})
+    open_array(place, "a", mode="r+").attrs["stain"] = "GFP"
+    with pytest.raises(NodeExistsError, match="'stain' has changed"):
+        write(place, form, attributes={"stain": "DAPI"})
 
 
-def test_parts_that_share_a_damaged_chunk_are_both_written_again(tmp_path: Path) -> None:
-    values = np.arange(10, dtype="i4")
-    to_n5(np.zeros(10, "i4"), tmp_path, "a", chunks=4)
-    parts = [slice(0, 6), slice(6, 10)]
-    for part in parts:
-        to_n5(values[part], tmp_path, "a", region=part, partial_chunks="merge")
-    (tmp_path / "a/1").write_bytes(b"xx")
-    repair(tmp_path, "a")
-    with pytest.raises(ResumeError):  # until the last writer of the chunk has written it again
-        to_n5(values[:6], tmp_path, "a", region=parts[0], resume=True, partial_chunks="merge")
-    for part in reversed(parts):
-        to_n5(values[part], tmp_path, "a", region=part, resume=True, partial_chunks="merge")
-    assert open_array(tmp_path, "a", mode="r+")[...].tolist() == values.tolist()
+PARTS = [(slice(0, 13), slice(0, 3)), (slice(0, 13), slice(3, 6)), (slice(0, 13), slice(6, 10))]
 
 
-def test_repair_of_a_finished_write_ends_when_that_write_is_repeated(tmp_path: Path) -> None:
-    values = np.arange(40, dtype="i4")
-    to_n5(values, tmp_path, "a", chunks=10)
-    (tmp_path / "a/1").write_bytes(b"xx")
-    repair(tmp_path, "a")
-    repair(tmp_path, "a")
-    (token,) = verify(tmp_path, "a").attrs["unfinished"]
-    assert token != REPAIR
-    for part in (slice(10, 20), slice(20, 40)):  # the record of a write has all its chunks
-        with pytest.raises(ResumeError):
-            to_n5(values[part], tmp_path, "a", region=part, resume=True)
-    to_n5(values, tmp_path, "a", chunks=10, resume=True)
-    assert verify(tmp_path, "a").attrs["unfinished"] == []
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], values)
+def merge(place: Path, number: int) -> None:
+    box = PARTS[number]
+    to_n5(IMAGE[box], place, "a", region=box, partial_chunks="merge", resume=True)
 
 
-def test_repair_of_chunks_of_no_write_ends_with_a_write_that_covers_them(tmp_path: Path) -> None:
-    values = np.arange(40, dtype="i4")
-    create_array(tmp_path, "a", shape=(40,), dtype="i4", chunks=10)[...] = values
-    (tmp_path / "a/1").write_bytes(b"xx")
-    repair(tmp_path, "a")
-    repair(tmp_path, "a")
-    to_n5(values[20:], tmp_path, "a", region=slice(20, 40), resume=True)
-    assert verify(tmp_path, "a").attrs["unfinished"] == ["repair"]
-    to_n5(values[10:20], tmp_path, "a", region=slice(10, 20), resume=True)
-    assert verify(tmp_path, "a").attrs["unfinished"] == []
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], values)
+@EACH
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0), (0, 1, 2)])
+def test_a_chunk_of_several_regions_is_incomplete_until_all_are_repeated(
+    tmp_path: Path, form: str, order: tuple[int, ...], killed: bool
+) -> None:
+    with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
+        place = failing.url_to_write
+        to_n5(np.zeros_like(IMAGE), place, "a", **FORMS[form])
+        for number in (0, 1):
+            merge(place, number)
+        failing.stop_after(4 if killed else NEVER)
+        with suppress(StoppedError):
+            merge(place, 2)
+        failing.stop_after(NEVER)
+        merge(place, 2)
+        spoil(place, (1, 1))  # columns 4 to 7: of the last two
+        assert repair(place, "a").attrs["repaired"] == 1
+        for number in order * 3:
+            assert unfinished(place) != []
+            with suppress(ResumeError):  # until another one has been repeated
+                merge(place, number)
+            if np.array_equal(open_array(place, "a")[...], IMAGE):
+                break
+            repair(place, "a")
+        check(place)
+        merge(place, order[0])
+        check(place)
+
+
+@EACH
+def test_a_killed_region_does_not_stand_for_its_neighbour(tmp_path: Path, form: str) -> None:
+    with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
+        to_n5(np.zeros_like(IMAGE), failing.url_to_write, "a", **FORMS[form])
+        for number in (0, 1):
+            merge(failing.url_to_write, number)
+        for steps in range(1, 12):
+            place = (copied := failing.copied()).url_to_write
+            copied.stop_after(steps)
+            with suppress(StoppedError):
+                merge(place, 2)
+            copied.stop_after(NEVER)
+            spoil(place, (2, 1))
+            repair(place, "a")
+            merge(place, 2)
+            assert unfinished(place) == ["repair"]
+            merge(place, 1)
+            check(place)
+
+
+@EACH
+def test_a_chunk_of_no_write_is_repaired_by_whatever_covers_it(tmp_path: Path, form: str) -> None:
+    place = place_of(tmp_path, form)
+    array = create_array(place, "a", shape=IMAGE.shape, dtype="i4", **FORMS[form])
+    array[...] = IMAGE
+    spoil(place, (2, 1))
+    for _ in range(2):
+        repair(place, "a")
+        assert unfinished(place) == ["repair"]
+    array[10:, 4:8] = IMAGE[10:, 4:8]
+    repair(place, "a")
+    check(place)
+    spoil(place, (2, 1))
+    spoil(place, (0, 0))
+    repair(place, "a")
+    boxes = [
+        (slice(0, 5), slice(0, 10)),
+        (slice(10, 13), slice(4, 6)),
+        (slice(5, 13), slice(6, 10)),
+    ]
+    for box in boxes:
+        assert "repair" in unfinished(place)
+        to_n5(IMAGE[box], place, "a", region=box, partial_chunks="merge")
+    check(place)
+
+
+@FULL
+def test_a_grown_series_is_repaired_by_its_first_write_and_a_region(
+    tmp_path: Path, form: str
+) -> None:
+    place = place_of(tmp_path, form)
+    series(0, 4).n5.to_n5(place, encoding={"v": {"chunks": (3, 4)}}, format=form)
+    series(4, 2).n5.to_n5(place, append_dim="t")
+    spoil(place, (1, 0), "v")
+    repair(place, "v")
+    series(0, 4).n5.to_n5(place, encoding={"v": {"chunks": (3, 4)}}, format=form, resume=True)
+    assert unfinished(place, "v") == ["repair"]
+    series(4, 2).n5.to_n5(place, region={"t": slice(4, 6)}, partial_chunks="merge")
+    check(place, np.repeat(np.arange(1, 7)[:, None], 4, axis=1), "v")
 
 
 def test_repair_beside_another_write_is_not_forgotten(tmp_path: Path) -> None:
@@ -532,40 +689,22 @@ def test_repair_beside_another_write_is_not_forgotten(tmp_path: Path) -> None:
     to_n5(values[20:], tmp_path, "a", region=slice(20, 40), compute=False)
     (tmp_path / "a/0").write_bytes(b"x")
     repair(tmp_path, "a")
-    with pytest.raises(ResumeError):
-        to_n5(values[20:], tmp_path, "a", region=slice(20, 40), resume=True)
+    for part in (slice(20, 40), slice(0, 10)):  # the record of a write has all its chunks
+        with pytest.raises(ResumeError):
+            to_n5(values[part], tmp_path, "a", region=part, resume=True)
     to_n5(values, tmp_path, "a", resume=True)
     to_n5(values[20:], tmp_path, "a", region=slice(20, 40), resume=True)
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], values)
-    assert not list(tmp_path.rglob(".xn5/open*"))
+    check(tmp_path, values.compute())
 
 
 def test_what_others_left_short_is_not_taken_away(tmp_path: Path) -> None:
     to_n5(np.arange(1, 7, dtype="u1"), tmp_path, "a", chunks=4)
+    to_n5(VALUES, tmp_path, "b", chunks=4)
     document = tmp_path / "a/attributes.json"
     document.write_text(document.read_text().replace("[6]", "[8]"))
-    report = repair(tmp_path, "a")
-    assert states(report) == {"ok": 1, "wrong-shape": 1}
-    assert open_array(tmp_path, "a")[...].tolist() == [1, 2, 3, 4, 5, 6, 0, 0]
-
-
-@pytest.mark.parametrize(
-    "dims", [("time", "x"), ("bytes", "digest"), ("state", "worker"), ("bytes", "bytes_")]
-)
-def test_dimensions_may_be_called_like_what_is_told_of_chunks(
-    tmp_path: Path, dims: tuple[str, str]
-) -> None:
-    data = xr.DataArray(np.ones((4, 4)), {dims[0]: np.arange(4.0)}, dims)
-    receipts: Any = to_n5(data, tmp_path, "a", chunks=2)
-    assert receipts["bytes"].shape == (2, 2)
-    assert chunk_map(tmp_path, "a").all()
-    assert states(verify(tmp_path, "a").compute()) == {"ok": 4}
-
-
-def test_a_report_about_another_array_repairs_nothing(tmp_path: Path) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4)
-    to_n5(VALUES, tmp_path, "b", chunks=4)
-    with pytest.raises(ValueError, match="about"):
+    assert states(repair(tmp_path, "a")) == {"ok": 1, "wrong-shape": 1}
+    check(tmp_path, np.array([1, 2, 3, 4, 5, 6, 0, 0]))
+    with pytest.raises(ValueError, match="report"):
         repair(tmp_path, "a", verify(tmp_path, "b"))
 
 
@@ -574,39 +713,24 @@ def test_a_report_about_another_array_repairs_nothing(tmp_path: Path) -> None:
 
 def test_a_flushed_write_is_like_any_other(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path, "a", chunks=4, fsync=True)
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], VALUES)
+    check(tmp_path, VALUES)
 
 
 def test_a_write_under_way_is_seen_and_leaves_nothing(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path, "a", chunks=4, compute=False)
     begin(tmp_path, "a")
-    (mark,) = (tmp_path / "a").glob(".xn5/open*")
-    (token,) = verify(tmp_path, "a").attrs["unfinished"]
-    assert mark.name.startswith(f"open-{token}-")
+    (record,) = (tmp_path / "a").glob(".xn5/open*")
+    assert record.name.startswith(f"open-{unfinished(tmp_path)[0]}-")
     (tmp_path / "a/0/0").mkdir(parents=True)
-    stale = tmp_path / f"a/0/0/.1.{'0' * 32}.partial"
-    stale.write_bytes(b"half")
+    partials = [tmp_path / f"a/0/0/.{number}.{'0' * 32}.partial" for number in (0, 1)]
+    partials[0].write_bytes(b"half")
     to_n5(VALUES, tmp_path, "a", chunks=4, resume=True)
-    assert not mark.exists()
-    assert not stale.exists()
-
-
-def test_partials_of_others_stay_while_their_chunks_are_not_written(tmp_path: Path) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4)
-    other = tmp_path / f"a/1/2/.1.{'0' * 32}.partial"
-    other.write_bytes(b"half")
-    to_n5(VALUES[:4, :4, :4], tmp_path, "a", region=(slice(4), slice(4), slice(4)))
-    assert other.exists()
-
-
-def test_plans_cost_nothing_however_many_chunks_there_are() -> None:
-    store: Any = CountingStore()
-    source = da.zeros((800, 400, 400), chunks=4, dtype="u1")
-    assert source.npartitions == 2_000_000
-    total: Any = to_n5(source, store, "a", compute=False)
-    layers = total.dask.layers.values()
-    assert sum(len(layer) for layer in layers if layer.is_materialized()) < 4
-    assert sum(store.requests().values()) < 20
+    assert not record.exists()
+    partials[1].write_bytes(b"half")
+    to_n5(VALUES[4:], tmp_path, "a", region=(slice(4, 6),))  # other chunks
+    assert [partial.exists() for partial in partials] == [False, True]
+    repair(tmp_path, "a")
+    assert not partials[1].exists()
 
 
 @pytest.mark.matrix(2)
@@ -624,13 +748,14 @@ def test_many_blocks_give_all_their_receipts(side: int) -> None:
     assert (open_array(store, "a")[...] == 1).all()
 
 
-def test_a_write_has_hardly_more_tasks_than_blocks() -> None:
+def test_plans_cost_nothing_and_have_hardly_more_tasks_than_blocks() -> None:
     store: Any = CountingStore()
+    total: Any = to_n5(da.zeros((800, 400, 400), chunks=4, dtype="u1"), store, "a", compute=False)
+    layers = total.dask.layers.values()
+    assert sum(len(layer) for layer in layers if layer.is_materialized()) < 4
+    assert sum(store.requests().values()) < 20
     source = da.zeros((90, 40, 40), chunks=2, dtype="u1") + 1
-    total: Any = to_n5(source, store, "a", compute=False)
-    from dask.base import optimize
-
-    (small,) = optimize(total)
+    (small,) = dask.optimize(to_n5(source, store, "b", compute=False))
     assert len(dict(small.dask)) <= source.npartitions * 1.002 + 2
 
 

@@ -111,6 +111,11 @@ class State:
     digests: bool = False
     """Whether digests of chunks are stored."""
 
+    @property
+    def unfinished(self) -> list[str]:
+        """The tokens of unfinished writes; the attempts of those that have hardly begun."""
+        return sorted({record.token for record in self.opens}) or sorted(self.clears)
+
     def meeting(self, box: Box | None) -> list[Record]:
         """Return the unfinished writes whose chunks meet a box."""
         return sorted(record for record in self.opens if meet(record.box, box))
@@ -120,8 +125,12 @@ class State:
         return [row for row in self.rows if meet(row.box, box)]
 
     def believes(self, row: Row) -> bool:
-        """Return whether a row is there, and nothing else meets its chunks."""
-        alone = not self.clears and not self.meeting(row.box)
+        """Return whether a row is there, and no other write meets its chunks.
+
+        A repair opens the writes that have stored a lost chunk; what its own record lacks belongs
+        to others.
+        """
+        alone = not self.clears and {each.token for each in self.meeting(row.box)} <= {REPAIR}
         rows = {each.name for each in self.rows if each.name == row.name or meet(each.box, row.box)}
         return alone and rows == {row.name}
 
@@ -249,7 +258,7 @@ def _is_attempt(value: Any) -> bool:
 
 def is_token(value: Any) -> bool:
     """Return whether a value may be the token of a write."""
-    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}|repair", value) is not None
 
 
 def _is_flag(value: Any) -> bool:
@@ -264,15 +273,20 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
 
 
+def _is_pair(value: Any) -> bool:
+    """Return whether a value is two shapes, or positions, of as many axes."""
+    pair = isinstance(value, list) and len(value) == len(("before", "after"))
+    return pair and all(map(_is_shape, value)) and len(value[0]) == len(value[1])
+
+
+def _are_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_pair, value))
+
+
 def _is_growth(value: Any) -> bool:
     """Return whether a value has, by name of an array, the shape before and after an append."""
     return isinstance(value, dict) and all(
-        "/" not in name
-        and not name.startswith(".")
-        and isinstance(pair, list)
-        and len(pair) == len(("before", "after"))
-        and all(map(_is_shape, pair))
-        and len(pair[0]) == len(pair[1])
+        "/" not in name and not name.startswith(".") and _is_pair(pair)
         for name, pair in value.items()
     )
 
@@ -294,6 +308,8 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "dim": _is_text,
     "grows": _is_growth,
     "creates": _is_growth,
+    "part": _is_pair,
+    "lacks": _are_pairs,
     "changes": _is_flag,
 }
 """The check of each member of a record."""

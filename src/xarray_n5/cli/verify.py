@@ -50,21 +50,26 @@ def verify(
       xarray-n5 verify copy.zarr --strict
       xarray-n5 verify dataset.xml
     """
+    from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.walk import Walk
     from xarray_n5.cli.progress import task_progress
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.formats.containers import find_scene
-    from xarray_n5.integrity.verify import appends_to
+    from xarray_n5.integrity.verify import add_groups
 
     ignore_unfinished_writes()
     scene = find_scene(url, options)
     opened = (url, path, options) if scene is None else (scene.container(options), path, None)
     walk = Walk.at(*opened, whole=True)
     lost = _lost_images(scene, walk) if strict and scene is not None and not path else ""
+    nodes = [*walk.nodes()]
     with task_progress():
-        reports = [_report(found, deep=deep) for found in walk.arrays()]
-    for at, token in appends_to(walk, [report["path"] for report in reports]).items():
-        next(each for each in reports if each["path"] == at)["unfinished"].append(token)
+        reports = [_report(node, deep=deep) for node in nodes if not isinstance(node.node, Group)]
+    unfinished = {report["path"]: report["unfinished"] for report in reports}
+    arrays = {*unfinished}
+    add_groups(walk, nodes, unfinished)
+    groups = sorted(filter(unfinished.get, unfinished.keys() - arrays))
+    reports += [_blank(group) | {"unfinished": unfinished[group]} for group in groups]
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
@@ -92,8 +97,7 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
     """Return the report on an array, with the error if it cannot be read."""
     from xarray_n5.arrays.array import Array
 
-    report: dict[str, Any] = {"path": found.path, "chunks": {}, "damaged": {}, "stray": []}
-    report |= {"unfinished": [], "digests": False, "error": None, "shards": None}
+    report = _blank(found.path)
     if not isinstance(found.node, Array):
         return report | {"error": format_error(found.problem)}
     try:
@@ -102,11 +106,17 @@ def _report(found: Found, *, deep: bool) -> dict[str, Any]:
         return report | {"error": format_error(error)}
 
 
+def _blank(path: str) -> dict[str, Any]:
+    """Return the report on nothing."""
+    report: dict[str, Any] = {"path": path, "chunks": {}, "damaged": {}, "stray": []}
+    return report | {"unfinished": [], "digests": False, "error": None, "shards": None}
+
+
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
     from xarray_n5.arrays.describe import times
-    from xarray_n5.integrity.report import look
+    from xarray_n5.integrity.report import report
     from xarray_n5.writing.chunk_table import MOST
 
     if array.grid.size > MOST:
@@ -114,7 +124,8 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
             f"not verified: {times(array.grid.counts)} chunks, more than {MOST}: the report would "
             "not fit in memory"
         )
-    states, about = look(array, deep=deep)
+    table = report(array, deep=deep).load()
+    states, about = table["state"].to_numpy(), table.attrs
     names, counts = np.unique(states, return_counts=True)
     damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
     return {

@@ -8,11 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.open import open_array
 from xarray_n5.model.options import suggest_keywords
-from xarray_n5.writing.chunk_table import (
-    dims_of_grid,
-    on_grid,
-    whole_grid,
-)
+from xarray_n5.writing.chunk_table import dims_of_grid, on_grid, whole_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,23 +57,16 @@ def chunk_map(
     117
     """
     array = open_array(url, path, storage_options=storage_options)
-    box = whole_grid(array)
-    rows = []
-    io = array.node
-    for index, found in io.container.list_chunk_info(io.path, io.metadata):
-        if index in array.grid:
-            rows.append((index, found.size, found.time))
-    indices = np.array([row[0] for row in rows], np.int64).reshape(len(rows), array.ndim)
-    times = [np.datetime64("NaT", "ns") if row[2] is None else _time(row[2]) for row in rows]
+    box, io = whole_grid(array), array.node
+    listing = io.container.list_chunk_info(io.path, io.metadata)
+    stored = {index: info for index, info in listing if index in array.grid}
+    times = [None if info.time is None else round(info.time * 1e9) for info in stored.values()]
     columns = {
-        "stored": np.ones(len(rows), bool),
-        "bytes": np.array([row[1] for row in rows], np.int64),
+        "stored": np.ones(len(stored), bool),
+        "bytes": np.array([info.size for info in stored.values()], np.int64),
         "written": np.array(times, "M8[ns]"),
     }
     fill = {"stored": False, "bytes": 0, "written": np.datetime64("NaT", "ns")}
-    found_all = on_grid(indices, columns, box, dims_of_grid(array), fill)
-    return found_all.set_coords(["bytes", "written"])["stored"]
-
-
-def _time(seconds: float) -> np.datetime64:
-    return np.datetime64(round(seconds * 1e9), "ns")
+    indices = np.array([*stored], np.int64).reshape(len(stored), array.ndim)
+    table = on_grid(indices, columns, box, dims_of_grid(array), fill)
+    return table.set_coords(["bytes", "written"])["stored"]

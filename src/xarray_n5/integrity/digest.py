@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.dask.value_digest import digests_of
-from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.documents import warn_unfinished
+from xarray_n5.integrity.verify import arrays_in, inner_path
 from xarray_n5.model.options import suggest_keywords
-from xarray_n5.model.paths import join
 from xarray_n5.model.value_sums import group_digest
 
 if TYPE_CHECKING:
@@ -88,16 +87,8 @@ def digests_by_path(walk: Walk) -> dict[str, str]:
     NodeNotFoundError, MetadataError, ChunkError
         As in :func:`digest`.
     """
-    arrays = {}
-    for found in walk.arrays():
-        if not isinstance(found.node, Array):
-            raise MetadataError(f"{join(walk.container.url, found.path)}: {found.problem}")
-        inner = found.path.removeprefix(walk.root.path).strip("/")
-        arrays[inner] = Array(replace(found.node.node, missing="fill"))
-    paths = [each.path for each in arrays.values()]
-    groups = {path.rpartition("/")[0] for path in paths if path}
-    warn_unfinished(walk.container.uncached().store, [*paths, *groups])
-    if not arrays:
-        why = "no arrays found; check the URL and the path"
-        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    return digests_of(arrays)
+    arrays, _ = arrays_in(walk, [*walk.arrays()], strict=True)
+    groups = {path.rpartition("/")[0] for path in arrays if path}
+    warn_unfinished(walk.container.uncached().store, [*arrays, *groups])
+    filled = {path: Array(replace(array.node, missing="fill")) for path, array in arrays.items()}
+    return digests_of({inner_path(walk, path): array for path, array in filled.items()})

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from xarray_n5.arrays.changes import end_repairs, reopen
+from xarray_n5.arrays.claims import look, new_attempt
 from xarray_n5.arrays.open import open_array
 from xarray_n5.datasets.commit import complete_appends
 from xarray_n5.errors import ChunkError, MetadataError
-from xarray_n5.integrity.reopen import reopen, tidy
-from xarray_n5.integrity.report import DAMAGED, decoded, known_of
+from xarray_n5.integrity.report import DAMAGED, check_chunk
 from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option, suggest_keywords
 from xarray_n5.model.paths import QUARANTINE, join
+from xarray_n5.writing.digests import read_digests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
+    from xarray_n5.writing.digests import Digests
 
 
 @suggest_keywords
@@ -87,67 +91,56 @@ def repair(
     True
     """
     check_option("how", how, "quarantine", "remove")
-    array = open_array(url, path, mode="r+", storage_options=storage_options)
-    found = report_on(_as_read(url, path, storage_options), deep=True) if report is None else report
-    found = found.load()
-    if found.attrs.get("array") != array.url or found["state"].shape != array.grid.counts:
-        raise ValueError(f"the report is for {found.attrs.get('array')!r}, expected {array.url!r}")
+    array = open_array(url, path, mode="r+", storage_options=storage_options, missing="error")
+    table = (report_on(array, deep=True) if report is None else report).load()
+    about, states = table.attrs.get("array"), table["state"].to_numpy()
+    if about != array.url or states.shape != array.grid.counts:
+        raise ValueError(f"the report is for {about!r}, expected {array.url!r}")
     if not array.node.metadata.content.is_writable:
         raise MetadataError(f"{array.url} has {array.node.metadata.content.value}: it is read-only")
     complete_appends(array)
-    states = found["state"].to_numpy()
-    looked_at = _Look(array, bool(found.attrs.get("digests")), *known_of(array, deep=True)[0])
-    suspects = _indices(np.isin(states, sorted(DAMAGED)))
-    damaged = [index for index in suspects if looked_at(index)[0]]
-    absent = _indices(states == "missing") if missing else []
-    absent = [index for index in absent if not array.chunk_exists(index)]
-    reopen(array, damaged + absent)
-    removed = [index for index in damaged if _remove(array, index, looked_at, how)]
-    tidy(array)
-    return found.assign_attrs(repaired=len(removed))
+    digests = read_digests(array.node)
+    lost = np.isin(states, [*DAMAGED, "missing"] if missing else DAMAGED)
+    suspects = [tuple(map(int, at)) for at in np.argwhere(lost)]
+    damaged = [index for index in suspects if _damaged(array, index, digests) is not None]
+    reopen(array.node, damaged + [index for index in suspects if not array.chunk_exists(index)])
+    repaired = 0
+    for index in damaged:
+        if (data := _damaged(array, index, digests)) is None:
+            continue  # it has been written since
+        if how == "quarantine":
+            inner = array.node.key(index).removeprefix(f"{array.path}/" if array.path else "")
+            key = join(array.path, QUARANTINE, f"{inner}.{new_attempt()}")
+            array.node.store.set(key, data)
+        array.node.delete([index])
+        repaired += 1
+    _sweep(array.node)
+    return table.assign_attrs(repaired=repaired)
 
 
-def _remove(array: Array, index: Index, looked_at: _Look, how: str) -> bool:
-    """Remove a chunk, unless it has been written since the report was made."""
-    still, data = looked_at(index)
-    if not still or data is None:
-        return False
-    io = array.node
-    if how == "quarantine":
-        inner = io.key(index).removeprefix(f"{array.path}/" if array.path else "")
-        kept = join(array.path, QUARANTINE, f"{inner}.{uuid.uuid4().hex[:8]}")
-        io.store.set(kept, data)
-    io.delete([index])
-    return True
+def _damaged(array: Array, index: Index, digests: Digests | None) -> bytes | None:
+    """Return the bytes of a chunk if it is damaged now.
+
+    Another shape is damage if the array has digests: other programs leave short chunks where
+    arrays grow.
+    """
+    data = array.node.get(index)
+    wanted = 0 if digests is None else int(digests.values[index])
+    state = check_chunk(array.node, index, data, wanted)[0]
+    if state == "wrong-shape" and digests is None:
+        with suppress(ChunkError):
+            array.node.decoded(index, data)
+            return None
+    return data if state in DAMAGED else None
 
 
-def _as_read(url: object, path: str, options: Mapping[str, Any] | None) -> Array:
-    return open_array(url, path, mode="r+", storage_options=options, missing="error")
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Read a chunk again, and decide whether to remove it."""
-
-    array: Array
-    has_digests: bool
-    """Whether any other shape is damage: other programs leave short chunks where arrays grow."""
-    digests: np.ndarray
-    known: np.ndarray
-
-    def __call__(self, index: Index) -> tuple[bool, bytes | None]:
-        """Return whether a chunk is damaged now, and its bytes."""
-        data = self.array.node.get(index)
-        wanted = int(self.digests[index]) if self.known[index] else None
-        state = decoded(self.array, index, data, wanted)[0]
-        if state == "wrong-shape" and not self.has_digests:
-            try:
-                self.array.node.decoded(index, data)
-            except ChunkError:
-                return True, data
-            return False, data
-        return state in DAMAGED, data
-
-
-def _indices(where: np.ndarray) -> list[Index]:
-    return [tuple(map(int, at)) for at in np.argwhere(where)]
+def _sweep(node: ArrayNode) -> None:
+    """Remove chunks beyond the ends, and partial files, unless a write is unfinished."""
+    # An append that has just been finished has made the array longer.
+    io = replace(node, container=node.container.fresh()).refreshed()
+    store, path = io.container.uncached().store, io.path
+    if end_repairs(io) or look(store, path.rpartition("/")[0]).appends:
+        return
+    if beyond := [index for index in io.stored_indices() if index not in io.metadata.grid]:
+        io.delete(beyond)
+    store.delete([join(path, key) for key in store.list_partials(path)])

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.appends import appends_in
+from xarray_n5.arrays.appends import read_appends
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import look, read
+from xarray_n5.arrays.claims import look, read, state_of
+from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
 from xarray_n5.model.options import suggest_keywords
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import HIDDEN, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.arrays.walk import Found
 
 
 @suggest_keywords
@@ -92,69 +95,87 @@ def verify(
     0
     """
     walk = Walk.at(url, path, storage_options, whole=True)
-    check = _intact if strict else report
+    nodes = [*walk.nodes()]
+    arrays, errors = arrays_in(walk, nodes, strict=strict)
+    reports = {at: (_intact if strict else report)(arr, deep=deep) for at, arr in arrays.items()}
+    unfinished = {at: table.attrs["unfinished"] for at, table in reports.items()}
+    if isinstance(walk.root, Group):
+        add_groups(walk, nodes, unfinished)
+    for at in filter(unfinished.get, unfinished if strict else ()):
+        raise MetadataError(f"{join(walk.container.url, at)} has an unfinished write: resume it")
     if isinstance(walk.root, Array):
-        return check(walk.root, deep=deep)
-    reports, errors = {}, {}
-    for found in walk.arrays():
-        inner = found.path.removeprefix(walk.root.path).strip("/")
-        if isinstance(found.node, Array):
-            reports[inner] = check(found.node, deep=deep)
-        elif strict:
-            raise MetadataError(f"{join(walk.container.url, found.path)}: {found.problem}")
-        else:
-            errors[inner] = str(found.problem)
-    if not reports and not errors:
-        why = "no arrays found; check the URL and the path"
-        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    prefix = walk.root.path
-    paths = {join(prefix, inner): inner for inner in reports}
-    for at, token in appends_to(walk, paths).items():
-        attributes = reports[paths[at]].attrs
-        attributes["unfinished"] = [*attributes["unfinished"], token]
-        if strict:
-            raise _unfinished(attributes["array"])
-    tree = xr.DataTree.from_dict(reports)
-    tree.attrs = {"group": walk.root.url, "errors": errors}
+        return reports[walk.root.path]
+    tree = xr.DataTree.from_dict({inner_path(walk, at): table for at, table in reports.items()})
+    tokens = sorted({token for several in unfinished.values() for token in several})
+    tree.attrs = {"group": walk.root.url, "errors": errors, "unfinished": tokens}
     return tree
 
 
-def appends_to(walk: Walk, paths: Iterable[str]) -> dict[str, str]:
-    """Return the tokens of unfinished appends by the paths of arrays that they make longer."""
-    growing: dict[str, str] = {}
-    store, known = walk.container.uncached().store, set(paths)
-    for group in {path.rpartition("/")[0] for path in known if path}:
-        for facts in appends_in(store, group).values():
-            for name in facts.get("grows", ()):
-                growing[join(group, name)] = str(facts.get("token", ""))
-    return {path: token for path, token in growing.items() if path in known}
+def arrays_in(
+    walk: Walk, nodes: Collection[Found], *, strict: bool
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return arrays by their paths, and the messages of what cannot be read, by paths in the group.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is neither.
+    MetadataError
+        With `strict`, if anything cannot be read.
+    """
+    arrays = {node.path: node.node for node in nodes if isinstance(node.node, Array)}
+    errors = {inner_path(walk, node.path): str(node.problem) for node in nodes if node.node is None}
+    for inner in errors if strict else ():
+        raise MetadataError(f"{join(walk.root.url, inner)}: {errors[inner]}")
+    if not arrays and not errors:
+        why = "no arrays found; check the URL and the path"
+        raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
+    return arrays, errors
+
+
+def inner_path(walk: Walk, path: str) -> str:
+    """Return the path of a node in the group where a walk begins."""
+    return path.removeprefix(walk.root.path).strip("/")
+
+
+def add_groups(walk: Walk, nodes: Collection[Found], unfinished: dict[str, list[str]]) -> None:
+    """Add the tokens of unfinished writes of groups to those of their arrays, by path.
+
+    An append is one of each array that it makes longer; a group may have no arrays yet.
+    """
+    arrays, store = [*unfinished], walk.container.uncached().store
+    around = {path.rpartition("/")[0] for path in arrays if path}
+    groups = sorted(around.union(node.path for node in nodes if isinstance(node.node, Group)))
+    listings = store.list_many([join(group, HIDDEN) for group in groups]) if groups else ()
+    for group, listing in zip(groups, listings, strict=True):
+        state = state_of(listing)
+        below = [path for path in arrays if path.startswith(f"{group}/" if group else "")]
+        writes = [(below, token) for token in state.unfinished]
+        for facts in read_appends(store, group, state.appends).values():
+            grown = [join(group, name) for name in facts.get("grows", ())]
+            writes.append((grown or below, str(facts.get("token", ""))))
+        for paths, token in writes:
+            for path in paths or [group]:
+                unfinished.setdefault(path, []).append(token)
 
 
 def _intact(array: Array, *, deep: bool) -> xr.Dataset:
-    """Return the computed report of an array; raise unless all is well."""
-    found = report(array, deep=deep).load()
-    states = found["state"].to_numpy()
-    expected = (states == "ok") | ((states == "missing") & left_out(array))
-    for at in np.argwhere(~expected)[:1]:
-        key, state = array.node.key(tuple(map(int, at))), str(states[tuple(at)])
+    """Return the computed report of an array; raise if a chunk is missing or damaged.
+
+    A finished write may have left out empty chunks.
+    """
+    table, store = report(array, deep=deep).load(), array.node.container.uncached().store
+    states = table["state"].to_numpy()
+    intact, state = states == "ok", look(store, array.path)
+    for row in filter(state.believes, state.rows):
+        if row.box is not None and (read(store, array.path, row.name) or {}).get("sparse"):
+            box = tuple(slice(side.start, side.stop) for side in row.box)
+            intact[box] |= states[box] == "missing"
+    for at in np.argwhere(~intact)[:1]:
+        key, what = array.node.key(tuple(map(int, at))), str(states[tuple(at)])
         names, counts = np.unique(states, return_counts=True)
         of = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        kind = MissingChunkError if state == "missing" else ChunkError
-        why = f"{state}; of all chunks of the array: {of}; see xarray_n5.repair"
+        kind = MissingChunkError if what == "missing" else ChunkError
+        why = f"{what}; of all chunks of the array: {of}; see xarray_n5.repair"
         raise kind("decode", array.node.container.url, key, why)
-    if found.attrs["unfinished"]:
-        raise _unfinished(array.url)
-    return found
-
-
-def _unfinished(url: str) -> MetadataError:
-    return MetadataError(f"{url} has an unfinished write; repeat it with resume=True")
-
-
-def left_out(array: Array) -> np.ndarray:
-    """Return for each chunk whether a finished write may have left it out, since it was empty."""
-    store, empty = array.node.container.uncached().store, np.zeros(array.grid.counts, bool)
-    for row in look(store, array.path).rows:
-        if row.box is not None and (read(store, array.path, row.name) or {}).get("sparse"):
-            empty[tuple(slice(side.start, side.stop) for side in row.box)] = True
-    return empty
+    return table

@@ -62,6 +62,8 @@ class Begun:
     """What the row states."""
     digests: bool = False
     """Whether digests of all chunks are stored."""
+    repairs: tuple[Record, ...] = ()
+    """The records of lost chunks, of which the write may store all or a part."""
 
     def renewed(self) -> Begun:
         """Return the write with what is stored now."""
@@ -174,6 +176,7 @@ def begun_of(plan: WritePlan) -> Begun:
         row=plan.row.name,
         facts=facts,
         digests=options.checksums and request.region is None,
+        repairs=tuple(each for each in plan.state.meeting(plan.box) if each.token == REPAIR),
     )
 
 
@@ -193,8 +196,7 @@ def _replaced(plan: WritePlan) -> list[str]:
     """
     state, record, anew = plan.state, plan.record, plan.resumed is None
     replaces = anew and plan.creates
-    repairs = [each for each in state.opens if each.token == REPAIR and _covers(record, each)]
-    records = state.opens if replaces else {*plan.own, *repairs}
+    records = state.opens if replaces else plan.own
     rows = state.rows if replaces else state.rows_meeting(record.box)
     templates = state.templates if replaces else state.templates & {record.token}
     keeps = not anew and plan.request.options.checksums and plan.request.region is None
@@ -205,14 +207,6 @@ def _replaced(plan: WritePlan) -> list[str]:
         *(row.name for row in rows if anew or row.token != record.token),
         *(["digests.npz"] if state.digests and not keeps else []),
     ]
-
-
-def _covers(record: Record, other: Record) -> bool:
-    """Return whether a write stores all chunks of another one."""
-    if record.box is None or other.box is None or len(record.box) != len(other.box):
-        return False
-    pairs = zip(record.box, other.box, strict=True)
-    return all(mine.start <= side.start and side.stop <= mine.stop for mine, side in pairs)
 
 
 def _look_again(plan: WritePlan) -> None:

@@ -54,12 +54,25 @@ def explain(
         differences.append(f"chunks of its source have changed since {facts.get('at', 'then')}")
     if not before:
         differences = ["it is the write of something else"]
+    elif not differences and target is not None and "stored" in facts:
+        differences = _changed_array(facts, target.node.metadata)
     shown = differences[:_SHOWN] or ["something else has been written there since"]
     text = "; ".join(shown) + ("; ..." if len(differences) > _SHOWN else "")
     ways = "undo that, or start again with mode='w'"
     if token is not None:
         ways += f", or resume={token!r} to continue the unfinished write as it is"
     return f"{text}: {ways}"
+
+
+def _changed_array(facts: Mapping[str, Any], metadata: ArrayMetadata) -> list[str]:
+    """Return what has changed in an array since a write of it has finished."""
+    now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
+    changed = [
+        f"the attribute {key!r}" for key in before if now["attributes"].get(key) != before[key]
+    ]
+    if facts.get("stored") != now["stored"]:
+        changed.append("how the array is stored")
+    return [f"{what} has changed since" for what in changed]
 
 
 def _differences(name: str, request: WriteRequest, target: Array | None) -> Iterator[str]:

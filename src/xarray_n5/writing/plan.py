@@ -155,7 +155,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
         if _is_believed(plan, target):
             return replace(plan, is_done=True)
         if (facts := _earlier(plan, target)) is not None:
-            _check_same(request, target)
+            _check_same(plan, facts, target)
             return replace(plan, resumed=facts)
     _check_others(plan, target)
     if template is not None and target is not None:
@@ -315,8 +315,11 @@ def _refuse_ended(plan: WritePlan, target: Array) -> NoReturn:
     raise NodeExistsError(request.options.container.url, request.path, shown, hint)
 
 
-def _check_same(request: WriteRequest, target: Array) -> None:
-    """Raise if the array is not the one that the interrupted write was creating."""
+def _check_same(plan: WritePlan, facts: Mapping[str, Any], target: Array) -> None:
+    """Raise if the array is not the one that the write was creating, or has finished before."""
+    request = plan.request
+    if is_as_written(facts, target.node.metadata, plan):
+        return  # the write is repeated after a repair
     wanted = ArrayMetadata(
         shape=target.shape if request.region is not None else request.source.shape,
         chunks=target.grid.chunks,

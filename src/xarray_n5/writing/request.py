@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self
@@ -43,13 +44,16 @@ class Identity:
     """A hash of each part, so that an error can name those that differ."""
     code: Mapping[str, str]
     """A hash of each file with functions of the user, by its name."""
+    part: list[list[int]]
+    """The first element that is stored along each axis, and the one after the last."""
     source: str = ""
     """A hash of the state of the stored chunks that a copy reads, which the token lacks."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The parts as records state them."""
-        return {"is": dict(self.parts), "code": dict(self.code), "source": self.source}
+        """What records state of the write."""
+        more = {"source": self.source} if self.source else {}
+        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part, **more}
 
     @property
     def token(self) -> str:
@@ -203,7 +207,8 @@ class WriteRequest:
                 "layout": sorted((spec.layout or {}).items()),
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
-        return Identity(hashes, code_of(source.dask), self.source_state)
+        part = [[*start], [*map(operator.add, start, source.shape)]]
+        return Identity(hashes, code_of(source.dask), part, self.source_state)
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import compute
 from dask.callbacks import Callback
 
+from xarray_n5.arrays.changes import fill_repairs
 from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, reduce_all, tree_reduce
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
@@ -195,6 +196,7 @@ def _leave(begun: Begun, receipts: Receipts) -> None:
 def _end(begun: Begun) -> None:
     """Delete the record of a write, then the notes of tasks."""
     noted = not begun.write.fresh or begun.facts.get("sparse")
+    fill_repairs(begun.write.target, begun.repairs, begun.facts["part"])
     begun.write.claim.end(notes=bool(noted))
 
 
