@@ -71,5 +71,5 @@ def as_before(store: Store, path: str, nodes: Mapping[str, Array | Group]) -> di
     for name, (old, new) in former.items():
         array = nodes.get(name)
         if isinstance(array, Array) and array.node.metadata.shape == tuple(new):
-            shown[name] = Array(array.node.with_shape(array.node.ordered(tuple(old))))
+            shown[name] = Array(array.node.with_shape(tuple(old)))
     return shown

@@ -15,28 +15,30 @@ import numpy as np
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.changes import check_no_append, prepare_change
 from xarray_n5.arrays.claims import forget_rows
-from xarray_n5.arrays.context import context_of, geometry_in
+from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
 from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.resize import check_shape, resize
-from xarray_n5.arrays.selection import read_selection, stored_index, stored_order
+from xarray_n5.arrays.selection import checked_index, read_selection
 from xarray_n5.arrays.transfer import new_cache, write
+from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
-from xarray_n5.model.grid import ChunkGrid, span
+from xarray_n5.model.grid import span
+from xarray_n5.model.indexing import broadcast, normalize
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.options import check_option, suggest_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.arrays.describe import Description
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
+    from xarray_n5.model.grid import ChunkGrid
     from xarray_n5.model.metadata import ArrayMetadata, Attributes
 
-AxisOrder: TypeAlias = Literal["C", "F"]
 LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
 
 _CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
@@ -82,17 +84,17 @@ class Array:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array, in elements, in C order."""
-        return self._node.ordered(self._node.metadata.shape)
+        return self._node.metadata.shape
 
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of a chunk, in elements."""
-        return self._node.ordered(self._node.metadata.inner or self._node.metadata.chunks)
+        return self._node.metadata.inner or self._node.metadata.chunks
 
     @property
     def shards(self) -> tuple[int, ...] | None:
         """The shape of a shard, a stored file of several chunks; None without sharding."""
-        return None if self._node.metadata.inner is None else self.grid.chunks
+        return None if self._node.metadata.inner is None else self._node.metadata.chunks
 
     @property
     def grid(self) -> ChunkGrid:
@@ -109,7 +111,7 @@ class Array:
         >>> array.grid.counts, array.grid.slices((1, 0))
         ((2, 2), (slice(2, 4, None), slice(0, 3, None)))
         """
-        return ChunkGrid(self.shape, self._node.ordered(self._node.metadata.chunks))
+        return self._node.metadata.grid
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -214,7 +216,7 @@ class Array:
         >>> array.geometry("tensorstore").sources["scale"]
         'tensorstore: resolution'
         """
-        return geometry_in(self._node, context_of(self._node), dialect)
+        return geometry_of(context_of(self._node), dialect)
 
     @property
     def info(self) -> Description:
@@ -263,7 +265,7 @@ class Array:
 
     def __dask_tokenize__(self) -> object:
         node = self._node
-        facts = (node.format.name, node.missing, repr(node.metadata.bare()), node.transposed)
+        facts = (node.format.name, node.missing, repr(node.metadata.bare()))
         return ("xarray_n5.Array", node.identity, *facts)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,9 +276,10 @@ class Array:
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
-        axes, values = stored_order(self._node, key, value)
-        with self._changing(lambda: span(self._node.metadata.grid.project(axes))):
-            write(self._node, axes, values)
+        selection = normalize(key, self.shape)
+        values = broadcast(value, selection, self.dtype)
+        with self._changing(span(self.grid.project(selection.axes))):
+            write(self._node, selection.axes, values)
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
         """Read one chunk, or shard, of the grid.
@@ -311,10 +314,9 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            block = self._node.reading(partial(self._node.block, stored_index(self._node, index)))
+            return self._node.reading(partial(self._node.block, checked_index(self._node, index)))
         except VarlengthChunkError as error:
             return error.elements
-        return np.ascontiguousarray(block.T) if self._node.transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
         """Write one whole chunk, or shard, of the grid.
@@ -346,7 +348,7 @@ class Array:
         array([0, 7], dtype=uint8)
         """
         self._check_writable()
-        stored_index(self._node, index)
+        checked_index(self._node, index)
         values, shape = np.asarray(block), self.grid.extent(index)
         if values.shape != shape:
             raise ValueError(
@@ -379,9 +381,9 @@ class Array:
         >>> array[0]
         array([0, 0, 0, 7, 7, 7], dtype=uint8)
         """
-        stored = stored_index(self._node, index)
-        with self._changing(lambda: [range(number, number + 1) for number in stored], lost=True):
-            self._node.delete([stored])
+        chunk = checked_index(self._node, index)
+        with self._changing([range(number, number + 1) for number in chunk], lost=True):
+            self._node.delete([chunk])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Check whether one chunk, or shard, is stored.
@@ -415,7 +417,7 @@ class Array:
         (True, False)
         """
         node = self._node
-        return node.container.has_chunk(node.path, node.metadata, stored_index(node, index))
+        return node.container.has_chunk(node.path, node.metadata, checked_index(node, index))
 
     def resize(self, shape: Sequence[int]) -> Self:
         """Change the shape of the array in the container.
@@ -448,7 +450,7 @@ class Array:
         >>> array.resize((8, 6)).shape
         (8, 6)
         """
-        new = self._node.ordered(check_shape(shape, self.ndim, self.url))
+        new = check_shape(shape, self.ndim, self.url)
         self._check_writable()
         self.refresh()
         store, url = self._node.container.uncached().store, self._node.container.url
@@ -492,12 +494,10 @@ class Array:
         )
 
     @contextmanager
-    def _changing(
-        self, box: Callable[[], Sequence[range]], *, lost: bool = False
-    ) -> Iterator[None]:
+    def _changing(self, box: Sequence[range], *, lost: bool = False) -> Iterator[None]:
         """Prepare for changed chunks, which may be `lost`: records must not rely on them."""
         self._check_writable()
-        prepare_change(self._node, box(), lost=lost)
+        prepare_change(self._node, box, lost=lost)
         try:
             yield
         finally:
@@ -516,7 +516,6 @@ class OpenOptions:
     """The checked options of `open_array`, or those of the group that arrays are opened from."""
 
     writable: bool = False
-    axis_order: AxisOrder = "C"
     missing: Missing = "fill"
     cache_bytes: int = 0
     label_multisets: LabelMultisets = "error"
@@ -525,7 +524,6 @@ class OpenOptions:
     attribute_order: AttributeOrder = "auto"
 
     def __post_init__(self) -> None:
-        check_option("axis_order", self.axis_order, "C", "F")
         check_option("missing", self.missing, "fill", "error")
         check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
         check_option("edge_chunks", self.edges, "truncate", "pad")
@@ -543,7 +541,6 @@ class OpenOptions:
             write_empty=self.write_empty,
             edges=self.edges,
             writable=self.writable,
-            transposed=self.axis_order == "F",
             attribute_order=self.attribute_order,
         )
         return Array(node, cache_bytes=self.cache_bytes)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import ArrayMetadata
 
 Rows: TypeAlias = "list[tuple[str, str]]"
 """Labels and values."""
@@ -55,29 +56,30 @@ class Description:
 
 def describe_array(node: ArrayNode, geometry: Geometry) -> Description:
     """Return the description of an array with these axes."""
-    shape, chunks, shards = _sizes(node)
-    itemsize, unfinished = node.metadata.dtype.itemsize, node.is_unfinished()
+    metadata, unfinished = node.metadata, node.is_unfinished()
+    shape, itemsize = metadata.shape, metadata.dtype.itemsize
+    chunks, shards = _sizes(metadata)
     state = "unfinished: missing chunks read as fill values; resume the write"
     rows = [
         ("shape", times(shape)),
-        ("dtype", str(node.metadata.dtype)),
+        ("dtype", str(metadata.dtype)),
         ("size", f"{format_bytes(math.prod(shape) * itemsize)} in memory"),
         ("chunks", _grid("chunk", ChunkGrid(shape, chunks), itemsize)),
         *([("shards", _grid("shard", ChunkGrid(shape, shards), itemsize))] if shards else []),
-        ("compression", node.metadata.other_filters or _compression(node.metadata.compression)),
+        ("compression", metadata.other_filters or _compression(metadata.compression)),
         *([("state", state)] if unfinished else []),
         *geometry_rows(geometry),
     ]
     title = f"<xarray_n5.Array {node.url!r}>"
-    return Description(title, rows, tuple(node.metadata.attributes), unfinished)
+    return Description(title, rows, tuple(metadata.attributes), unfinished)
 
 
 def summary(node: ArrayNode, *, unfinished: bool) -> str:
     """Return the description of an array in one line."""
-    shape, chunks, shards = _sizes(node)
     metadata = node.metadata
+    chunks, shards = _sizes(metadata)
     compression = metadata.other_filters or _compression(metadata.compression).partition(" ")[0]
-    parts = [f"{times(shape)} {metadata.dtype}", f"chunks {times(chunks)}"]
+    parts = [f"{times(metadata.shape)} {metadata.dtype}", f"chunks {times(chunks)}"]
     parts += [f"shards {times(shards)}"] if shards else []
     return ", ".join([*parts, compression, *(["unfinished"] if unfinished else [])])
 
@@ -142,15 +144,10 @@ def axes_line(geometry: Geometry) -> str:
     return "; ".join(str(axis) if axis.placed else str(axis.name) for axis in axes)
 
 
-def _sizes(node: ArrayNode) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shapes of an array, its chunks and its shards, in the user's order of axes."""
-    metadata = node.metadata
-    shape, files = node.ordered(metadata.shape), node.ordered(metadata.chunks)
-    return (
-        (shape, files, None)
-        if metadata.inner is None
-        else (shape, node.ordered(metadata.inner), files)
-    )
+def _sizes(metadata: ArrayMetadata) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shapes of an array's chunks and of its shards."""
+    files, inner = metadata.chunks, metadata.inner
+    return (files, None) if inner is None else (inner, files)
 
 
 def _grid(thing: str, grid: ChunkGrid, itemsize: int) -> str:

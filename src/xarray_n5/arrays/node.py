@@ -83,11 +83,7 @@ class Indices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNode:
-    """An array in a container: small, frozen and without handles.
-
-    Everything is in the stored order of axes, which is C order, except where :attr:`transposed` is
-    mentioned.
-    """
+    """An array in a container: small, frozen and without handles."""
 
     container: Container
     path: str
@@ -102,8 +98,6 @@ class ArrayNode:
     """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
     writable: bool = False
     """Whether the array was opened for writing."""
-    transposed: bool = False
-    """Whether users see the axes in reverse order, as with ``axis_order="F"``."""
     attribute_order: AttributeOrder = "auto"
     """The order of lists of axes in attributes, if the user states it."""
 
@@ -141,10 +135,6 @@ class ArrayNode:
         """The array's identity."""
         return self.container.identity(self.path)
 
-    def ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:
-        """Return an item for each axis in the user's order, from the stored order, or back."""
-        return tuple(items[::-1] if self.transposed else items)
-
     def etag(self) -> object:
         """Return a value that changes with each write of the metadata; one request."""
         return self.container.etag(self.path)
@@ -176,7 +166,7 @@ class ArrayNode:
 
     def with_shape(self, shape: tuple[int, ...]) -> ArrayNode:
         """Return the array with the shape that a resize will give it; nothing is written."""
-        return replace(self, metadata=replace(self.metadata, shape=self.ordered(shape)))
+        return replace(self, metadata=replace(self.metadata, shape=shape))
 
     def is_unfinished(self) -> bool:
         """Return whether the array has an unfinished write."""
@@ -314,10 +304,8 @@ class ArrayNode:
         self.container.delete_chunks(self.path, self.metadata, indices)
 
     def stored_chunks(self) -> Iterator[Index]:
-        """Iterate over the stored chunks of the grid, in the user's order of axes, by listing."""
-        for index in self.stored_indices():
-            if index in self.metadata.grid:
-                yield self.ordered(index)
+        """Iterate over the stored chunks of the grid, by listing."""
+        return filter(self.metadata.grid.__contains__, self.stored_indices())
 
     def stored_indices(self, rest: list[str] | None = None) -> Iterator[Index]:
         """Iterate over the chunks that are stored, also those beyond the array's ends.

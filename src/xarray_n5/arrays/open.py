@@ -19,7 +19,7 @@ from xarray_n5.model.options import check_option, suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.array import Array, AxisOrder, LabelMultisets
+    from xarray_n5.arrays.array import Array, LabelMultisets
     from xarray_n5.arrays.node import EdgeChunks, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
@@ -35,7 +35,6 @@ def open_array(
     format: FormatName | None = None,  # noqa: A002
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
-    axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     cache_bytes: int = 0,
@@ -63,8 +62,6 @@ def open_array(
     assume_metadata : bool, default: False
         Read no metadata, but rely on `metadata`; members that it lacks have the defaults of
         :func:`create_array`. A false assumption damages data.
-    axis_order : {"C", "F"}, default: "C"
-        "F" reverses the order of axes: that of ``dimensions``, as in Java.
     attribute_order : {"auto", "C", "N5"}, default: "auto"
         The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
         NumPy, "N5" for x first; "auto" for that of the programs that write the dialect.
@@ -105,7 +102,6 @@ def open_array(
     check_option("mode", mode, "r", "r+")
     options = OpenOptions(
         writable=mode == "r+",
-        axis_order=axis_order,
         attribute_order=attribute_order,
         missing=missing,
         cache_bytes=cache_bytes,
@@ -197,7 +193,6 @@ def open_node(
     *,
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
-    axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",
@@ -215,10 +210,7 @@ def open_node(
         If there is nothing.
     """
     options = OpenOptions(
-        axis_order=axis_order,
-        attribute_order=attribute_order,
-        missing=missing,
-        label_multisets=label_multisets,
+        attribute_order=attribute_order, missing=missing, label_multisets=label_multisets
     )
     container, node = find_node(
         url,

@@ -66,20 +66,6 @@ def hint_of(
     return otherwise
 
 
-def hint_of_growth(dims: Sequence[str], shape: Sequence[int], stored: Sequence[int]) -> str | None:
-    """Return the hint for a resumed write of `shape` if the stored array only became larger."""
-    sides = list(zip(dims, shape, stored, strict=True))
-    if any(size > now for _, size, now in sides):
-        return None
-    grown = ", ".join(f"{dim!r} from {size} to {now}" for dim, size, now in sides if size < now)
-    return (
-        f"no write of it is unfinished, and it is larger along {grown}: if this write has finished "
-        "before and others have appended to it, its samples are there, and there is nothing to do "
-        "unless verify() finds missing chunks; otherwise choose another path. mode='w' would "
-        "remove what was appended"
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwrite:
     """The checked location of a new node: what is removed, and the groups around it.
