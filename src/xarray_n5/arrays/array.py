@@ -141,7 +141,7 @@ class Array:
     @property
     def read_only(self) -> bool:
         """Whether the array is open for reading only."""
-        return not self._node.writable
+        return not self._node.options.writable
 
     @property
     def path(self) -> str:
@@ -168,13 +168,9 @@ class Array:
         >>> dict(xarray_n5.open_array("cells.n5", "raw").attrs)
         {'stain': 'DAPI', 'exposure': 0.25, 'gain': 2}
         """
+        node = self._node
         return NodeAttributes(
-            self._node.container,
-            self.path,
-            self._node.metadata.attributes,
-            writable=self._node.writable,
-            changed=self._attributes_changed,
-            kind="array",
+            node.container, node, self._attributes_changed, writable=node.options.writable
         )
 
     @property
@@ -265,7 +261,7 @@ class Array:
 
     def __dask_tokenize__(self) -> object:
         node = self._node
-        facts = (node.format.name, node.missing, repr(node.metadata.bare()))
+        facts = (node.format.name, node.options.missing, repr(node.metadata.bare()))
         return ("xarray_n5.Array", node.identity, *facts)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -489,9 +485,8 @@ class Array:
         return self
 
     def _attributes_changed(self, attributes: Attributes) -> None:
-        self._node = replace(
-            self._node, metadata=replace(self._node.metadata, attributes=attributes)
-        )
+        metadata = replace(self._node.metadata, attributes=attributes)
+        self._node = replace(self._node, metadata=metadata)
 
     @contextmanager
     def _changing(self, box: Sequence[range], *, lost: bool = False) -> Iterator[None]:
@@ -504,7 +499,7 @@ class Array:
             self._invalidate()
 
     def _check_writable(self) -> None:
-        if not self._node.writable:
+        if self.read_only:
             raise ReadOnlyError(self._node.container.url, self.path)
 
     def _invalidate(self) -> None:
@@ -516,12 +511,17 @@ class OpenOptions:
     """The checked options of `open_array`, or those of the group that arrays are opened from."""
 
     writable: bool = False
+    """Whether the array was opened for writing."""
     missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
     cache_bytes: int = 0
     label_multisets: LabelMultisets = "error"
     write_empty: bool = True
+    """Whether chunks with only the fill value are stored, although they need not be."""
     edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
     attribute_order: AttributeOrder = "auto"
+    """The order of lists of axes in attributes, if the user states it."""
 
     def __post_init__(self) -> None:
         check_option("missing", self.missing, "fill", "error")
@@ -533,14 +533,5 @@ class OpenOptions:
         """Return the array at `path`, opened with these options."""
         if self.label_multisets in _CONTENTS:
             metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
-        node = ArrayNode(
-            container=container,
-            path=path,
-            metadata=metadata,
-            missing=self.missing,
-            write_empty=self.write_empty,
-            edges=self.edges,
-            writable=self.writable,
-            attribute_order=self.attribute_order,
-        )
+        node = ArrayNode(container=container, path=path, metadata=metadata, options=self)
         return Array(node, cache_bytes=self.cache_bytes)

@@ -31,9 +31,8 @@ _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 
 def context_of(node: ArrayNode, *, like: ArrayContext | None = None) -> ArrayContext:
     """Return an array as dialects see it; see :func:`load_context`."""
-    return load_context(
-        node.container, node.path, node.metadata, like=like, attribute_order=node.attribute_order
-    )
+    order = node.options.attribute_order
+    return load_context(node.container, node.path, node.metadata, like=like, attribute_order=order)
 
 
 def load_context(

@@ -103,12 +103,7 @@ class Group(Mapping[str, "Array | Group"]):
         {'species': 'mouse'}
         """
         return NodeAttributes(
-            self.container,
-            self.path,
-            self.node.metadata.attributes,
-            writable=self._options.writable,
-            changed=self._attributes_changed,
-            kind="group",
+            self.container, self.node, self._attributes_changed, writable=self._options.writable
         )
 
     def _attributes_changed(self, attributes: Attributes) -> None:

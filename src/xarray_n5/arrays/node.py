@@ -26,7 +26,7 @@ from xarray_n5.model.paths import join, name_of_root
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from xarray_n5.dialects.protocol import AttributeOrder
+    from xarray_n5.arrays.array import OpenOptions
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.documents import PendingHint
     from xarray_n5.formats.protocol import Format
@@ -90,16 +90,8 @@ class ArrayNode:
     """The array's path in the container."""
     metadata: ArrayMetadata
     """The array."""
-    missing: Missing = "fill"
-    """Whether a chunk that is not stored reads as the fill value."""
-    write_empty: bool = True
-    """Whether chunks with only the fill value are stored, although they need not be."""
-    edges: EdgeChunks = "truncate"
-    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
-    writable: bool = False
-    """Whether the array was opened for writing."""
-    attribute_order: AttributeOrder = "auto"
-    """The order of lists of axes in attributes, if the user states it."""
+    options: OpenOptions
+    """How it was opened."""
 
     indices: Indices = field(default_factory=Indices, compare=False, repr=False)
     """The indices of shards that were read."""
@@ -164,6 +156,10 @@ class ArrayNode:
         """Return the array for a task: without attributes and caches."""
         return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
 
+    def filled(self) -> ArrayNode:
+        """Return the array with chunks that are not stored read as fill values."""
+        return replace(self, options=replace(self.options, missing="fill"))
+
     def with_shape(self, shape: tuple[int, ...]) -> ArrayNode:
         """Return the array with the shape that a resize will give it; nothing is written."""
         return replace(self, metadata=replace(self.metadata, shape=shape))
@@ -190,24 +186,26 @@ class ArrayNode:
         Parts that are about to be `written` may be missing from a chunk that is too short.
         """
         if data is None:
-            if self.missing == "error":
+            if self.options.missing == "error":
                 why = "the chunk is not stored, which missing='error' does not allow"
-                raise MissingChunkError("decode", self.container.url, self.key(index), why)
+                raise MissingChunkError("decode", *self._names(index), why)
             return None
         stored = self._decoded(index, data)
         if (shape := stored.shape) != self.metadata.chunks:
-            check_former_end(self.container, self.path, self.metadata, index, shape, written)
+            check_former_end(self, index, shape, written)
         return stored
 
     def _decoded(self, index: Index, data: bytes) -> np.ndarray:
         try:
             return self.format.decode(self.metadata, data)
         except Varlength as error:
-            url, key = self.container.url, self.key(index)
-            raise VarlengthChunkError(url, key, str(error), error.elements) from error
+            raise VarlengthChunkError(*self._names(index), str(error), error.elements) from error
         except Exception as error:  # any error of a codec, to add the chunk's name
-            url, key = self.container.url, self.key(index)
-            raise ChunkError("decode", url, key, _reason(error)) from error
+            raise ChunkError("decode", *self._names(index), _reason(error)) from error
+
+    def _names(self, index: Index) -> tuple[str, str]:
+        """Return the container and the chunk, as errors name them."""
+        return self.container.url, self.key(index)
 
     def decode(self, index: Index, data: bytes) -> np.ndarray | None:
         """Decode a chunk's bytes to a block; None if its shape does not fit the chunk."""
@@ -273,10 +271,10 @@ class ArrayNode:
             raise MetadataError(
                 f"{self.url} has {self.metadata.content.value}, which cannot be written"
             )
-        sparse = not self.write_empty and self.metadata.may_lack_chunks
+        sparse = not self.options.write_empty and self.metadata.may_lack_chunks
         if sparse and self.is_empty(block):
             return None
-        pads = (self.edges == "pad" or self.format.pads) and self.metadata.inner is None
+        pads = (self.options.edges == "pad" or self.format.pads) and self.metadata.inner is None
         if pads and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
@@ -284,8 +282,7 @@ class ArrayNode:
         try:
             return self.format.encode(self.metadata, block)
         except Exception as error:  # as above
-            url, key = self.container.url, self.key(index)
-            raise ChunkError("encode", url, key, _reason(error)) from error
+            raise ChunkError("encode", *self._names(index), _reason(error)) from error
 
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block has only the fill value, bit for bit."""

@@ -332,11 +332,10 @@ def _begun(append: _Append, name: str, claim: Claim, number: int) -> Begun:
     """Return the write of one array, whose chunks beyond the end nobody reads yet."""
     request, array = append.requests[name], append.plan.arrays[name]
     old = array.node.metadata.shape
-    node = array.node.with_shape(append.plan.shape_of(name))
+    node, how = array.node.with_shape(append.plan.shape_of(name)), append.how
+    options = replace(node.options, write_empty=how.write_empty_chunks, edges=how.edge_chunks)
     write = ArrayWrite(
-        target=replace(
-            node, write_empty=append.how.write_empty_chunks, edges=append.how.edge_chunks
-        ).bare(),
+        target=replace(node, options=options).bare(),
         start=_start(append.plan, name),
         shape=request.source.shape,
         claim=claim,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
@@ -93,7 +92,7 @@ def digests_by_path(walk: Walk) -> dict[str, str]:
         if not isinstance(found.node, Array):
             raise MetadataError(f"{join(walk.container.url, found.path)}: {found.problem}")
         inner = found.path.removeprefix(walk.root.path).strip("/")
-        arrays[inner] = Array(replace(found.node.node, missing="fill"))
+        arrays[inner] = Array(found.node.node.filled())
     paths = [each.path for each in arrays.values()]
     groups = {path.rpartition("/")[0] for path in paths if path}
     warn_unfinished(walk.container.uncached().store, [*paths, *groups])
