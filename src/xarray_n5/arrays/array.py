@@ -239,7 +239,7 @@ class Array:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening an array has already warned
-            return describe_array(self._node, self.geometry())
+            return describe_array(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -343,7 +343,6 @@ class Array:
         >>> array[2, 2:4]
         array([0, 7], dtype=uint8)
         """
-        self._check_writable()
         checked_index(self._node, index)
         values, shape = np.asarray(block), self.grid.extent(index)
         if values.shape != shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import OpenOptions
@@ -46,24 +46,20 @@ class ArrayPlan:
     """An array that can be created or opened, after all checks and before any write."""
 
     array: Array
-    """The array as it will be."""
-    existing: Array | None = None
-    """The existing array that is kept, if any."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes to set on an existing array."""
+    """The array as it will be, or the existing array that is kept."""
+    attributes: Mapping[str, Any]
+    """The attributes of a new array, or those to set on an existing one."""
     stale: AbstractSet[str] = frozenset()
-    """The names of attributes to remove from it."""
+    """The names of attributes to remove from an existing array."""
     overwrite: Overwrite | None = None
     """The checked location of a new array."""
-    metadata: ArrayMetadata | None = None
-    """The metadata of a new array."""
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
-        if self.overwrite is not None and self.metadata is not None:
-            self.overwrite.create(self.metadata)
-        else:
+        if self.overwrite is None:
             self.change_attributes()
+        else:
+            self.overwrite.create(self.array.node.metadata)
         return self.array
 
     def change_attributes(self) -> None:
@@ -223,15 +219,13 @@ def plan_array(
     if there is not None:
         given = spec.chunks is not None and not isinstance(spec.chunks, str)
         check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
-        existing = options.array(container, path, there)
-        return ArrayPlan(
-            array=existing, existing=existing, attributes=metadata.attributes, stale=stale
-        )
+        kept = options.array(container, path, there)
+        return ArrayPlan(array=kept, attributes=metadata.attributes, stale=stale)
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
     array = options.array(container, path, metadata)
-    return ArrayPlan(array=array, overwrite=overwrite, metadata=metadata)
+    return ArrayPlan(array=array, attributes=metadata.attributes, overwrite=overwrite)
 
 
 def describe(

@@ -286,13 +286,13 @@ def describe_group(group: Group) -> Description:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # opening them warns separately
         nodes = group.nodes(names[:_MOST_SHOWN])
-    arrays = {name: node.node for name, node in nodes.items() if isinstance(node, Array)}
-    stopped = unfinished(group.container.store, [array.path for array in arrays.values()])
+    arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
+    stopped = unfinished(group.container.store, arrays)
     rows = [
-        (name, summary(arrays[name], unfinished=arrays[name].path in stopped))
-        if name in arrays
+        (name, summary(node, unfinished=node.path in stopped))
+        if isinstance(node, Array)
         else (f"{name}/", "group")
-        for name in nodes
+        for name, node in nodes.items()
     ]
     if len(names) > _MOST_SHOWN:
         rows.append(("...", f"{len(names) - _MOST_SHOWN} more"))

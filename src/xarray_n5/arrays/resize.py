@@ -44,7 +44,7 @@ def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:
     stored = list(io.stored_indices())
     _fill_up(io, shape, stored)
     io.container.resize(io.path, shape)
-    after = replace(io, metadata=replace(before, shape=shape))
+    after = io.with_shape(shape)
     _trim(after, before, stored)
     return after
 

@@ -132,12 +132,12 @@ def _begin(plan: WritePlan) -> Begun:
     _warn_replaced(plan)
     delete_records(store, path, _replaced(plan))
     _sweep(plan)
-    if overwrite is not None and plan.array is not None and plan.array.metadata is not None:
+    if overwrite is not None and plan.array is not None:
         claim.check()
         overwrite.clear()
         claim.check()
         delete_records(store, path, [clears])
-        overwrite.create_node(plan.array.metadata)
+        overwrite.create_node(plan.array.array.node.metadata)
     elif plan.array is not None:
         plan.array.change_attributes()
     return begun if plan.begins_anew else replace(begun, before=_before(begun.write))
@@ -166,10 +166,7 @@ def _begun(plan: WritePlan, *, fresh: bool) -> Begun:
     earlier = plan.own[0].attempt if plan.own else record.attempt
     first = None if plan.resumed is None else plan.resumed.get("began", earlier)
     claim = claim_of(request.options.store, request.path, record, first)
-    array = plan.array
-    attributes = array.metadata.attributes if array and array.metadata else {}
-    if array is not None and array.existing is not None:
-        attributes = array.attributes
+    attributes = {} if plan.array is None else plan.array.attributes
     node = plan.target.node
     state = plan.state
     repairs = [each.name for each in state.opens if each.token == REPAIR]
