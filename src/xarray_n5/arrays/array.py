@@ -343,6 +343,7 @@ class Array:
         >>> array[2, 2:4]
         array([0, 7], dtype=uint8)
         """
+        self._check_writable()
         checked_index(self._node, index)
         values, shape = np.asarray(block), self.grid.extent(index)
         if values.shape != shape:

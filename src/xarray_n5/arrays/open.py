@@ -212,14 +212,10 @@ def open_node(
     options = OpenOptions(
         attribute_order=attribute_order, missing=missing, label_multisets=label_multisets
     )
+    base = base_path(path)
+    ahead = [] if base is None else [base]
     container, node = find_node(
-        url,
-        path,
-        storage_options,
-        format,
-        cached=True,
-        ahead=[base] if (base := base_path(path)) is not None else [],
-        listed=listed,
+        url, path, storage_options, format, cached=True, ahead=ahead, listed=listed
     )
     if isinstance(node.metadata, ArrayMetadata):
         return options.array(container, node.path, node.metadata)
