@@ -6,9 +6,9 @@ import math
 import operator
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from xarray_n5.arrays.changes import check_no_append, prepare_change
 from xarray_n5.arrays.claims import forget_rows
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
-from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.resize import check_shape, resize
 from xarray_n5.arrays.selection import checked_index, read_selection
 from xarray_n5.arrays.transfer import new_cache, write
@@ -25,23 +24,19 @@ from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import broadcast, normalize
-from xarray_n5.model.metadata import Content
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from xarray_n5.arrays.describe import Description
-    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.dialects.protocol import DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.grid import ChunkGrid
-    from xarray_n5.model.metadata import ArrayMetadata, Attributes
-
-LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
-
-_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
+    from xarray_n5.model.metadata import Attributes
 
 
 @suggest_keywords
@@ -504,34 +499,3 @@ class Array:
 
     def _invalidate(self) -> None:
         self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
-    """The checked options of `open_array`, or those of the group that arrays are opened from."""
-
-    writable: bool = False
-    """Whether the array was opened for writing."""
-    missing: Missing = "fill"
-    """Whether a chunk that is not stored reads as the fill value."""
-    cache_bytes: int = 0
-    label_multisets: LabelMultisets = "error"
-    write_empty: bool = True
-    """Whether chunks with only the fill value are stored, although they need not be."""
-    edges: EdgeChunks = "truncate"
-    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
-    attribute_order: AttributeOrder = "auto"
-    """The order of lists of axes in attributes, if the user states it."""
-
-    def __post_init__(self) -> None:
-        check_option("missing", self.missing, "fill", "error")
-        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
-        check_option("edge_chunks", self.edges, "truncate", "pad")
-        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
-
-    def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
-        """Return the array at `path`, opened with these options."""
-        if self.label_multisets in _CONTENTS:
-            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
-        node = ArrayNode(container=container, path=path, metadata=metadata, options=self)
-        return Array(node, cache_bytes=self.cache_bytes)

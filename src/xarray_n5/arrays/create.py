@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
 from xarray_n5.dialects.protocol import units_of_values
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
     from xarray_n5.formats import FormatName
@@ -219,12 +219,12 @@ def plan_array(
     if there is not None:
         given = spec.chunks is not None and not isinstance(spec.chunks, str)
         check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
-        kept = options.array(container, path, there)
+        kept = Array(options.node(container, path, there))
         return ArrayPlan(array=kept, attributes=metadata.attributes, stale=stale)
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    array = options.array(container, path, metadata)
+    array = Array(options.node(container, path, metadata))
     return ArrayPlan(array=array, attributes=metadata.attributes, overwrite=overwrite)
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.appends import as_before
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
@@ -154,7 +155,7 @@ class Group(Mapping[str, "Array | Group"]):
     def _opened(self, node: Node) -> Array | Group:
         if isinstance(node.metadata, GroupMetadata):
             return Group(self.container, node, self._options)
-        return self._options.array(self.container, node.path, node.metadata)
+        return Array(self._options.node(self.container, node.path, node.metadata))
 
     def nodes(self, paths: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
         """Return the nodes at some paths, with one batch of reads.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from xarray_n5.arrays.elements import holds_only
 from xarray_n5.arrays.former_end import check_former_end
+from xarray_n5.arrays.shards import Indices
 from xarray_n5.errors import (
     ChunkError,
     MetadataError,
@@ -20,13 +20,14 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.formats.documents import unfinished
-from xarray_n5.model.metadata import ArrayMetadata, Varlength
+from xarray_n5.model.metadata import ArrayMetadata, Content, Varlength
+from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from xarray_n5.arrays.array import OpenOptions
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.documents import PendingHint
     from xarray_n5.formats.protocol import Format
@@ -36,49 +37,42 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
 T = TypeVar("T")
 
 _IN_FLIGHT = 1 << 27
 """The maximum number of bytes of chunks in flight: 128 MiB."""
 
-
-_MOST_INDICES = 1 << 25
-"""The maximum size of the indices that an array keeps: 32 MiB."""
+_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
 
 
-class Indices:
-    """The latest indices of shards that an array has read. It is pickled empty.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """The checked options of `open_array`, or those of the group that arrays are opened from."""
 
-    An index is kept with the earlier stamp of its file, and is not used for another file. Where
-    stamps need a request, the state of the file says whether a chunk is from the same file.
-    """
+    writable: bool = False
+    """Whether the array was opened for writing."""
+    missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
+    label_multisets: LabelMultisets = "error"
+    write_empty: bool = True
+    """Whether chunks with only the fill value are stored, although they need not be."""
+    edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
+    attribute_order: AttributeOrder = "auto"
+    """The order of lists of axes in attributes, if the user states it."""
 
-    def __init__(self) -> None:
-        self._kept: dict[Index, tuple[np.ndarray, object, object]] = {}
-        self._lock = Lock()
+    def __post_init__(self) -> None:
+        check_option("missing", self.missing, "fill", "error")
+        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
+        check_option("edge_chunks", self.edges, "truncate", "pad")
+        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Indices, ()
-
-    def get(self, shard: Index, stamp: object) -> tuple[np.ndarray | None, object]:
-        """Return the index of a shard, if it is known for the file with this stamp, and a state."""
-        index, before, state = self._kept.get(shard, (None, None, None))
-        return (index, state) if stamp == before else (None, None)
-
-    def add(self, shard: Index, index: np.ndarray, stamp: object, state: object) -> None:
-        """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
-        most = _MOST_INDICES // index.nbytes  # all indices of an array have one size
-        with self._lock:
-            self._kept.pop(shard, None)
-            while self._kept and len(self._kept) >= most:
-                del self._kept[next(iter(self._kept))]
-            self._kept[shard] = index, stamp, state
-
-    def forget(self, shards: Iterable[Index]) -> None:
-        """Forget the indices of shards that are written."""
-        with self._lock:
-            for shard in shards:
-                self._kept.pop(shard, None)
+    def node(self, container: Container, path: str, metadata: ArrayMetadata) -> ArrayNode:
+        """Return the array at `path`, opened with these options."""
+        if self.label_multisets in _CONTENTS:
+            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
+        return ArrayNode(container=container, path=path, metadata=metadata, options=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

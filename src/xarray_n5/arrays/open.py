@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.formats import get_format
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
@@ -19,8 +20,7 @@ from xarray_n5.model.options import check_option, suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.array import Array, LabelMultisets
-    from xarray_n5.arrays.node import EdgeChunks, Missing
+    from xarray_n5.arrays.node import EdgeChunks, LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
 
@@ -104,7 +104,6 @@ def open_array(
         writable=mode == "r+",
         attribute_order=attribute_order,
         missing=missing,
-        cache_bytes=cache_bytes,
         label_multisets=label_multisets,
         write_empty=write_empty_chunks,
         edges=edge_chunks,
@@ -113,13 +112,14 @@ def open_array(
         name = get_format(format).name  # without reading anything
         container, path = open_container(url, path, storage_options, name)
         assumed = container.format.assume(metadata or {}, container.where(path))
-        return options.array(container, path, assumed)
+        return Array(options.node(container, path, assumed), cache_bytes=cache_bytes)
     container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
     if not isinstance(node.metadata, ArrayMetadata):
         raise container.not_found(node, "array")
     if metadata:
         container.matches(node, metadata)
-    return options.array(container, node.path, node.metadata)
+    opened = options.node(container, node.path, node.metadata)
+    return Array(opened, cache_bytes=cache_bytes)
 
 
 @suggest_keywords
@@ -218,7 +218,7 @@ def open_node(
         url, path, storage_options, format, cached=True, ahead=ahead, listed=listed
     )
     if isinstance(node.metadata, ArrayMetadata):
-        return options.array(container, node.path, node.metadata)
+        return Array(options.node(container, node.path, node.metadata))
     bare = not node.described and container.foreign([node.path])
     if not container.exists(node) or bare:
         raise container.not_found(node, "array or group")

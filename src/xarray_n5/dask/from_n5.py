@@ -29,8 +29,7 @@ from xarray_n5.model.options import suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import LabelMultisets
-    from xarray_n5.arrays.node import Missing
+    from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.formats import FormatName
 

@@ -32,8 +32,7 @@ from xarray_n5.model.units import ratio, same_unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import LabelMultisets
-    from xarray_n5.arrays.node import Missing
+    from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import REPAIR, Record, Row, State, look, new_attempt, read, stated
 from xarray_n5.arrays.create import plan_array
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.spec import (
     as_dtype,
@@ -236,8 +237,8 @@ def planned_array(request: WriteRequest) -> Array:
     where = join(options.container.url, request.path)
     metadata = spec.metadata(source.shape, source.dtype, where)
     metadata = completed(options.format, metadata, spec.layout, where)
-    array = OpenOptions(writable=True).array(options.container, request.path, metadata)
-    return Array(array.node.bare())
+    node = OpenOptions(writable=True).node(options.container, request.path, metadata)
+    return Array(node.bare())
 
 
 def _with_chunks(request: WriteRequest) -> WriteRequest:
@@ -263,7 +264,7 @@ def _existing(request: WriteRequest, mode: str) -> Array | None:
         opening = OpenOptions(
             writable=True, write_empty=options.write_empty_chunks, edges=options.edge_chunks
         )
-        return opening.array(options.container, request.path, node.metadata)
+        return Array(opening.node(options.container, request.path, node.metadata))
     return open_array(options.container, request.path, mode="r+", **options.opening)
 
 
