@@ -213,7 +213,7 @@ def plan_array(
     node = container.node(path)
     found, form = node.metadata, container.format
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(container, path, metadata, spec.axes, spec.dialect, there)
+    metadata, stale = describe(container, path, metadata, spec, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
     if there is not None:
@@ -232,8 +232,7 @@ def describe(
     container: Container,
     path: str,
     metadata: ArrayMetadata,
-    axes: Iterable[Axis | str | None] | Geometry | None,
-    dialect: str | Iterable[str] | None,
+    spec: ArraySpec,
     there: ArrayMetadata | None,
 ) -> tuple[ArrayMetadata, AbstractSet[str]]:
     """Return an array's metadata with attributes for its axes, and attributes to remove.
@@ -246,8 +245,8 @@ def describe(
     ----------
     container, path, metadata
         The array as it is to be written, with the user's attributes.
-    axes, dialect
-        As in :func:`create_array`.
+    spec
+        The user's axes, and the dialects to write them in.
     there
         The existing array that is kept, if any.
 
@@ -256,13 +255,13 @@ def describe(
     MetadataError
         If no dialect can describe the axes, or other attributes still contradict them.
     """
-    if axes is None:
+    if spec.axes is None:
         return metadata, set()
-    where, given = container.where(path), metadata.attributes
+    where, given, dialect = container.where(path), metadata.attributes, spec.dialect
     before = dict(there.attributes) if there else {}
     node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
-        geometry = as_geometry(axes, len(metadata.shape))
+        geometry = as_geometry(spec.axes, len(metadata.shape))
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     warn_misspelt_units(where, [geometry])
