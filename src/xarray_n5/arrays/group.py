@@ -113,9 +113,6 @@ class Group(Mapping[str, "Array | Group"]):
     def __repr__(self) -> str:
         return repr(describe_group(self))
 
-    def _repr_html_(self) -> str:
-        return describe_group(self)._repr_html_()
-
     def __iter__(self) -> Iterator[str]:
         self._counted = None
         return self._names()
