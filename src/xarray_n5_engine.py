@@ -67,14 +67,11 @@ class N5BackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         format: str | None = None,  # noqa: A002
-        axis_order: Literal["C", "F"] = "C",
         attribute_order: Literal["auto", "C", "N5"] = "auto",
         dialect: DialectChoice | None = None,
-        origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
         dims: Sequence[str] | None = None,
-        inherit: bool = False,
         label_multisets: Literal["error", "argmax", "count"] = "error",
         **unknown: Any,
     ) -> xr.Dataset:
@@ -101,8 +98,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
             Options of the fsspec filesystem, such as credentials.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
             The format of the container; detected by default.
-        axis_order : {"C", "F"}, default: "C"
-            "F" reverses the order of dimensions, as in Java and TensorStore.
         attribute_order : {"auto", "C", "N5"}, default: "auto"
             The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
             NumPy, "N5" for x first; "auto" for that of the programs that write the dialect. Scripts
@@ -110,8 +105,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dialect : str, Dialect or sequence of these, optional
             The metadata dialects to take coordinates from, the most trusted first; by default all
             of them, in the order of the documentation.
-        origin : {"center", "corner"}, default: "center"
-            The position of coordinate 0 in the first voxel.
         missing : {"fill", "error"}, default: "fill"
             "fill" reads chunks that are not stored as zeros; "error" raises for them.
         level : int, str or mapping, optional
@@ -123,9 +116,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
             that became coordinates.
         dims : sequence of str, optional
             Names of the dimensions, instead of those in the metadata.
-        inherit : bool, default: False
-            Whether axes, units and resolution are inherited from all groups above, as in
-            Neuroglancer; otherwise only from the array and its nearest groups.
         label_multisets : {"error", "argmax", "count"}, default: "error"
             How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
             "count" as the numbers of votes for these labels (int32); "error" raises.
@@ -165,14 +155,11 @@ class N5BackendEntrypoint(BackendEntrypoint):
             "decode_coords": decode_coords,
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
-            "axis_order": axis_order,
             "attribute_order": attribute_order,
             "dialect": dialect,
-            "origin": origin,
             "missing": missing,
             "level": level,
             "dims": dims,
-            "inherit": inherit,
             "label_multisets": label_multisets,
             **unknown,
         }
@@ -235,8 +222,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         decode_timedelta: bool | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        axis_order: Literal["C", "F"] = "C",
-        origin: Literal["center", "corner"] = "center",
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
         dims: Sequence[str] | None = None,
@@ -264,10 +249,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         storage_options : mapping, optional
             Options of the fsspec filesystem: of the container's if the XML is a local file,
             otherwise of the XML's.
-        axis_order : {"C", "F"}, default: "C"
-            "F" reverses the order of dimensions.
-        origin : {"center", "corner"}, default: "center"
-            The position of coordinate 0 in the first voxel.
         missing : {"fill", "error"}, default: "fill"
             "fill" reads views and chunks that are not stored as zeros; "error" raises for them.
         level : int, str or mapping, optional
@@ -314,8 +295,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
             "decode_coords": decode_coords,
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
-            "axis_order": axis_order,
-            "origin": origin,
             "missing": missing,
             "level": level,
             "dims": dims,

@@ -143,17 +143,6 @@ def test_a_coordinate_without_samples_says_nothing() -> None:
     assert geometry_from(array).axes[0] == Axis(name="y")
 
 
-def test_what_was_opened_with_its_origin_at_the_corner_is_stored_where_it_was(
-    tmp_path: Path, opened: xr.Dataset
-) -> None:
-    source = opened["raw"].encoding["source"]
-    corner = xr.open_dataset(source, engine="n5", origin="corner")["raw"]
-    assert float(corner.x[0]) == 102
-    to_n5(corner, tmp_path, "again")
-    again = xr.open_dataset(tmp_path, engine="n5", group="again")["again"]
-    np.testing.assert_array_equal(again.x, opened.x)
-
-
 @pytest.mark.parametrize(
     "coords",
     [

@@ -70,15 +70,6 @@ def test_reading_equals_numpy(data: st.DataObject) -> None:
     np.testing.assert_array_equal(stored()[key], take(VALUES, key))
 
 
-@given(st.data())
-def test_reading_in_fortran_order_is_reading_the_transposed_array(data: st.DataObject) -> None:
-    key = data.draw(orthogonal(VALUES.T.shape))
-    array = open_array(container(), "x", axis_order="F")
-    assert (array.shape, array.chunks) == ((9, 8, 7), (5, 4, 3))
-    np.testing.assert_array_equal(array[key], take(VALUES.T, key))
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(
     ("key", "moved"),
     [
@@ -91,14 +82,11 @@ def test_reading_in_fortran_order_is_reading_the_transposed_array(data: st.DataO
         ((slice(2, 2), [2, 6], [0, 1]), {1: 0}),
     ],
 )
-def test_points_equal_numpy_with_their_axes_first(
-    key: Any, moved: dict[int, int], order: Any
-) -> None:
-    values = VALUES if order == "C" else VALUES.T
+def test_points_equal_numpy_with_their_axes_first(key: Any, moved: dict[int, int]) -> None:
     # numpy leaves neighbouring index arrays where they stand.
     key = tuple(np.array(item, int) if isinstance(item, list) else item for item in key)
-    expected = np.moveaxis(values[key], list(moved), list(moved.values()))
-    node = open_array(container(), "x", axis_order=order).node
+    expected = np.moveaxis(VALUES[key], list(moved), list(moved.values()))
+    node = open_array(container(), "x").node
     np.testing.assert_array_equal(read_points(node, key), expected)
 
 
@@ -182,11 +170,8 @@ def test_a_block_that_stayed_short_where_its_array_grew_reads_with_zeros() -> No
 
 
 def test_one_chunk_is_read_as_far_as_the_array_reaches() -> None:
-    store = MemoryStore()
-    array = stored(store=store)
+    array = stored()
     np.testing.assert_array_equal(array.read_chunk((2, 1, 1)), VALUES[6:, 4:, 5:])
-    turned = open_array(store, "x", axis_order="F")
-    np.testing.assert_array_equal(turned.read_chunk((1, 1, 2)), VALUES[6:, 4:, 5:].T)
     with pytest.raises(IndexError, match="no chunk"):
         array.read_chunk((3, 0, 0))
 
@@ -236,19 +221,14 @@ def test_a_small_cache_keeps_no_more_than_it_may() -> None:
 @given(st.data())
 def test_writing_equals_numpy(data: st.DataObject) -> None:
     key = data.draw(orthogonal(VALUES.shape))
-    order: Any = data.draw(st.sampled_from(["C", "F"]))
-    array = open_array(container(), "x", mode="r+", axis_order=order)
+    array = open_array(container(), "x", mode="r+")
     expected = VALUES.copy()
     positions = take(np.arange(VALUES.size).reshape(VALUES.shape), key)
     values = np.arange(positions.size, dtype="i4").reshape(positions.shape) + 1000
     # numpy, too, keeps the last value where a position stands twice.
     expected.reshape(-1)[positions.ravel()] = values.ravel()
-    if order == "F":
-        array[key[::-1]] = values.T
-        np.testing.assert_array_equal(array[...], expected.T)
-    else:
-        array[key] = values
-        np.testing.assert_array_equal(array[...], expected)
+    array[key] = values
+    np.testing.assert_array_equal(array[...], expected)
 
 
 @pytest.mark.parametrize("value", [7, 7.25, True, np.float64(7), [[7] * 9], np.full((8, 1), 7)])
@@ -278,30 +258,21 @@ def test_values_that_do_not_fit_are_refused_before_anything_is_written() -> None
 
 
 def test_one_chunk_is_written_whole() -> None:
-    store = MemoryStore()
-    array = stored(store=store)
+    array = stored()
     array.write_chunk((2, 1, 1), VALUES[6:, 4:, 5:] * 2)
     assert (array[6:, 4:, 5:] == VALUES[6:, 4:, 5:] * 2).all()
-    turned = open_array(store, "x", mode="r+", axis_order="F")
-    turned.write_chunk((1, 1, 2), VALUES[6:, 4:, 5:].T * 3)
-    assert (array[6:, 4:, 5:] == VALUES[6:, 4:, 5:] * 3).all()
     with pytest.raises(ValueError, match=r"shape \(1, 4, 4\)"):
         array.write_chunk((2, 1, 1), np.zeros((3, 4, 5)))
 
 
 def test_chunks_are_told_and_deleted_one_by_one() -> None:
-    store = MemoryStore()
-    array = stored(store=store)
+    array = stored()
     assert sorted(array.node.stored_chunks()) == sorted(array.grid)
     array.delete_chunk((0, 1, 1))
     array.delete_chunk((0, 1, 1))
     assert not array.chunk_exists((0, 1, 1))
     assert array.chunk_exists((1, 1, 1))
     assert set(array.grid) - set(array.node.stored_chunks()) == {(0, 1, 1)}
-    turned = open_array(store, "x", axis_order="F")
-    assert sorted(turned.node.stored_chunks()) == sorted(
-        i[::-1] for i in array.node.stored_chunks()
-    )
 
 
 def test_chunks_of_zeros_are_stored_unless_told_not_to_be() -> None:
@@ -376,11 +347,6 @@ def test_resizing_keeps_what_stays_and_what_went_is_gone(shapes: list[tuple[int,
         np.testing.assert_array_equal(open_array(store, "x")[...], expected)
         chunks = {key for key in store.items if key[2:3].isdigit()}
         assert chunks <= {f"x/{k}/{j}/{i}" for i, j, k in array.grid}
-
-
-def test_resizing_in_fortran_order_names_the_axes_in_that_order() -> None:
-    array = open_array(container(), "x", mode="r+", axis_order="F").resize((9, 8, 3))
-    np.testing.assert_array_equal(array[...], VALUES[:3].T)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 2, -3), (1, 2, 3, 4)])

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from tests.support.stores import CountingStore
-from xarray_n5 import Axis, Group, create_array, create_group, open_array, open_group
+from xarray_n5 import Axis, create_array, create_group, open_array, open_group
 
 ODD = "<script>document.title='owned'</script>\"'&<img src=x onerror=alert(1)>"
 
@@ -108,9 +108,6 @@ def test_group_is_described_by_the_nodes_in_it() -> None:
         "    line      400 float64, chunks 100, gzip",
         "    volumes/  group",
     ]
-    page = shown(group)
-    assert page.tags.count("tr") == 2
-    assert "400 float64, chunks 100, gzip" in page.text
 
 
 IRREGULAR = xr.Dataset(
@@ -136,8 +133,8 @@ def test_strings_of_files_are_never_markup() -> None:
     create_array(place, f"g/{name}", shape=(3, 4), dtype="u1", axes=axes, attributes={ODD: 1})
     group = open_group(place, "g")
     opened = xr.open_dataset(place, engine="n5", group=f"g/{name}")  # type: ignore[arg-type]
-    things = (group, group[name], opened.n5, next(iter(opened.values())).n5)
-    for thing in things:
+    assert ODD in repr(group)
+    for thing in (open_array(place, f"g/{name}"), opened.n5, next(iter(opened.values())).n5):
         assert ODD in shown(thing).text
         assert "<script" not in thing._repr_html_()
         assert ODD in repr(thing)
@@ -148,7 +145,6 @@ def test_long_strings_are_truncated() -> None:
     create_array(store, "x", shape=(2,), dtype="u1", attributes={long: long}, axes=[long])
     create_group(store, "g", attributes=dict.fromkeys(map(str, range(500)), long[:1000]))
     assert len(open_array(store, "x")._repr_html_()) < 8_000
-    assert len(open_group(store, "g")._repr_html_()) < 2_000
     assert len(repr(open_group(store, "g"))) < 500
 
 
@@ -161,8 +157,7 @@ def test_group_of_thousands_is_described_by_some_with_few_requests() -> None:
         store.inner.set(f"{number:04}/attributes.json", document)
     group = open_group(store)
     store.requests()
-    for describe in (repr, Group._repr_html_):
-        text = describe(group)
-        assert "2961 more" in text
-        assert len(text) < 50_000
-        assert sum(store.requests().values()) <= 5
+    text = repr(group)
+    assert "2961 more" in text
+    assert len(text) < 50_000
+    assert sum(store.requests().values()) <= 5

@@ -224,9 +224,6 @@ def test_an_array_tells_chunks_from_shards(place: Path) -> None:
     assert array.grid.size == 12
     assert "shards       6 x 12, 12 shards of" in repr(array)
     assert (array.read_chunk((1, 2)) == VALUES[6:12, 24:30]).all()
-    transposed = open_array(place, axis_order="F")
-    assert (transposed.chunks, transposed.shards) == (CHUNKS[::-1], SHARDS[::-1])
-    np.testing.assert_array_equal(transposed[...], VALUES.T)
 
 
 def test_chunks_of_fill_values_are_left_out_of_a_shard(tmp_path: Path) -> None:

@@ -170,8 +170,8 @@ def test_views_are_slices_of_images_with_five_axes(tmp_path: Path, form: str) ->
     one = xr.open_dataset(path, engine="bdv", level=1, setup=2, timepoint=1, chunks={})
     np.testing.assert_array_equal(one["a"], data[1, 2, :, ::2, ::2])
     assert one["a"].encoding["preferred_chunks"] == {"z": 4, "y": 6, "x": 8}
-    turned = xr.open_dataset(path, engine="bdv", level=0, setup=2, timepoint=1, axis_order="F")
-    np.testing.assert_array_equal(turned["a"], data[1, 2].T)
+    one = xr.open_dataset(path, engine="bdv", level=0, setup=2, timepoint=1)
+    np.testing.assert_array_equal(one["a"], data[1, 2])
 
 
 @pytest.mark.parametrize("indices", ["{c}", "[{c}]", "{c} 0", "[{c}, 0]"])

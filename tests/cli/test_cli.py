@@ -356,7 +356,7 @@ def test_an_unfinished_copy_of_something_else_is_told_in_the_words_of_commands(
     key = damage(cells)
     assert key in run("copy", cells, tmp_path / "b.n5").stderr
     found = run("copy", cells, tmp_path / "b.n5")
-    assert "its copy is unfinished: use --resume, or --mode w" in found.stderr
+    assert "its write is unfinished: use --resume, or --mode w" in found.stderr
     found = run("copy", cells / "raw", tmp_path / "b.n5/raw", "--resume", "--dtype", "f4")
     assert "with --mode w and without --resume" in found.stderr
     assert "resume=" not in found.stderr

@@ -112,13 +112,6 @@ def test_slicing_equals_numpy(array: Array, key: Any) -> None:
     assert_eq(from_n5(array)[key], VALUES[key])
 
 
-@pytest.mark.usefixtures("array")
-def test_fortran_order_is_the_transposed_array(store: MemoryStore) -> None:
-    lazy = from_n5(store, "a", axis_order="F")
-    assert lazy.chunks == ((8, 8, 6), (8, 8, 5), (8, 8, 4))
-    assert_eq(lazy, VALUES.T)
-
-
 def test_blocks_can_be_whole_multiples_of_chunks(array: Array) -> None:
     for chunks in ((16, 8, 24), 16, {0: 16, 1: 8, 2: 8}, "8 kiB", "auto", -1):
         lazy = from_n5(array, chunks=chunks)

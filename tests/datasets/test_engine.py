@@ -81,23 +81,23 @@ def test_encoding_tells_where_the_array_came_from(container: Path) -> None:
     assert encoding["dialect"] == dict.fromkeys(keys, "cosem: transform")
 
 
-def test_fortran_order_turns_dimensions_round(container: Path) -> None:
-    dataset = xr.open_dataset(container, engine="n5", group="em/raw", axis_order="F")
-    assert dataset["raw"].dims == ("x", "y", "z")
-    xr.testing.assert_identical(dataset["raw"].transpose("z", "y", "x"), expected())
-
-
-def test_options_choose_dialect_and_origin(container: Path) -> None:
+def test_invalid_values_of_options_are_refused_by_name(container: Path) -> None:
     def first(**options: Any) -> float:
         opened = xr.open_dataset(container, engine="n5", group="em/raw", **options)
         return float(opened["z"][0])
 
     assert first() == 100
     assert first(dialect="tensorstore") == 0
-    assert first(origin="corner") == 120
-    for option in ("origin", "missing", "axis_order", "label_multisets", "dialect"):
+    for option in ("missing", "attribute_order", "label_multisets", "dialect"):
         with pytest.raises(ValueError, match=option):
             first(**{option: "misspelt"})
+
+
+@pytest.mark.parametrize("option", ["axis_order", "origin", "inherit"])
+def test_options_that_xarray_replaces_are_unknown(container: Path, option: str) -> None:
+    options: Any = {option: True}
+    with pytest.raises(TypeError, match=f"no parameter '{option}'"):
+        xr.open_dataset(container, engine="n5", group="em/raw", **options)
 
 
 def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:

@@ -713,8 +713,6 @@ def test_images_of_a_fusion_have_its_coordinates_by_whatever_url(tmp_path: Path,
             assert axes_of(place / root, path) == expected
         alone = xr.open_dataset(place / "ch2tp1", engine="n5", level=level)
         assert facts(variable(alone).n5.geometry) == expected
-        reverse = xr.open_dataset(place, engine="n5", level=level, axis_order="F")
-        assert variable(reverse).dims == ("x", "y", "z", "c", "t")
 
 
 def test_fusions_without_anisotropy_have_voxels_of_one_pixel(tmp_path: Path) -> None:
@@ -1251,11 +1249,6 @@ def test_lists_are_read_in_the_order_that_the_user_states(
         image = xr.open_dataset(place, engine="n5", level=number, attribute_order=order)["image"]
         assert facts(image.n5.geometry) == found
         xr.testing.assert_identical(tree[level]["image"].load(), image.load())
-        reverse = xr.open_dataset(
-            place, engine="n5", level=number, attribute_order=order, axis_order="F"
-        )["image"]
-        assert reverse.dims == image.dims[::-1]
-        xr.testing.assert_identical(reverse.transpose(*image.dims), image)
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr2"])

@@ -100,9 +100,6 @@ READERS: dict[str, Callable[[Array], Any]] = {
     "a cache": lambda array: open_array(array.node.container.store, "em/a", cache_bytes=1 << 20)[
         ...
     ],
-    "the other order": lambda array: open_array(array.node.container.store, "em/a", axis_order="F")[
-        ...
-    ],
     "Dask": lambda array: from_n5(array).compute(),
     "a Dask block of several chunks": lambda array: from_n5(array, chunks=(6, 8, 5))[:6].compute(),
     "xarray": from_dataset,

@@ -134,20 +134,6 @@ def test_levels_with_other_views_are_not_joined(views: Path) -> None:
     assert "/setup1/s0" in groups
 
 
-def test_fortran_order_turns_stacks_round(views: Path) -> None:
-    views.with_suffix(".xml").write_bytes(project(ALIKE))
-    straight = xr.open_dataset(views, engine="n5", level=0)["views"]
-    turned = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"]
-    assert turned.dims == ("x", "y", "z", "setup", "t")
-    assert turned.encoding["chunks"] == (3, 2, 1, 1, 1)
-    xr.testing.assert_identical(turned.transpose(*straight.dims).load(), straight.load())
-    for key in ({"t": 2}, {"t": [2, 0], "x": [5, 0]}, {"setup": 1, "y": slice(1, 3), "z": 0}):
-        again = xr.open_dataset(views, engine="n5", level=0, axis_order="F")["views"].isel(key)
-        np.testing.assert_array_equal(
-            again.transpose(..., "x"), straight.isel(key).T.transpose(..., "x")
-        )
-
-
 def test_channels_are_one_image(tmp_path: Path) -> None:
     place = tmp_path / "channels.n5"
     for channel in (0, 2, 10):
@@ -273,15 +259,6 @@ def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
         xr.open_dataset(tmp_path, engine="n5", group="c", level=0)
 
 
-def test_all_levels_move_by_half_a_base_voxel(pyramid: Path) -> None:
-    for level in (0, 1, 2):
-        options: Any = {"engine": "n5", "group": "em", "level": level}
-        centre = xr.open_dataset(pyramid, **options)
-        corner = xr.open_dataset(pyramid, origin="corner", **options)
-        moved = [float(corner[axis].values[0] - centre[axis].values[0]) for axis in "zyx"]
-        assert moved == [20, 2, 2]
-
-
 def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
     tree: Any = xr.open_datatree(pyramid, group="em", engine="n5")
     fine, coarse = tree["s0/em"], tree["s1/em"]
@@ -292,7 +269,7 @@ def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
     np.testing.assert_array_equal(fine.sel(x=coarse.x[2], method="nearest").x, [20])
 
 
-# Names and inheritance
+# Names
 
 
 def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
@@ -300,25 +277,12 @@ def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
     assert opened["em"].dims == ("plane", "row", "column")
     assert float(opened.column[1]) == 10
     assert opened["em"].encoding["dialect"]["names"] == "dims"
-    turned: Any = {"dims": ("column", "row", "plane"), "axis_order": "F"}
-    assert xr.open_dataset(pyramid, engine="n5", group="em/s1", **turned)["em"].shape == (8, 8, 8)
     for dims, message in (
         (("a", "b"), "2 names; expected one for each of the axes z, y, x"),
         (("a", "a", "b"), "unique names"),
     ):
         with pytest.raises(ValueError, match=message):
             xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=dims)
-
-
-def test_attributes_come_down_from_all_groups_where_that_is_asked_for(tmp_path: Path) -> None:
-    far = {"axes": ["x"], "units": ["nm"], "resolution": [4], "coordinateArrays": {}}
-    create_group(tmp_path, "a", attributes=far)
-    create_group(tmp_path, "a/b/c/d", attributes={"resolution": [8]})
-    create_array(tmp_path, "a/b/c/d/e", shape=(3,), dtype="u1")
-    opened = xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e", inherit=True)
-    assert opened.x.values.tolist() == [0, 8, 16]
-    assert opened.x.attrs == {"units": "nm"}
-    assert "units" not in xr.open_dataset(tmp_path, engine="n5", group="a/b/c/d/e").x.attrs
 
 
 def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
@@ -431,15 +395,6 @@ def test_stacks_take_every_slice(views: Path, key: slice) -> None:
     np.testing.assert_array_equal(again, expected)
 
 
-def test_axes_that_nobody_named_are_turned_round_with_the_array(tmp_path: Path) -> None:
-    resolution = {"pixelResolution": {"dimensions": [4, 5, 40], "unit": "nm"}}
-    put(tmp_path, "a", (2, 4, 8), **resolution)
-    for order in ("C", "F"):
-        opened = xr.open_dataset(tmp_path, engine="n5", group="a", axis_order=order)
-        assert dict(opened["a"].sizes) == {"x": 8, "y": 4, "z": 2}
-        assert [float(opened[axis][1]) for axis in "zyx"] == [40, 5, 4]
-
-
 def test_two_spellings_of_a_unit_are_one(tmp_path: Path) -> None:
     for name, unit in (("a", "nm"), ("b", "nanometer")):
         put(tmp_path, name, pixelResolution={"dimensions": [4, 4, 40], "unit": unit})
@@ -495,15 +450,6 @@ def test_many_setups_are_read_in_few_batches() -> None:
     asked = store.requests()
     assert asked["get_many"] <= 8
     assert asked["list"] <= 36
-
-
-def test_neuroglancers_inheritance_leaves_pyramids_alone(tmp_path: Path) -> None:
-    image = {"datasets": [{"path": "s1", "transform": {"scale": [7], "translate": [0]}}]}
-    create_group(tmp_path, "g", attributes={"multiscales": [image], "resolution": [2]})
-    create_group(tmp_path, "g/h", attributes={"axes": ["q"]})
-    put(tmp_path, "g/h/s0", (3,))
-    opened = xr.open_dataset(tmp_path, engine="n5", group="g/h/s0", inherit=True)
-    assert opened.q.values.tolist() == [0, 2, 4]
 
 
 def test_replacing_an_array_that_is_read_is_refused_by_whatever_names(tmp_path: Path) -> None:

@@ -80,9 +80,6 @@ def test_channels_and_timepoints_are_stacked_in_the_order_of_their_numbers(tmp_p
         assert image.t.attrs["units"] == "s"
         for t, c in [(0, 0), (2, 1), (10, 0), (11, 1)]:
             assert np.array_equal(image[t, c], values(SHAPE, t, c, level))
-    turned = xr.open_dataset(url, engine="n5", axis_order="F")["cells"]
-    assert turned.dims == ("x", "y", "z", "c", "t")
-    assert np.array_equal(turned.T, xr.open_dataset(url, engine="n5")["cells"])
 
 
 @pytest.mark.parametrize(("times", "channels", "dims"), [(1, 2, "czyx"), (3, 1, "tzyx")])

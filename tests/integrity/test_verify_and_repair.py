@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 import xxhash
 from click.testing import CliRunner
+from dask.base import optimize
 
 from tests.support import compressions
 from tests.support.containers import FULL, NAMES
@@ -71,7 +71,7 @@ EACH = pytest.mark.parametrize("form", FORMS)
 IMAGE = np.arange(1, 131, dtype="i4").reshape(13, 10)
 
 
-def place_of(folder: Path, form: str) -> Path:
+def place_of(folder: Path, form: Any) -> Path:
     return folder / NAMES.get(form, "b.zarr")
 
 
@@ -251,7 +251,7 @@ def rows_of_damage() -> list[Any]:
     return found
 
 
-def stored_noise(folder: Path, name: str, form: str, **options: Any) -> tuple[Path, int, int]:
+def stored_noise(folder: Path, name: str, form: Any, **options: Any) -> tuple[Path, int, int]:
     """Store an array of one chunk; return the file, and the chunk's first byte and size."""
     place = place_of(folder, form)
     to_n5(NOISE, place, "a", chunks=16, format=form, compression=name, **options)
@@ -265,8 +265,8 @@ def stored_noise(folder: Path, name: str, form: str, **options: Any) -> tuple[Pa
     return file, 0, file.stat().st_size
 
 
-def unseen(file: Path, first: int, size: int, place: Path) -> int:
-    """Change some bytes of a chunk, one after another; count those that `verify` calls ok."""
+def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
+    """Change some bytes of a chunk, one after another; return those that `verify` calls ok."""
     data, missed = file.read_bytes(), []
     for at in np.linspace(0, size - 1, 12).astype(int).tolist():
         changed = bytearray(data)
@@ -287,7 +287,7 @@ def unseen(file: Path, first: int, size: int, place: Path) -> int:
 @pytest.mark.matrix(4)
 @pytest.mark.parametrize(("name", "form", "word"), rows_of_damage())
 def test_a_changed_byte_is_found_as_the_table_says(
-    tmp_path: Path, name: str, form: str, word: str
+    tmp_path: Path, name: str, form: Any, word: str
 ) -> None:
     file, first, size = stored_noise(tmp_path, name, form)
     missed = unseen(file, first, size, place_of(tmp_path, form))
@@ -299,14 +299,14 @@ def test_a_changed_byte_is_found_as_the_table_says(
 @pytest.mark.matrix(4)
 @FULL
 @pytest.mark.parametrize("name", ["raw", "blosc"])
-def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: str) -> None:
+def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: Any) -> None:
     file, first, size = stored_noise(tmp_path, name, form, checksums=True)
     assert unseen(file, first, size, place_of(tmp_path, form)) == []
 
 
 @EACH
 def test_a_strict_check_raises_for_what_is_missing_damaged_or_unfinished(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: Any
 ) -> None:
     place, how = place_of(tmp_path, form), FORMS[form]
     to_n5(IMAGE, place, "g/whole", compression=None, **how)
@@ -340,7 +340,7 @@ def test_checks_are_lazy_and_few(tmp_path: Path) -> None:
 
 
 @FULL
-def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: str) -> None:
+def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: Any) -> None:
     how: Any = {"format": form, "compression": None, "checksums": True}
     source, place = tmp_path / "s.n5", place_of(tmp_path / "d", form)
     to_n5(NOISE, source, "g/a", chunks=8)
@@ -358,7 +358,7 @@ def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: str)
 
 
 @FULL
-def test_a_group_is_verified_array_by_array(tmp_path: Path, form: str) -> None:
+def test_a_group_is_verified_array_by_array(tmp_path: Path, form: Any) -> None:
     place = place_of(tmp_path, form)
     for name in ("a", "g/b", "g/h/c"):
         to_n5(VALUES, place, name, chunks=4, format=form)
@@ -400,7 +400,7 @@ def series(first: int, count: int) -> xr.Dataset:
 
 @pytest.mark.parametrize("kind", ["dataset", "append", "tree"])
 @pytest.mark.parametrize("form", ["n5", "zarr3"])
-def test_a_tree_is_incomplete_while_a_record_remains(tmp_path: Path, form: str, kind: str) -> None:
+def test_a_tree_is_incomplete_while_a_record_remains(tmp_path: Path, form: Any, kind: str) -> None:
     if kind == "append":
         series(0, 4).n5.to_n5(tmp_path / "c" / NAMES[form], "g", format=form)
     with FailingFolder.at(tmp_path / "c", NAMES[form]) as failing:
@@ -488,7 +488,7 @@ def image(name: str = "image") -> da.Array:
     return blocks.map_blocks(count, name=name, dtype="i4", meta=IMAGE[:0, :0])  # type: ignore[no-any-return]
 
 
-def write(place: Path, form: str, name: str = "image", **more: Any) -> int:
+def write(place: Path, form: Any, name: str = "image", **more: Any) -> int:
     """Write the image, and return the number of blocks that were computed."""
     computed.clear()
     with dask.config.set(scheduler="sync"):
@@ -524,7 +524,7 @@ def test_what_is_damaged_is_taken_away_and_written_again(tmp_path: Path, how: An
 
 
 @EACH
-def test_a_write_killed_at_any_change_is_resumed_after_a_repair(tmp_path: Path, form: str) -> None:
+def test_a_write_killed_at_any_change_is_resumed_after_a_repair(tmp_path: Path, form: Any) -> None:
     with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
         for steps in range(100):
             place = (copied := failing.copied()).url_to_write
@@ -546,7 +546,7 @@ def test_a_write_killed_at_any_change_is_resumed_after_a_repair(tmp_path: Path, 
 
 @EACH
 @pytest.mark.parametrize("way", ["damaged", "deleted", "lost"])
-def test_a_lost_chunk_alone_is_written_again(tmp_path: Path, form: str, way: str) -> None:
+def test_a_lost_chunk_alone_is_written_again(tmp_path: Path, form: Any, way: str) -> None:
     if form == "hdf5" and way != "damaged":
         pytest.skip("HDF5 never removes a chunk")
     place = place_of(tmp_path, form)
@@ -576,7 +576,7 @@ def test_a_lost_chunk_alone_is_written_again(tmp_path: Path, form: str, way: str
 
 
 @EACH
-def test_a_changed_array_is_refused_by_what_has_changed(tmp_path: Path, form: str) -> None:
+def test_a_changed_array_is_refused_by_what_has_changed(tmp_path: Path, form: Any) -> None:
     place = place_of(tmp_path, form)
     write(place, form, attributes={"stain": "DAPI"})
     open_array(place, "a", mode="r+").attrs["stain"] = "GFP"
@@ -596,7 +596,7 @@ def merge(place: Path, number: int) -> None:
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0), (0, 1, 2)])
 def test_a_chunk_of_several_regions_is_incomplete_until_all_are_repeated(
-    tmp_path: Path, form: str, order: tuple[int, ...], killed: bool
+    tmp_path: Path, form: Any, order: tuple[int, ...], killed: bool
 ) -> None:
     with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
         place = failing.url_to_write
@@ -623,7 +623,7 @@ def test_a_chunk_of_several_regions_is_incomplete_until_all_are_repeated(
 
 
 @EACH
-def test_a_killed_region_does_not_stand_for_its_neighbour(tmp_path: Path, form: str) -> None:
+def test_a_killed_region_does_not_stand_for_its_neighbour(tmp_path: Path, form: Any) -> None:
     with FailingFolder.at(tmp_path / "c", NAMES.get(form, "b.zarr")) as failing:
         to_n5(np.zeros_like(IMAGE), failing.url_to_write, "a", **FORMS[form])
         for number in (0, 1):
@@ -643,7 +643,7 @@ def test_a_killed_region_does_not_stand_for_its_neighbour(tmp_path: Path, form: 
 
 
 @EACH
-def test_a_chunk_of_no_write_is_repaired_by_whatever_covers_it(tmp_path: Path, form: str) -> None:
+def test_a_chunk_of_no_write_is_repaired_by_whatever_covers_it(tmp_path: Path, form: Any) -> None:
     place = place_of(tmp_path, form)
     array = create_array(place, "a", shape=IMAGE.shape, dtype="i4", **FORMS[form])
     array[...] = IMAGE
@@ -670,7 +670,7 @@ def test_a_chunk_of_no_write_is_repaired_by_whatever_covers_it(tmp_path: Path, f
 
 @FULL
 def test_a_grown_series_is_repaired_by_its_first_write_and_a_region(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: Any
 ) -> None:
     place = place_of(tmp_path, form)
     series(0, 4).n5.to_n5(place, encoding={"v": {"chunks": (3, 4)}}, format=form)
@@ -755,7 +755,7 @@ def test_plans_cost_nothing_and_have_hardly_more_tasks_than_blocks() -> None:
     assert sum(len(layer) for layer in layers if layer.is_materialized()) < 4
     assert sum(store.requests().values()) < 20
     source = da.zeros((90, 40, 40), chunks=2, dtype="u1") + 1
-    (small,) = dask.optimize(to_n5(source, store, "b", compute=False))
+    (small,) = optimize(to_n5(source, store, "b", compute=False))
     assert len(dict(small.dask)) <= source.npartitions * 1.002 + 2
 
 

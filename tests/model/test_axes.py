@@ -91,11 +91,6 @@ def test_nothing_is_invented_where_nothing_is_known() -> None:
     assert coords_of(Geometry((Axis(name="y"), Axis())), (3, 4)) == {}
 
 
-def test_an_origin_at_the_corner_adds_half_a_voxel() -> None:
-    geometry = Geometry((Axis(name="x", scale=4.0, offset=10.0),))
-    assert coords_of(geometry, (3,), "corner")["x"].values.tolist() == [12, 16, 20]
-
-
 @pytest.mark.parametrize("unit", ["seconds", "milliseconds", "days"])
 def test_plural_units_of_time_are_not_left_for_xarray_to_decode(unit: str) -> None:
     coords = coords_of(Geometry((Axis(name="t", unit=unit, scale=1.0),)), (2,))

@@ -42,7 +42,7 @@ def test_open_functions_return_what_they_are_called_for(tmp_path: Path) -> None:
     array = xarray_n5.create_array(url, "g/a", shape=(4, 6), dtype="uint8", chunks=(2, 3))
     assert_type(array, xarray_n5.Array)
     assert_type(group.arrays(), dict[str, xarray_n5.Array])
-    array = xarray_n5.open_array(url, "g/a", mode="r+", missing="fill", axis_order="C")
+    array = xarray_n5.open_array(url, "g/a", mode="r+", missing="fill")
     assert_type(array, xarray_n5.Array)
     assert_type(array.shape, tuple[int, ...])
     assert_type(array.chunks, tuple[int, ...])
@@ -101,7 +101,7 @@ def is_refused(blocks: da.Array, url: str) -> None:
     xarray_n5.pyramid(blocks, url, method="middle")  # type: ignore[arg-type]
     xarray_n5.pyramid(blocks, url, mode="a")  # type: ignore[arg-type]
     xarray_n5.open_array(url, mode="w")  # type: ignore[arg-type]
-    xarray_n5.open_array(url, axis_order="K")  # type: ignore[arg-type]
+    xarray_n5.open_array(url, missing="K")  # type: ignore[arg-type]
     xarray_n5.open_group(url, mode="a")  # type: ignore[arg-type]
     xarray_n5.open_group(url, format="n6")  # type: ignore[arg-type]
     xarray_n5.create_array(url, shape=(4,), dtype="u1", mode="x")  # type: ignore[arg-type]

@@ -85,8 +85,10 @@ def test_unknown_options_of_the_engine_are_refused_with_a_suggestion(
     tmp_path: Path, open_it: Any
 ) -> None:
     IMAGE.n5.to_n5(tmp_path / "a.n5")
-    with pytest.raises(TypeError, match=r"no parameter 'axisorder'; did you mean 'axis_order'\?"):
-        open_it(tmp_path / "a.n5", engine="n5", axisorder="F")
+    with pytest.raises(
+        TypeError, match=r"no parameter 'attributeorder'; did you mean 'attribute_order'\?"
+    ):
+        open_it(tmp_path / "a.n5", engine="n5", attributeorder="C")
     with pytest.raises(TypeError, match=r"its parameters are mask_and_scale, .*group"):
         open_it(tmp_path / "a.n5", engine="n5", colour="red")
 

@@ -110,8 +110,8 @@ def explore(
             told[number].append(repr(result))
             try:
                 steps[number] = running[number].send(result)
-            except StopIteration as end:
-                ended[number] = end.value
+            except StopIteration as stop:
+                ended[number] = stop.value
         state = hash(repr((sorted(store.items(), key=repr), told, ended)))
         if state in seen:
             continue
@@ -331,7 +331,7 @@ def append(attempt: str, token: str, rules: frozenset[str], *, discards: bool = 
         if ended:
             return ended
     for name in ("t", "x"):
-        length = yield get(("length", name))
+        length: Any = yield get(("length", name))
         if length not in (facts["old"], facts["old"] + 2):
             return "grown since"
         grows = put(("length", name), length + 2)

@@ -76,7 +76,7 @@ def frames(first: int, count: int) -> xr.Dataset:
     return xr.Dataset({"v": (("t", "x"), values), "w": ("t", means)}, {"t": times * 1.0})
 
 
-def begin_series(place: Any, form: str, count: int = 4) -> None:
+def begin_series(place: Any, form: Any, count: int = 4) -> None:
     frames(0, count).n5.to_n5(place, format=form, encoding={"v": {"chunks": (3, 4)}})
 
 
@@ -110,21 +110,21 @@ def image(scale: float, unit: str) -> xr.DataArray:
     return xr.DataArray(blocks(VALUES), dims=("y", "x"), coords={"x": x}, name="a")
 
 
-def array(place: Path, form: str, **more: Any) -> None:
+def array(place: Path, form: Any, **more: Any) -> None:
     change = more.pop("change", "")
     axes = [Axis(name="y", scale=2.5), Axis(name="x", scale=4.5 if change == "axes" else 3.5)]
     attributes = {"stain": "DAPI" if change == "attributes" else "GFP"}
     to_n5(blocks(VALUES), place, "a", axes=axes, attributes=attributes, format=form, **more)
 
 
-def data_array(place: Path, form: str, **more: Any) -> None:
+def data_array(place: Path, form: Any, **more: Any) -> None:
     change = more.pop("change", "")
     values = image(0.25 if change == "axes" else 0.5, "um")
     stain = "DAPI" if change == "attributes" else "GFP"
     values.assign_attrs(stain=stain).n5.to_n5(place, "a", format=form, **more)
 
 
-def dataset(place: Path, form: str, **more: Any) -> None:
+def dataset(place: Path, form: Any, **more: Any) -> None:
     change = more.pop("change", "")
     values = image(0.5, "nm" if change == "axes" else "um").to_dataset()
     values.attrs["operator"] = "B" if change == "attributes" else "A"
@@ -140,7 +140,7 @@ KINDS = [array, data_array, dataset]
 @pytest.mark.parametrize("write", KINDS, ids=lambda write: write.__name__)
 @FULL
 def test_a_correction_after_a_kill_is_refused_by_name(
-    tmp_path: Path, form: str, write: Any, change: str, resume: bool | str
+    tmp_path: Path, form: Any, write: Any, change: str, resume: bool | str
 ) -> None:
     place = tmp_path / NAMES[form]
     kill(lambda: write(place, form, resume=resume), (2, 1))
@@ -183,7 +183,7 @@ def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
         try:
             calls[number]()
         except BaseException as error:  # noqa: BLE001 - it is looked at
-            outcomes[number] = error  # type: ignore[call-overload]
+            outcomes[number] = error
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
     for thread in threads:
@@ -195,7 +195,7 @@ def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
 
 @pytest.mark.usefixtures("no_locks")
 @FULL
-def test_two_appends_at_once_lose_no_samples_without_locks(tmp_path: Path, form: str) -> None:
+def test_two_appends_at_once_lose_no_samples_without_locks(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     begin_series(place, form)
     outcomes = at_once(lambda: append(place, 10, 5), lambda: append(place, 20, 4))
@@ -209,7 +209,7 @@ def test_two_appends_at_once_lose_no_samples_without_locks(tmp_path: Path, form:
 
 
 @FULL
-def test_an_append_after_a_killed_one_is_refused_by_name(tmp_path: Path, form: str) -> None:
+def test_an_append_after_a_killed_one_is_refused_by_name(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     begin_series(place, form)
     kill(lambda: append(place, 4, 5), (1, 0))
@@ -225,7 +225,7 @@ def test_an_append_after_a_killed_one_is_refused_by_name(tmp_path: Path, form: s
 
 
 @FULL
-def test_an_append_to_an_unfinished_first_write_is_refused(tmp_path: Path, form: str) -> None:
+def test_an_append_to_an_unfinished_first_write_is_refused(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     kill(lambda: begin_series(place, form), (1, 0))
     with pytest.raises(N5Error, match="unfinished"):
@@ -238,7 +238,7 @@ def test_an_append_to_an_unfinished_first_write_is_refused(tmp_path: Path, form:
 
 
 @FULL
-def test_the_same_append_twice_at_once_leaves_nothing_unfinished(tmp_path: Path, form: str) -> None:
+def test_the_same_append_twice_at_once_leaves_nothing_unfinished(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     begin_series(place, form)
 
@@ -259,7 +259,7 @@ def test_the_same_append_twice_at_once_leaves_nothing_unfinished(tmp_path: Path,
 
 @pytest.mark.parametrize("kind", ["region", "deferred", "region of a dataset"])
 @FULL
-def test_a_finished_call_repeated_computes_nothing(tmp_path: Path, form: str, kind: str) -> None:
+def test_a_finished_call_repeated_computes_nothing(tmp_path: Path, form: Any, kind: str) -> None:
     place, computed = tmp_path / NAMES[form], list[int]()
 
     def note(block: np.ndarray) -> np.ndarray:
@@ -320,7 +320,7 @@ def threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 @pytest.mark.parametrize("name", [True, "a name"])
 @FULL
 def test_a_changed_threshold_is_refused_by_the_name_of_its_file(
-    tmp_path: Path, form: str, finished: bool, name: Any, threshold: Callable[[int], Any]
+    tmp_path: Path, form: Any, finished: bool, name: Any, threshold: Callable[[int], Any]
 ) -> None:
     place = tmp_path / NAMES[form]
 
@@ -387,7 +387,7 @@ def damage(place: Path, what: str) -> None:
 @pytest.mark.parametrize("kind", ["array", "dataset", "append"])
 @FULL
 def test_a_damaged_record_is_never_a_raw_error(
-    tmp_path: Path, form: str, kind: str, what: str
+    tmp_path: Path, form: Any, kind: str, what: str
 ) -> None:
     place = tmp_path / NAMES[form]
     if kind == "array":
@@ -417,7 +417,7 @@ FOREIGN = ["open-x.json", "open-append-.json", "done", "notes-zz", "clears-", ".
 
 
 @FULL
-def test_foreign_names_among_records_are_ignored(tmp_path: Path, form: str) -> None:
+def test_foreign_names_among_records_are_ignored(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     begin_series(place, form)
     root = LocalStore(str(tmp_path if form != "hdf5" else tmp_path / f".{place.name}.kept"))
@@ -434,7 +434,7 @@ def test_foreign_names_among_records_are_ignored(tmp_path: Path, form: str) -> N
 
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 def test_zarr_lists_a_group_without_warnings_after_writes_and_appends(
-    tmp_path: Path, form: str
+    tmp_path: Path, form: Any
 ) -> None:
     zarr = pytest.importorskip("zarr", minversion="3")
     place = tmp_path / NAMES[form]

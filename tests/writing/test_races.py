@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -32,7 +33,6 @@ from xarray_n5 import FinishedAppendError, N5Error, open_array, repair, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 
@@ -71,7 +71,7 @@ def appends(first: int, count: int, **options: Any) -> Callable[[Path, str], obj
     return lambda place, _: append(place, first, count, **options)
 
 
-def zeros(place: Path, form: str) -> None:
+def zeros(place: Path, form: Any) -> None:
     to_n5(np.zeros(24, "i4"), place, "a", chunks=3, format=form)
 
 
@@ -87,12 +87,12 @@ def region_of_series(place: Path, _: str) -> None:
     part.n5.to_n5(place, region={"t": slice(3, 4)}, partial_chunks="merge", resume=True)
 
 
-def new_array(place: Path, form: str) -> None:
+def new_array(place: Path, form: Any) -> None:
     source = da.arange(1, 25, chunks=6, dtype="i4")
     to_n5(source, place, "a", chunks=3, format=form, resume=True)
 
 
-def dead_commit(place: Path, form: str) -> None:
+def dead_commit(place: Path, form: Any) -> None:
     """Begin a series, and kill an append when all its data are stored."""
     begin_series(place, form)
     from xarray_n5.datasets.commit import Commit
@@ -168,7 +168,7 @@ def test_nothing_is_lost_when_writers_begin_together(tmp_path: Path, name: str) 
     assert winners >= 0.75 * rounds
 
 
-def again(call: Callable[[Path, str], object], place: Path, form: str) -> None:
+def again(call: Callable[[Path, str], object], place: Path, form: Any) -> None:
     """Repeat a refused call, which must succeed, or be known to have finished."""
     try:
         call(place, form)
@@ -178,7 +178,7 @@ def again(call: Callable[[Path, str], object], place: Path, form: str) -> None:
 
 @pytest.mark.usefixtures("locks")
 @pytest.mark.parametrize("form", FORMS)
-def test_disjoint_regions_that_begin_together_are_not_refused(tmp_path: Path, form: str) -> None:
+def test_disjoint_regions_that_begin_together_are_not_refused(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     to_n5(np.zeros(24, "i4"), place, "a", chunks=1, format=form)
 
@@ -194,7 +194,7 @@ def test_disjoint_regions_that_begin_together_are_not_refused(tmp_path: Path, fo
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 @pytest.mark.parametrize("names", [("v", "w", "t"), ("w",)])
 def test_growth_by_zarr_between_kill_and_resume_is_not_overwritten(
-    tmp_path: Path, form: str, names: Sequence[str]
+    tmp_path: Path, form: Any, names: Sequence[str]
 ) -> None:
     zarr = pytest.importorskip("zarr", minversion="3")
     place = tmp_path / NAMES[form]
@@ -240,7 +240,7 @@ def test_processes_that_begin_together_lose_nothing(
 ) -> None:
     from subprocess import PIPE
 
-    race, root = RACES[name], __file__.rpartition("/tests/")[0]
+    race, root = RACES[name], Path(__file__).parents[2]
     for number in range(cases(1, 10)):
         form = FORMS[number % len(FORMS)]
         place = tmp_path / str(number) / NAMES[form]

@@ -68,5 +68,5 @@ def as_before(
             if not isinstance(array, Array) or array.node.metadata.shape != tuple(new):
                 continue
             if facts.get("commit") or array.node.format.one_writer:
-                shown[name] = Array(array.node.with_shape(array.node.ordered(tuple(old))))
+                shown[name] = Array(array.node.with_shape(tuple(old)))
     return shown

@@ -6,40 +6,37 @@ import math
 import operator
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.changes import check_no_append, prepare_change
 from xarray_n5.arrays.claims import forget_rows
-from xarray_n5.arrays.context import context_of, geometry_in
+from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
-from xarray_n5.arrays.node import ArrayNode, EdgeChunks, Missing
 from xarray_n5.arrays.resize import check_shape, resize
-from xarray_n5.arrays.selection import read_selection, stored_index, stored_order
+from xarray_n5.arrays.selection import checked_index, read_selection
 from xarray_n5.arrays.transfer import new_cache, write
+from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
-from xarray_n5.model.grid import ChunkGrid, span
-from xarray_n5.model.metadata import Content
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.grid import span
+from xarray_n5.model.indexing import broadcast, normalize
+from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.arrays.describe import Description
-    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.dialects.protocol import DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
-    from xarray_n5.model.metadata import ArrayMetadata, Attributes
-
-AxisOrder: TypeAlias = Literal["C", "F"]
-LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
-
-_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
+    from xarray_n5.model.grid import ChunkGrid
+    from xarray_n5.model.metadata import Attributes
 
 
 @suggest_keywords
@@ -82,17 +79,17 @@ class Array:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array, in elements, in C order."""
-        return self._node.ordered(self._node.metadata.shape)
+        return self._node.metadata.shape
 
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of a chunk, in elements."""
-        return self._node.ordered(self._node.metadata.inner or self._node.metadata.chunks)
+        return self._node.metadata.inner or self._node.metadata.chunks
 
     @property
     def shards(self) -> tuple[int, ...] | None:
         """The shape of a shard, a stored file of several chunks; None without sharding."""
-        return None if self._node.metadata.inner is None else self.grid.chunks
+        return None if self._node.metadata.inner is None else self._node.metadata.chunks
 
     @property
     def grid(self) -> ChunkGrid:
@@ -109,7 +106,7 @@ class Array:
         >>> array.grid.counts, array.grid.slices((1, 0))
         ((2, 2), (slice(2, 4, None), slice(0, 3, None)))
         """
-        return ChunkGrid(self.shape, self._node.ordered(self._node.metadata.chunks))
+        return self._node.metadata.grid
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -139,7 +136,7 @@ class Array:
     @property
     def read_only(self) -> bool:
         """Whether the array is open for reading only."""
-        return not self._node.writable
+        return not self._node.options.writable
 
     @property
     def path(self) -> str:
@@ -166,13 +163,9 @@ class Array:
         >>> dict(xarray_n5.open_array("cells.n5", "raw").attrs)
         {'stain': 'DAPI', 'exposure': 0.25, 'gain': 2}
         """
+        node = self._node
         return NodeAttributes(
-            self._node.container,
-            self.path,
-            self._node.metadata.attributes,
-            writable=self._node.writable,
-            changed=self._attributes_changed,
-            kind="array",
+            node.container, node, self._attributes_changed, writable=node.options.writable
         )
 
     @property
@@ -214,7 +207,7 @@ class Array:
         >>> array.geometry("tensorstore").sources["scale"]
         'tensorstore: resolution'
         """
-        return geometry_in(self._node, context_of(self._node), dialect)
+        return geometry_of(context_of(self._node), dialect)
 
     @property
     def info(self) -> Description:
@@ -241,7 +234,7 @@ class Array:
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # opening an array has already warned
-            return describe_array(self._node, self.geometry())
+            return describe_array(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -263,7 +256,7 @@ class Array:
 
     def __dask_tokenize__(self) -> object:
         node = self._node
-        facts = (node.format.name, node.missing, repr(node.metadata.bare()), node.transposed)
+        facts = (node.format.name, node.options.missing, repr(node.metadata.bare()))
         return ("xarray_n5.Array", node.identity, *facts)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,9 +267,10 @@ class Array:
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
-        axes, values = stored_order(self._node, key, value)
-        with self._changing(lambda: span(self._node.metadata.grid.project(axes))):
-            write(self._node, axes, values)
+        selection = normalize(key, self.shape)
+        values = broadcast(value, selection, self.dtype)
+        with self._changing(span(self.grid.project(selection.axes))):
+            write(self._node, selection.axes, values)
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
         """Read one chunk, or shard, of the grid.
@@ -311,10 +305,9 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            block = self._node.reading(partial(self._node.block, stored_index(self._node, index)))
+            return self._node.reading(partial(self._node.block, checked_index(self._node, index)))
         except VarlengthChunkError as error:
             return error.elements
-        return np.ascontiguousarray(block.T) if self._node.transposed else block
 
     def write_chunk(self, index: Sequence[int], block: object) -> None:
         """Write one whole chunk, or shard, of the grid.
@@ -346,7 +339,7 @@ class Array:
         array([0, 7], dtype=uint8)
         """
         self._check_writable()
-        stored_index(self._node, index)
+        checked_index(self._node, index)
         values, shape = np.asarray(block), self.grid.extent(index)
         if values.shape != shape:
             raise ValueError(
@@ -379,9 +372,9 @@ class Array:
         >>> array[0]
         array([0, 0, 0, 7, 7, 7], dtype=uint8)
         """
-        stored = stored_index(self._node, index)
-        with self._changing(lambda: [range(number, number + 1) for number in stored], lost=True):
-            self._node.delete([stored])
+        chunk = checked_index(self._node, index)
+        with self._changing([range(number, number + 1) for number in chunk], lost=True):
+            self._node.delete([chunk])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Check whether one chunk, or shard, is stored.
@@ -415,7 +408,7 @@ class Array:
         (True, False)
         """
         node = self._node
-        return node.container.has_chunk(node.path, node.metadata, stored_index(node, index))
+        return node.container.has_chunk(node.path, node.metadata, checked_index(node, index))
 
     def resize(self, shape: Sequence[int]) -> Self:
         """Change the shape of the array in the container.
@@ -448,7 +441,7 @@ class Array:
         >>> array.resize((8, 6)).shape
         (8, 6)
         """
-        new = self._node.ordered(check_shape(shape, self.ndim, self.url))
+        new = check_shape(shape, self.ndim, self.url)
         self._check_writable()
         self.refresh()
         store, url = self._node.container.uncached().store, self._node.container.url
@@ -487,63 +480,22 @@ class Array:
         return self
 
     def _attributes_changed(self, attributes: Attributes) -> None:
-        self._node = replace(
-            self._node, metadata=replace(self._node.metadata, attributes=attributes)
-        )
+        metadata = replace(self._node.metadata, attributes=attributes)
+        self._node = replace(self._node, metadata=metadata)
 
     @contextmanager
-    def _changing(
-        self, box: Callable[[], Sequence[range]], *, lost: bool = False
-    ) -> Iterator[None]:
+    def _changing(self, box: Sequence[range], *, lost: bool = False) -> Iterator[None]:
         """Prepare for changed chunks, which may be `lost`: records must not rely on them."""
         self._check_writable()
-        prepare_change(self._node, box(), lost=lost)
+        prepare_change(self._node, box, lost=lost)
         try:
             yield
         finally:
             self._invalidate()
 
     def _check_writable(self) -> None:
-        if not self._node.writable:
+        if self.read_only:
             raise ReadOnlyError(self._node.container.url, self.path)
 
     def _invalidate(self) -> None:
         self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
-    """The checked options of `open_array`, or those of the group that arrays are opened from."""
-
-    writable: bool = False
-    axis_order: AxisOrder = "C"
-    missing: Missing = "fill"
-    cache_bytes: int = 0
-    label_multisets: LabelMultisets = "error"
-    write_empty: bool = True
-    edges: EdgeChunks = "truncate"
-    attribute_order: AttributeOrder = "auto"
-
-    def __post_init__(self) -> None:
-        check_option("axis_order", self.axis_order, "C", "F")
-        check_option("missing", self.missing, "fill", "error")
-        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
-        check_option("edge_chunks", self.edges, "truncate", "pad")
-        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
-
-    def array(self, container: Container, path: str, metadata: ArrayMetadata) -> Array:
-        """Return the array at `path`, opened with these options."""
-        if self.label_multisets in _CONTENTS:
-            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
-        node = ArrayNode(
-            container=container,
-            path=path,
-            metadata=metadata,
-            missing=self.missing,
-            write_empty=self.write_empty,
-            edges=self.edges,
-            writable=self.writable,
-            transposed=self.axis_order == "F",
-            attribute_order=self.attribute_order,
-        )
-        return Array(node, cache_bytes=self.cache_bytes)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.errors import ReadOnlyError
 from xarray_n5.model.json import as_json
-from xarray_n5.model.metadata import check_factors, lists_levels
+from xarray_n5.model.metadata import ArrayMetadata, check_factors, lists_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.formats.containers import Container
-    from xarray_n5.formats.protocol import Kind
+    from xarray_n5.formats.protocol import Kind, Node
     from xarray_n5.model.metadata import Attributes
 
 
@@ -27,15 +28,14 @@ class NodeAttributes(MutableMapping[str, Any]):
     def __init__(
         self,
         container: Container,
-        path: str,
-        items: Attributes,
+        node: Node | ArrayNode,
+        changed: Callable[[Attributes], None],
         *,
         writable: bool,
-        changed: Callable[[Attributes], None],
-        kind: Kind,
     ) -> None:
-        self._container, self._path, self._kind = container, path, kind
-        self._items = items  # replaced by each change, never changed in place
+        self._container, self._path = container, node.path
+        self._items = node.metadata.attributes  # replaced by each change, never changed in place
+        self._kind: Kind = "array" if isinstance(node.metadata, ArrayMetadata) else "group"
         self._writable, self._changed = writable, changed
 
     def __getitem__(self, key: str) -> Any:

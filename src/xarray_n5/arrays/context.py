@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.container_xml import find_xml
-from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
+    from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
-    from xarray_n5.model.axes import Geometry
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Metadata
 
 _GENERATIONS = 3
 """The number of groups around an array that are read: of a level, a timepoint, a setup."""
@@ -30,30 +28,11 @@ _GENERATIONS = 3
 _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
 
-_INHERITED = ("axes", "units", "resolution", "pixelResolution", "coordinateArrays")
-"""Attributes that Neuroglancer inherits from all parent groups."""
 
-
-def context_of(
-    node: ArrayNode, *, inherit: bool = False, like: ArrayContext | None = None
-) -> ArrayContext:
+def context_of(node: ArrayNode, *, like: ArrayContext | None = None) -> ArrayContext:
     """Return an array as dialects see it; see :func:`load_context`."""
-    return load_context(
-        node.container,
-        node.path,
-        node.metadata,
-        inherit=inherit,
-        like=like,
-        attribute_order=node.attribute_order,
-    )
-
-
-def geometry_in(
-    node: ArrayNode, context: ArrayContext, dialect: DialectChoice | None = None
-) -> Geometry:
-    """Return the axes that an array's context describes, in the user's order."""
-    found = geometry_of(context, dialect)
-    return found.transpose() if node.transposed else found
+    order = node.options.attribute_order
+    return load_context(node.container, node.path, node.metadata, like=like, attribute_order=order)
 
 
 def load_context(
@@ -61,7 +40,6 @@ def load_context(
     path: str,
     metadata: ArrayMetadata,
     *,
-    inherit: bool = False,
     like: ArrayContext | None = None,
     attribute_order: AttributeOrder = "auto",
 ) -> ArrayContext:
@@ -71,8 +49,6 @@ def load_context(
     ----------
     container, path, metadata
         The array, stored or not.
-    inherit
-        Whether attributes of all parent groups apply, the nearest first, as in Neuroglancer.
     like
         The context of an array in the same group, if it is loaded already.
     attribute_order
@@ -89,16 +65,14 @@ def load_context(
         other = like.other(path, metadata.attributes, metadata.shape)
         return replace(other, dtype=metadata.dtype)
     parts = path.split("/")[:-1]
-    groups = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
-    wanted = groups if inherit and inside else groups[:most]
-    others = [*wanted, *([] if base is None else [base])]
-    found = _read(container, others)
-    parents = tuple(each.attributes if each else {} for each in found[: len(wanted)])
+    depths = range(len(parts), -1, -1) if path else ()
+    groups = ["/".join(parts[:depth]) for depth in depths[:most]]
+    found = _read(container, [*groups, *([] if base is None else [base])])
     node = ArrayContext(
         attributes=metadata.attributes,
         shape=metadata.shape,
         path=path,
-        parents=(inherited(parents), *parents[1:]) if inherit and parents else parents,
+        parents=tuple(each.attributes if each else {} for each in found[: len(groups)]),
         coordinate_sizes=like.coordinate_sizes if like else {},
         xml=find_xml(container) if inside and view_in(path) else None,
         lists_x_first=container.lists_x_first,
@@ -106,7 +80,7 @@ def load_context(
         attribute_order=attribute_order,
         dtype=metadata.dtype,
     )
-    return over_base(node, found[-1], others[-1]) if base is not None else node
+    return over_base(node, found[-1], base) if base is not None else node
 
 
 def _is_level(name: str) -> bool:
@@ -156,14 +130,6 @@ def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayCont
     if not isinstance(base, ArrayMetadata) or len(base.shape) != len(node.shape):
         return node
     return replace(node, base=node.other(path, base.attributes, base.shape))
-
-
-def inherited(parents: Sequence[Attributes]) -> Attributes:
-    """Return the nearest group's attributes merged with those that it inherits."""
-    merged: dict[str, object] = {}
-    for attributes in reversed(parents[1:]):
-        merged |= {key: attributes[key] for key in _INHERITED if key in attributes}
-    return {**merged, **(parents[0] if parents else {})}
 
 
 def _read(container: Container, paths: Sequence[str]) -> list[Metadata | None]:

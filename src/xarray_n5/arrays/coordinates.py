@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, kind_of, names
-from xarray_n5.model.options import check_option
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS, ImageSystems
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.tolerances import SAME
@@ -19,8 +18,6 @@ from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Origin: TypeAlias = Literal["center", "corner"]
 
 MOST = 1 << 27
 """The maximum number of samples of a Dataset with coordinates: 1 GiB of them."""
@@ -63,10 +60,7 @@ def dims_of(geometry: Geometry) -> tuple[str, ...]:
 
 
 def coords_of(
-    geometry: Geometry,
-    shape: tuple[int, ...],
-    origin: Origin = "center",
-    room: Room | None = None,
+    geometry: Geometry, shape: tuple[int, ...], room: Room | None = None
 ) -> dict[str, xr.Variable]:
     """Return a coordinate for each axis with more than a name.
 
@@ -76,9 +70,6 @@ def coords_of(
         The axes, in the order of `shape`.
     shape
         The array's shape.
-    origin
-        The location of coordinate 0 in the first voxel of the base level: its centre, or its
-        corner. All levels of a pyramid are shifted by the same half of a base voxel.
     room
         The budget of samples; axes that exceed it have no coordinates, and warn.
 
@@ -87,7 +78,6 @@ def coords_of(
     dict
         One-dimensional variables by dimension: float64 positions, or strings.
     """
-    check_option("origin", origin, "center", "corner")
     found: dict[str, xr.Variable] = {}
     room = Room() if room is None else room
     for name, axis, size in zip(names(geometry.axes), geometry.axes, shape, strict=True):
@@ -99,14 +89,13 @@ def coords_of(
                 "coordinates"
             )
             continue
-        values = _values(axis, size, origin)
+        values = _values(axis, size)
         if values.dtype.kind == "f" and not np.isfinite(values[[0, -1]] if size else values).all():
             warn(f"axis {name!r} has positions that are not finite; it has no coordinates")
             continue
         encoding: dict[str, Any] = {}
         if values.dtype.kind == "f" and size:
             encoding = {"step": axis.step, "start": float(values[0]), "size": size}
-            encoding |= {"shift": axis.base[0] / 2} if origin == "corner" else {}
         found[name] = xr.Variable((name,), values, _attributes(axis), encoding)
     return found
 
@@ -172,8 +161,7 @@ def _axis(array: xr.DataArray, dim: str) -> Axis:
         return Axis(name=dim, kind=kind)
     step = _step(values, _stored_step(found))
     if step is not None:
-        start = float(values[0]) - float(found.encoding.get("shift", 0.0))
-        return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
+        return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=float(values[0]))
     warn(
         f"the coordinate {dim!r} ({values.dtype}) is omitted: expected evenly spaced numbers, "
         "which a scale and an offset describe"
@@ -231,10 +219,10 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
     return next(itertools.chain(same, close, even), None)
 
 
-def _values(axis: Axis, size: int, origin: Origin) -> np.ndarray:
+def _values(axis: Axis, size: int) -> np.ndarray:
     if axis.labels is not None:
         return _labels(axis.labels)
-    offset = axis.offset + (axis.base[0] / 2 if origin == "corner" else 0.0)
+    offset = axis.offset
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.arange(size, dtype=np.float64)
         before = np.rint(offset / axis.step)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite
 from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
 from xarray_n5.dialects.protocol import units_of_values
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
     from xarray_n5.formats import FormatName
@@ -46,24 +46,20 @@ class ArrayPlan:
     """An array that can be created or opened, after all checks and before any write."""
 
     array: Array
-    """The array as it will be."""
-    existing: Array | None = None
-    """The existing array that is kept, if any."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes to set on an existing array."""
+    """The array as it will be, or the existing array that is kept."""
+    attributes: Mapping[str, Any]
+    """The attributes of a new array, or those to set on an existing one."""
     stale: AbstractSet[str] = frozenset()
-    """The names of attributes to remove from it."""
+    """The names of attributes to remove from an existing array."""
     overwrite: Overwrite | None = None
     """The checked location of a new array."""
-    metadata: ArrayMetadata | None = None
-    """The metadata of a new array."""
 
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
-        if self.overwrite is not None and self.metadata is not None:
-            self.overwrite.create(self.metadata)
-        else:
+        if self.overwrite is None:
             self.change_attributes()
+        else:
+            self.overwrite.create(self.array.node.metadata)
         return self.array
 
     def change_attributes(self) -> None:
@@ -217,29 +213,26 @@ def plan_array(
     node = container.node(path)
     found, form = node.metadata, container.format
     there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
-    metadata, stale = describe(container, path, metadata, spec.axes, spec.dialect, there)
+    metadata, stale = describe(container, path, metadata, spec, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
     if there is not None:
         given = spec.chunks is not None and not isinstance(spec.chunks, str)
         check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
-        existing = options.array(container, path, there)
-        return ArrayPlan(
-            array=existing, existing=existing, attributes=metadata.attributes, stale=stale
-        )
+        kept = Array(options.node(container, path, there))
+        return ArrayPlan(array=kept, attributes=metadata.attributes, stale=stale)
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    array = options.array(container, path, metadata)
-    return ArrayPlan(array=array, overwrite=overwrite, metadata=metadata)
+    array = Array(options.node(container, path, metadata))
+    return ArrayPlan(array=array, attributes=metadata.attributes, overwrite=overwrite)
 
 
 def describe(
     container: Container,
     path: str,
     metadata: ArrayMetadata,
-    axes: Iterable[Axis | str | None] | Geometry | None,
-    dialect: str | Iterable[str] | None,
+    spec: ArraySpec,
     there: ArrayMetadata | None,
 ) -> tuple[ArrayMetadata, AbstractSet[str]]:
     """Return an array's metadata with attributes for its axes, and attributes to remove.
@@ -252,8 +245,8 @@ def describe(
     ----------
     container, path, metadata
         The array as it is to be written, with the user's attributes.
-    axes, dialect
-        As in :func:`create_array`.
+    spec
+        The user's axes, and the dialects to write them in.
     there
         The existing array that is kept, if any.
 
@@ -262,13 +255,13 @@ def describe(
     MetadataError
         If no dialect can describe the axes, or other attributes still contradict them.
     """
-    if axes is None:
+    if spec.axes is None:
         return metadata, set()
-    where, given = container.where(path), metadata.attributes
+    where, given, dialect = container.where(path), metadata.attributes, spec.dialect
     before = dict(there.attributes) if there else {}
     node = load_context(container, path, replace(metadata, attributes={**before, **given}))
     try:
-        geometry = as_geometry(axes, len(metadata.shape))
+        geometry = as_geometry(spec.axes, len(metadata.shape))
     except ValueError as error:
         raise MetadataError(f"{where}: {error}") from error
     warn_misspelt_units(where, [geometry])

@@ -16,7 +16,7 @@ from xarray_n5.model.grid import ChunkGrid
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.arrays.array import Array
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
 
@@ -53,33 +53,32 @@ class Description:
         return self.rows + names
 
 
-def describe_array(node: ArrayNode, geometry: Geometry) -> Description:
-    """Return the description of an array with these axes."""
-    shape, chunks, shards = _sizes(node)
-    itemsize, unfinished = node.metadata.dtype.itemsize, node.is_unfinished()
+def describe_array(array: Array) -> Description:
+    """Return the description of an array."""
+    shape, chunks, shards, itemsize = array.shape, array.chunks, array.shards, array.dtype.itemsize
+    metadata, unfinished = array.node.metadata, array.node.is_unfinished()
     state = "unfinished: missing chunks read as fill values; resume the write"
     rows = [
         ("shape", times(shape)),
-        ("dtype", str(node.metadata.dtype)),
+        ("dtype", str(array.dtype)),
         ("size", f"{format_bytes(math.prod(shape) * itemsize)} in memory"),
         ("chunks", _grid("chunk", ChunkGrid(shape, chunks), itemsize)),
         *([("shards", _grid("shard", ChunkGrid(shape, shards), itemsize))] if shards else []),
-        ("compression", node.metadata.other_filters or _compression(node.metadata.compression)),
+        ("compression", metadata.other_filters or _compression(metadata.compression)),
         *([("state", state)] if unfinished else []),
-        *geometry_rows(geometry),
+        *geometry_rows(array.geometry()),
     ]
-    title = f"<xarray_n5.Array {node.url!r}>"
-    return Description(title, rows, tuple(node.metadata.attributes), unfinished)
+    title = f"<xarray_n5.Array {array.url!r}>"
+    return Description(title, rows, tuple(metadata.attributes), unfinished)
 
 
-def summary(node: ArrayNode, *, unfinished: bool) -> str:
+def summary(array: Array, *, unfinished: bool) -> str:
     """Return the description of an array in one line."""
-    shape, chunks, shards = _sizes(node)
-    metadata = node.metadata
-    compression = metadata.other_filters or _compression(metadata.compression).partition(" ")[0]
-    parts = [f"{times(shape)} {metadata.dtype}", f"chunks {times(chunks)}"]
-    parts += [f"shards {times(shards)}"] if shards else []
-    return ", ".join([*parts, compression, *(["unfinished"] if unfinished else [])])
+    filters, compression = array.node.metadata.other_filters, _compression(array.compression)
+    parts = [f"{times(array.shape)} {array.dtype}", f"chunks {times(array.chunks)}"]
+    parts += [f"shards {times(array.shards)}"] if array.shards else []
+    parts.append(filters or compression.partition(" ")[0])
+    return ", ".join([*parts, *(["unfinished"] if unfinished else [])])
 
 
 def as_text(title: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -140,17 +139,6 @@ def axes_line(geometry: Geometry) -> str:
     """
     axes = geometry.with_names().axes
     return "; ".join(str(axis) if axis.placed else str(axis.name) for axis in axes)
-
-
-def _sizes(node: ArrayNode) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shapes of an array, its chunks and its shards, in the user's order of axes."""
-    metadata = node.metadata
-    shape, files = node.ordered(metadata.shape), node.ordered(metadata.chunks)
-    return (
-        (shape, files, None)
-        if metadata.inner is None
-        else (shape, node.ordered(metadata.inner), files)
-    )
 
 
 def _grid(thing: str, grid: ChunkGrid, itemsize: int) -> str:

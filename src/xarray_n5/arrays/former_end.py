@@ -15,21 +15,15 @@ from xarray_n5.errors import ChunkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index, Piece
-    from xarray_n5.model.metadata import ArrayMetadata
 
 _HEAD = 512
 """The number of bytes that are read from the beginning of a neighbour: more than any header."""
 
 
 def check_former_end(
-    container: Container,
-    path: str,
-    metadata: ArrayMetadata,
-    index: Index,
-    shape: tuple[int, ...],
-    written: Sequence[Piece] = (),
+    node: ArrayNode, index: Index, shape: tuple[int, ...], written: Sequence[Piece] = ()
 ) -> None:
     """Check that the array may have ended where a chunk ends that is shorter than its extent.
 
@@ -42,8 +36,7 @@ def check_former_end(
     ChunkError
         If the chunk is damaged.
     """
-    grid = metadata.grid
-    extent = grid.extent(index)
+    grid, extent = node.metadata.grid, node.metadata.grid.extent(index)
     for axis, (end, stop) in enumerate(zip(shape, extent, strict=True)):
         after = _step(index, axis, 1)
         if end >= stop or after not in grid or _fill(written, axis, range(end, stop)):
@@ -51,15 +44,14 @@ def check_former_end(
         others = [other for other in range(len(index)) if other != axis]
         aside = [_step(index, other, step) for other in others for step in (-1, 1)]
         around = [after, *(at for at in aside if at in grid)]
-        heads = container.head_chunks(path, metadata, around, _HEAD)
-        ends = [_end(container, metadata, head, axis) for head in heads]
+        heads = node.container.head_chunks(node.path, node.metadata, around, _HEAD)
+        ends = [_end(node, head, axis) for head in heads]
         if ends[0] is not None and (ends[0] < grid.extent(after)[axis] or end not in ends[1:]):
-            key, next_key = (container.chunk_key(path, metadata, at) for at in (index, after))
             why = (
                 f"its header has shape {shape}, expected {extent}; the array did not end there "
-                f"before it grew, since chunk {next_key!r} follows"
+                f"before it grew, since chunk {node.key(after)!r} follows"
             )
-            raise ChunkError("decode", container.url, key, why)
+            raise ChunkError("decode", node.container.url, node.key(index), why)
 
 
 def _fill(written: Sequence[Piece], axis: int, rest: range) -> bool:
@@ -69,12 +61,10 @@ def _fill(written: Sequence[Piece], axis: int, rest: range) -> bool:
     return bool(np.isin(rest, np.arange(rest.stop)[written[axis].inside]).all())
 
 
-def _end(
-    container: Container, metadata: ArrayMetadata, head: tuple[bytes, int] | None, axis: int
-) -> int | None:
+def _end(node: ArrayNode, head: tuple[bytes, int] | None, axis: int) -> int | None:
     """Return the length of a chunk along an axis: None if it is not stored, 0 if it is damaged."""
     try:
-        return None if head is None else container.format.peek(metadata, *head)[axis]
+        return None if head is None else node.format.peek(node.metadata, *head)[axis]
     except (ValueError, EOFError):
         return 0
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.appends import as_readers_see
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
@@ -103,12 +104,7 @@ class Group(Mapping[str, "Array | Group"]):
         {'species': 'mouse'}
         """
         return NodeAttributes(
-            self.container,
-            self.path,
-            self.node.metadata.attributes,
-            writable=self._options.writable,
-            changed=self._attributes_changed,
-            kind="group",
+            self.container, self.node, self._attributes_changed, writable=self._options.writable
         )
 
     def _attributes_changed(self, attributes: Attributes) -> None:
@@ -116,9 +112,6 @@ class Group(Mapping[str, "Array | Group"]):
 
     def __repr__(self) -> str:
         return repr(describe_group(self))
-
-    def _repr_html_(self) -> str:
-        return describe_group(self)._repr_html_()
 
     def __iter__(self) -> Iterator[str]:
         self._counted = None
@@ -159,7 +152,7 @@ class Group(Mapping[str, "Array | Group"]):
     def _opened(self, node: Node) -> Array | Group:
         if isinstance(node.metadata, GroupMetadata):
             return Group(self.container, node, self._options)
-        return self._options.array(self.container, node.path, node.metadata)
+        return Array(self._options.node(self.container, node.path, node.metadata))
 
     def nodes(self, paths: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
         """Return the nodes at some paths, with one batch of reads.
@@ -291,13 +284,13 @@ def describe_group(group: Group) -> Description:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # opening them warns separately
         nodes = group.nodes(names[:_MOST_SHOWN])
-    arrays = {name: node.node for name, node in nodes.items() if isinstance(node, Array)}
-    stopped = unfinished(group.container.store, [array.path for array in arrays.values()])
+    arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
+    stopped = unfinished(group.container.store, arrays)
     rows = [
-        (name, summary(arrays[name], unfinished=arrays[name].path in stopped))
-        if name in arrays
+        (name, summary(node, unfinished=node.path in stopped))
+        if isinstance(node, Array)
         else (f"{name}/", "group")
-        for name in nodes
+        for name, node in nodes.items()
     ]
     if len(names) > _MOST_SHOWN:
         rows.append(("...", f"{len(names) - _MOST_SHOWN} more"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from xarray_n5.arrays.elements import holds_only
 from xarray_n5.arrays.former_end import check_former_end
+from xarray_n5.arrays.shards import Indices
 from xarray_n5.errors import (
     ChunkError,
     MetadataError,
@@ -20,7 +20,8 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.formats.documents import unfinished
-from xarray_n5.model.metadata import ArrayMetadata, Varlength
+from xarray_n5.model.metadata import ArrayMetadata, Content, Varlength
+from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:
@@ -36,76 +37,55 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
+LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
 T = TypeVar("T")
 
 _IN_FLIGHT = 1 << 27
 """The maximum number of bytes of chunks in flight: 128 MiB."""
 
-
-_MOST_INDICES = 1 << 25
-"""The maximum size of the indices that an array keeps: 32 MiB."""
+_CONTENTS = {"argmax": Content.LABELS, "count": Content.VOTES}
 
 
-class Indices:
-    """The latest indices of shards that an array has read. It is pickled empty.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """The checked options of `open_array`, or those of the group that arrays are opened from."""
 
-    An index is kept with the earlier stamp of its file, and is not used for another file. Where
-    stamps need a request, the state of the file says whether a chunk is from the same file.
-    """
+    writable: bool = False
+    """Whether the array was opened for writing."""
+    missing: Missing = "fill"
+    """Whether a chunk that is not stored reads as the fill value."""
+    label_multisets: LabelMultisets = "error"
+    write_empty: bool = True
+    """Whether chunks with only the fill value are stored, although they need not be."""
+    edges: EdgeChunks = "truncate"
+    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
+    attribute_order: AttributeOrder = "auto"
+    """The order of lists of axes in attributes, if the user states it."""
 
-    def __init__(self) -> None:
-        self._kept: dict[Index, tuple[np.ndarray, object, object]] = {}
-        self._lock = Lock()
+    def __post_init__(self) -> None:
+        check_option("missing", self.missing, "fill", "error")
+        check_option("label_multisets", self.label_multisets, "error", "argmax", "count")
+        check_option("edge_chunks", self.edges, "truncate", "pad")
+        check_option("attribute_order", self.attribute_order, "auto", "C", "N5")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return Indices, ()
-
-    def get(self, shard: Index, stamp: object) -> tuple[np.ndarray | None, object]:
-        """Return the index of a shard, if it is known for the file with this stamp, and a state."""
-        index, before, state = self._kept.get(shard, (None, None, None))
-        return (index, state) if stamp == before else (None, None)
-
-    def add(self, shard: Index, index: np.ndarray, stamp: object, state: object) -> None:
-        """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
-        most = _MOST_INDICES // index.nbytes  # all indices of an array have one size
-        with self._lock:
-            self._kept.pop(shard, None)
-            while self._kept and len(self._kept) >= most:
-                del self._kept[next(iter(self._kept))]
-            self._kept[shard] = index, stamp, state
-
-    def forget(self, shards: Iterable[Index]) -> None:
-        """Forget the indices of shards that are written."""
-        with self._lock:
-            for shard in shards:
-                self._kept.pop(shard, None)
+    def node(self, container: Container, path: str, metadata: ArrayMetadata) -> ArrayNode:
+        """Return the array at `path`, opened with these options."""
+        if self.label_multisets in _CONTENTS:
+            metadata = metadata.multisets_as(_CONTENTS[self.label_multisets])
+        return ArrayNode(container=container, path=path, metadata=metadata, options=self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNode:
-    """An array in a container: small, frozen and without handles.
-
-    Everything is in the stored order of axes, which is C order, except where :attr:`transposed` is
-    mentioned.
-    """
+    """An array in a container: small, frozen and without handles."""
 
     container: Container
     path: str
     """The array's path in the container."""
     metadata: ArrayMetadata
     """The array."""
-    missing: Missing = "fill"
-    """Whether a chunk that is not stored reads as the fill value."""
-    write_empty: bool = True
-    """Whether chunks with only the fill value are stored, although they need not be."""
-    edges: EdgeChunks = "truncate"
-    """Whether chunks at the array's ends are clipped to the array, or stored full-size."""
-    writable: bool = False
-    """Whether the array was opened for writing."""
-    transposed: bool = False
-    """Whether users see the axes in reverse order, as with ``axis_order="F"``."""
-    attribute_order: AttributeOrder = "auto"
-    """The order of lists of axes in attributes, if the user states it."""
+    options: OpenOptions
+    """How it was opened."""
 
     indices: Indices = field(default_factory=Indices, compare=False, repr=False)
     """The indices of shards that were read."""
@@ -141,10 +121,6 @@ class ArrayNode:
         """The array's identity."""
         return self.container.identity(self.path)
 
-    def ordered(self, items: Sequence[Any]) -> tuple[Any, ...]:
-        """Return an item for each axis in the user's order, from the stored order, or back."""
-        return tuple(items[::-1] if self.transposed else items)
-
     def etag(self) -> object:
         """Return a value that changes with each write of the metadata; one request."""
         return self.container.etag(self.path)
@@ -174,9 +150,13 @@ class ArrayNode:
         """Return the array for a task: without attributes and caches."""
         return replace(self, container=self.container.uncached(), metadata=self.metadata.bare())
 
+    def filled(self) -> ArrayNode:
+        """Return the array with chunks that are not stored read as fill values."""
+        return replace(self, options=replace(self.options, missing="fill"))
+
     def with_shape(self, shape: tuple[int, ...]) -> ArrayNode:
         """Return the array with the shape that a resize will give it; nothing is written."""
-        return replace(self, metadata=replace(self.metadata, shape=self.ordered(shape)))
+        return replace(self, metadata=replace(self.metadata, shape=shape))
 
     def is_unfinished(self) -> bool:
         """Return whether the array has an unfinished write."""
@@ -200,24 +180,26 @@ class ArrayNode:
         Parts that are about to be `written` may be missing from a chunk that is too short.
         """
         if data is None:
-            if self.missing == "error":
+            if self.options.missing == "error":
                 why = "the chunk is not stored, which missing='error' does not allow"
-                raise MissingChunkError("decode", self.container.url, self.key(index), why)
+                raise MissingChunkError("decode", *self._names(index), why)
             return None
         stored = self._decoded(index, data)
         if (shape := stored.shape) != self.metadata.chunks:
-            check_former_end(self.container, self.path, self.metadata, index, shape, written)
+            check_former_end(self, index, shape, written)
         return stored
 
     def _decoded(self, index: Index, data: bytes) -> np.ndarray:
         try:
             return self.format.decode(self.metadata, data)
         except Varlength as error:
-            url, key = self.container.url, self.key(index)
-            raise VarlengthChunkError(url, key, str(error), error.elements) from error
+            raise VarlengthChunkError(*self._names(index), str(error), error.elements) from error
         except Exception as error:  # any error of a codec, to add the chunk's name
-            url, key = self.container.url, self.key(index)
-            raise ChunkError("decode", url, key, _reason(error)) from error
+            raise ChunkError("decode", *self._names(index), _reason(error)) from error
+
+    def _names(self, index: Index) -> tuple[str, str]:
+        """Return the container and the chunk, as errors name them."""
+        return self.container.url, self.key(index)
 
     def decode(self, index: Index, data: bytes) -> np.ndarray | None:
         """Decode a chunk's bytes to a block; None if its shape does not fit the chunk."""
@@ -283,10 +265,10 @@ class ArrayNode:
             raise MetadataError(
                 f"{self.url} has {self.metadata.content.value}, which cannot be written"
             )
-        sparse = not self.write_empty and self.metadata.may_lack_chunks
+        sparse = not self.options.write_empty and self.metadata.may_lack_chunks
         if sparse and self.is_empty(block):
             return None
-        pads = (self.edges == "pad" or self.format.pads) and self.metadata.inner is None
+        pads = (self.options.edges == "pad" or self.format.pads) and self.metadata.inner is None
         if pads and block.shape != self.metadata.chunks:
             full = np.full(self.metadata.chunks, self.metadata.fill_value, self.metadata.dtype)
             full[tuple(map(slice, block.shape))] = block
@@ -294,8 +276,7 @@ class ArrayNode:
         try:
             return self.format.encode(self.metadata, block)
         except Exception as error:  # as above
-            url, key = self.container.url, self.key(index)
-            raise ChunkError("encode", url, key, _reason(error)) from error
+            raise ChunkError("encode", *self._names(index), _reason(error)) from error
 
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block has only the fill value, bit for bit."""
@@ -314,10 +295,8 @@ class ArrayNode:
         self.container.delete_chunks(self.path, self.metadata, indices)
 
     def stored_chunks(self) -> Iterator[Index]:
-        """Iterate over the stored chunks of the grid, in the user's order of axes, by listing."""
-        for index in self.stored_indices():
-            if index in self.metadata.grid:
-                yield self.ordered(index)
+        """Iterate over the stored chunks of the grid, by listing."""
+        return filter(self.metadata.grid.__contains__, self.stored_indices())
 
     def stored_indices(self, rest: list[str] | None = None) -> Iterator[Index]:
         """Iterate over the chunks that are stored, also those beyond the array's ends.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.formats import get_format
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
@@ -19,8 +20,7 @@ from xarray_n5.model.options import check_option, suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.arrays.array import Array, AxisOrder, LabelMultisets
-    from xarray_n5.arrays.node import EdgeChunks, Missing
+    from xarray_n5.arrays.node import EdgeChunks, LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
 
@@ -35,7 +35,6 @@ def open_array(
     format: FormatName | None = None,  # noqa: A002
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
-    axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     cache_bytes: int = 0,
@@ -63,8 +62,6 @@ def open_array(
     assume_metadata : bool, default: False
         Read no metadata, but rely on `metadata`; members that it lacks have the defaults of
         :func:`create_array`. A false assumption damages data.
-    axis_order : {"C", "F"}, default: "C"
-        "F" reverses the order of axes: that of ``dimensions``, as in Java.
     attribute_order : {"auto", "C", "N5"}, default: "auto"
         The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
         NumPy, "N5" for x first; "auto" for that of the programs that write the dialect.
@@ -105,10 +102,8 @@ def open_array(
     check_option("mode", mode, "r", "r+")
     options = OpenOptions(
         writable=mode == "r+",
-        axis_order=axis_order,
         attribute_order=attribute_order,
         missing=missing,
-        cache_bytes=cache_bytes,
         label_multisets=label_multisets,
         write_empty=write_empty_chunks,
         edges=edge_chunks,
@@ -117,13 +112,14 @@ def open_array(
         name = get_format(format).name  # without reading anything
         container, path = open_container(url, path, storage_options, name)
         assumed = container.format.assume(metadata or {}, container.where(path))
-        return options.array(container, path, assumed)
+        return Array(options.node(container, path, assumed), cache_bytes=cache_bytes)
     container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
     if not isinstance(node.metadata, ArrayMetadata):
         raise container.not_found(node, "array")
     if metadata:
         container.matches(node, metadata)
-    return options.array(container, node.path, node.metadata)
+    opened = options.node(container, node.path, node.metadata)
+    return Array(opened, cache_bytes=cache_bytes)
 
 
 @suggest_keywords
@@ -197,7 +193,6 @@ def open_node(
     *,
     storage_options: Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002
-    axis_order: AxisOrder = "C",
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",
@@ -215,22 +210,15 @@ def open_node(
         If there is nothing.
     """
     options = OpenOptions(
-        axis_order=axis_order,
-        attribute_order=attribute_order,
-        missing=missing,
-        label_multisets=label_multisets,
+        attribute_order=attribute_order, missing=missing, label_multisets=label_multisets
     )
+    base = base_path(path)
+    ahead = [] if base is None else [base]
     container, node = find_node(
-        url,
-        path,
-        storage_options,
-        format,
-        cached=True,
-        ahead=[base] if (base := base_path(path)) is not None else [],
-        listed=listed,
+        url, path, storage_options, format, cached=True, ahead=ahead, listed=listed
     )
     if isinstance(node.metadata, ArrayMetadata):
-        return options.array(container, node.path, node.metadata)
+        return Array(options.node(container, node.path, node.metadata))
     bare = not node.described and container.foreign([node.path])
     if not container.exists(node) or bare:
         raise container.not_found(node, "array or group")

@@ -19,31 +19,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 
-NOT_UNFINISHED = (
-    "no write of it is unfinished: if this write has finished before, with the same data and "
-    "options, there is nothing to do; if chunks of it are missing, run 'xarray-n5 repair "
-    "--missing' and the same call again (never with other data, which would be mixed in); "
-    "otherwise, choose another path, or start again with mode='w' and without resume=True"
-)
-"""The hint for a resumed write without an unfinished one."""
-
-OTHER_UNFINISHED = (
-    "it has an unfinished write of something else: pass the same arguments as that one to resume "
-    "it, or start again with mode='w' and without resume=True"
-)
-"""The hint for a different unfinished copy."""
-
-OTHER_DATA = (
-    "it has an unfinished write of different data, or with other options: pass the same as then "
-    "(the Dask names of the data must not change between runs; if they do, pass resume='a name' "
-    "each time), or start again with mode='w' and without resume=True"
-)
-"""The hint for an unfinished write of different data."""
-
-
-def hint_of(
-    otherwise: str, *, resume: bool, unfinished: bool, what: str = "write", other: str = OTHER_DATA
-) -> str:
+def hint_of(otherwise: str, *, resume: bool, unfinished: bool) -> str:
     """Return the hint for something that exists, which a write with ``mode="w-"`` refuses.
 
     Parameters
@@ -54,30 +30,20 @@ def hint_of(
         Whether an unfinished write is to be resumed, which is not this one.
     unfinished
         Whether a write is unfinished.
-    what
-        What the write is called.
-    other
-        The hint if it is another write that is unfinished.
     """
+    if resume and unfinished:
+        return (
+            "it has an unfinished write of different data, or with other options: pass the same "
+            "arguments to resume it, or start again with mode='w' and without resume=True"
+        )
     if resume:
-        return other if unfinished else NOT_UNFINISHED
+        return (
+            "no write of it is unfinished: choose another path, or start again with mode='w' and "
+            "without resume=True"
+        )
     if unfinished:
-        return f"its {what} is unfinished: use resume=True, or mode='w' to replace it"
+        return "its write is unfinished: use resume=True, or mode='w' to replace it"
     return otherwise
-
-
-def hint_of_growth(dims: Sequence[str], shape: Sequence[int], stored: Sequence[int]) -> str | None:
-    """Return the hint for a resumed write of `shape` if the stored array only became larger."""
-    sides = list(zip(dims, shape, stored, strict=True))
-    if any(size > now for _, size, now in sides):
-        return None
-    grown = ", ".join(f"{dim!r} from {size} to {now}" for dim, size, now in sides if size < now)
-    return (
-        f"no write of it is unfinished, and it is larger along {grown}: if this write has finished "
-        "before and others have appended to it, its samples are there, and there is nothing to do "
-        "unless verify() finds missing chunks; otherwise choose another path. mode='w' would "
-        "remove what was appended"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from operator import lt
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,24 +33,18 @@ def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, .
     return new
 
 
-def resize(
-    io: ArrayNode,
-    shape: tuple[int, ...],
-    stored: Sequence[Index] | None = None,
-) -> ArrayNode:
+def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:
     """Change the shape of an array, in the stored order of axes; return the resized array.
 
-    The shape is changed between two steps, so that readers never see wrong elements. The chunks
-    are listed, unless the `stored` ones are passed.
+    The shape is changed between two steps, so that readers never see wrong elements.
     """
     before = io.metadata
     if not before.content.is_writable:
-        url = join(io.container.url, io.path)
-        raise ValueError(f"{url!r} has {before.content.value}, which cannot be written")
-    stored = list(io.stored_indices()) if stored is None else stored
+        raise ValueError(f"{io.url!r} has {before.content.value}, which cannot be written")
+    stored = list(io.stored_indices())
     _fill_up(io, shape, stored)
     io.container.resize(io.path, shape)
-    after = replace(io, metadata=replace(before, shape=shape))
+    after = io.with_shape(shape)
     _trim(after, before, stored)
     return after
 
@@ -88,7 +79,7 @@ def _is_unfit(
     io: ArrayNode, block: np.ndarray, extent: tuple[int, ...], reach: tuple[int, ...]
 ) -> bool:
     """Return whether a stored block ends before `reach`, or has elements beyond `extent`."""
-    if any(map(lt, block.shape, reach)):
+    if any(map(operator.lt, block.shape, reach)):
         return True
     beyond = block.astype(io.metadata.dtype)
     beyond[tuple(map(slice, extent))] = io.metadata.fill_value
@@ -102,5 +93,5 @@ def _trim(io: ArrayNode, before: ArrayMetadata, stored: Sequence[Index]) -> None
     for index in stored:
         if index not in grid or index not in before.grid:
             continue
-        if any(map(lt, grid.extent(index), before.grid.extent(index))):
-            io.save(index, replace(io, missing="fill").block(index))
+        if any(map(operator.lt, grid.extent(index), before.grid.extent(index))):
+            io.save(index, io.filled().block(index))

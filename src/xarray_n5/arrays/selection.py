@@ -1,4 +1,4 @@
-"""Selections of an array in the user's order of axes."""
+"""Read selections of an array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.transfer import blocks, read
-from xarray_n5.model.indexing import broadcast, normalize
+from xarray_n5.model.indexing import normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
 def read_selection(io: ArrayNode, key: object, cache: Cache | None) -> Any:
     """Return a basic or orthogonal selection."""
-    shape = io.metadata.shape
-    selection = normalize(key, shape[::-1] if io.transposed else shape)
-    alone = None if io.transposed or cache is not None else _whole_chunk(io, selection.axes)
+    selection = normalize(key, io.metadata.shape)
+    alone = None if cache is not None else _whole_chunk(io, selection.axes)
     if alone is not None:
         result = io.block(alone, check=True)  # in the memory of what was decoded
     else:
         result = np.empty(selection.shape, io.metadata.dtype)
-        axes = selection.axes[::-1] if io.transposed else selection.axes
-        read(io, axes, result.T if io.transposed else result, cache)
+        read(io, selection.axes, result, cache)
     if selection.newaxes:
         return np.expand_dims(result[(*selection.view, ...)], selection.newaxes)
     return result[selection.view]
@@ -49,30 +47,18 @@ def _whole_chunk(io: ArrayNode, axes: Sequence[AxisIndex]) -> Index | None:
     return tuple(index) if metadata.inner is None else None
 
 
-def stored_order(
-    io: ArrayNode, key: object, value: object
-) -> tuple[tuple[AxisIndex, ...], np.ndarray]:
-    """Return a normalised selection and the values for it, in the stored order of axes."""
-    shape = io.metadata.shape
-    selection = normalize(key, shape[::-1] if io.transposed else shape)
-    values = broadcast(value, selection, io.metadata.dtype)
-    return (selection.axes[::-1], values.T) if io.transposed else (selection.axes, values)
-
-
-def stored_index(io: ArrayNode, index: Sequence[int]) -> Index:
-    """Return a chunk's coordinates in the stored order of axes.
+def checked_index(io: ArrayNode, index: Sequence[int]) -> Index:
+    """Return a chunk's coordinates.
 
     Raises
     ------
     IndexError
         If the grid has no such chunk.
     """
-    given, grid = tuple(map(operator.index, index)), io.metadata.grid
-    found = given[::-1] if io.transposed else given
-    if found not in grid:
-        counts = grid.counts[::-1] if io.transposed else grid.counts
-        raise IndexError(f"{io.url!r} has no chunk {given}; the grid has {counts} chunks")
-    return found
+    chunk, grid = tuple(map(operator.index, index)), io.metadata.grid
+    if chunk not in grid:
+        raise IndexError(f"{io.url!r} has no chunk {chunk}; the grid has {grid.counts} chunks")
+    return chunk
 
 
 def read_points(io: ArrayNode, key: Sequence[Any]) -> np.ndarray:
@@ -98,10 +84,9 @@ def read_points(io: ArrayNode, key: Sequence[Any]) -> np.ndarray:
     IndexError
         If a position is out of bounds.
     """
-    grid, items = io.metadata.grid, list(key[::-1] if io.transposed else key)
+    grid, items = io.metadata.grid, list(key)
     pointed = [axis for axis, item in enumerate(items) if not isinstance(item, slice)]
     sliced = [axis for axis, item in enumerate(items) if isinstance(item, slice)]
-    sliced = sliced[::-1] if io.transposed else sliced
     arrays = np.broadcast_arrays(*(items[axis] for axis in pointed))
     for axis, array in zip(pointed, arrays, strict=True):
         items[axis] = array.ravel()

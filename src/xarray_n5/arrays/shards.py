@@ -6,6 +6,7 @@ import contextlib
 import math
 from dataclasses import dataclass
 from itertools import product
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -28,6 +29,44 @@ _LONGEST = 1 << 26
 
 _IN_FLIGHT = 1 << 27
 """The maximum size of chunks that are requested together: 128 MiB."""
+
+_MOST_INDICES = 1 << 25
+"""The maximum size of the indices that an array keeps: 32 MiB."""
+
+
+class Indices:
+    """The latest indices of shards that an array has read. It is pickled empty.
+
+    An index is kept with the earlier stamp of its file, and is not used for another file. Where
+    stamps need a request, the state of the file says whether a chunk is from the same file.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Index, tuple[np.ndarray, object, object]] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Indices, ()
+
+    def get(self, shard: Index, stamp: object) -> tuple[np.ndarray | None, object]:
+        """Return the index of a shard, if it is known for the file with this stamp, and a state."""
+        index, before, state = self._kept.get(shard, (None, None, None))
+        return (index, state) if stamp == before else (None, None)
+
+    def add(self, shard: Index, index: np.ndarray, stamp: object, state: object) -> None:
+        """Keep the index of a shard, and the stamp from before it was read; forget the oldest."""
+        most = _MOST_INDICES // index.nbytes  # all indices of an array have one size
+        with self._lock:
+            self._kept.pop(shard, None)
+            while self._kept and len(self._kept) >= most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[shard] = index, stamp, state
+
+    def forget(self, shards: Iterable[Index]) -> None:
+        """Forget the indices of shards that are written."""
+        with self._lock:
+            for shard in shards:
+                self._kept.pop(shard, None)
 
 
 @dataclass(slots=True)

@@ -60,9 +60,8 @@ class ArraySpec:
         """Return the array's metadata, without axes and layout; errors name it as `where`."""
         sizes, kind = as_sizes("shape", shape), as_dtype(dtype, where)
         elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
-        chunks = "auto" if self.chunks is None else self.chunks
-        sides = chunk_shape(chunks, sizes, elements=elements, aspect_ratio=ratio)
-        automatic = isinstance(chunks, str)
+        sides = chunk_shape(self.chunks, sizes, elements=elements, aspect_ratio=ratio)
+        automatic = self.chunks is None or isinstance(self.chunks, str)
         stored, inner = with_shards(sides, self.shards, sizes, kind, automatic=automatic)
         return ArrayMetadata(
             shape=sizes,
@@ -75,15 +74,15 @@ class ArraySpec:
 
 
 def chunk_shape(
-    chunks: Sequence[int] | int | Literal["auto"],
+    chunks: Sides,
     shape: Sequence[int],
     *,
     elements: int = 1 << 20,
     aspect_ratio: Sequence[float] | None = None,
 ) -> tuple[int, ...]:
-    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto"."""
-    if isinstance(chunks, str):
-        if chunks != "auto":
+    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto", also for None."""
+    if chunks is None or isinstance(chunks, str):
+        if chunks not in {None, "auto"}:
             raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
         return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
     sides = as_sizes("chunks", chunks, len(shape))
@@ -97,7 +96,7 @@ def chunk_shape(
 
 def with_shards(
     chunks: tuple[int, ...],
-    shards: Sequence[int] | int | Literal["auto"] | None,
+    shards: Sides,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     *,

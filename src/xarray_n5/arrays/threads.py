@@ -40,7 +40,7 @@ def spread(
     work: Callable[[Iterable[Item]], None], bands: Iterable[Iterable[Item]], threads: int
 ) -> None:
     """Process bands of items in several threads; an error in one stops all, and is raised."""
-    left, taking, stopped = iter(bands), threading.Lock(), threading.Event()
+    shares, stopped = list(bands), threading.Event()
 
     def until_stopped(band: Iterable[Item]) -> Iterator[Item]:
         for item in band:
@@ -48,17 +48,13 @@ def spread(
                 return
             yield item
 
-    def work_on_bands() -> None:
-        while True:
-            with taking:  # an iterator cannot be shared
-                band = next(left, None)
-            if band is None:
-                return
+    def work_on_bands(first: int) -> None:
+        for band in shares[first::threads]:
             work(until_stopped(band))
 
     tasks: list[Future[None]] = []
     try:
-        tasks.extend(_executor().submit(work_on_bands) for _ in range(threads))
+        tasks.extend(_executor().submit(work_on_bands, first) for first in range(threads))
         wait(tasks, return_when=FIRST_EXCEPTION)
     finally:
         stopped.set()

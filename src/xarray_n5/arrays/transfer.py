@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import replace
 from itertools import chain, islice, product, tee
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -161,8 +160,7 @@ def _merged(
         order: Any = "C" if node.metadata.inner is None else "K"
         block = np.asarray(part_of, node.metadata.dtype, order=order)
     else:
-        # Also with missing="error".
-        block = replace(node, missing="fill").block(index, written=parts)
+        block = node.filled().block(index, written=parts)
         block[outer([part.inside for part in parts])] = part_of
     return index, block
 

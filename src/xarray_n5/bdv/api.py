@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dask.delayed import Delayed
 
-    from xarray_n5.arrays.array import LabelMultisets
+    from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step

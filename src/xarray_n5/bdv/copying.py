@@ -27,7 +27,7 @@ from xarray_n5.model.paths import stem_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from xarray_n5.arrays.array import LabelMultisets
+    from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.leaves import Scene
 

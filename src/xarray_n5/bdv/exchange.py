@@ -119,7 +119,7 @@ def _level(part: Part[Array], setup: ViewSetup, factors: tuple[float, ...]) -> L
         )
         for name, size, factor in zip(_ZYX, sizes, factors, strict=True)
     )
-    return Level({(): part}, Geometry(axes), transposed=False)
+    return Level({(): part}, Geometry(axes))
 
 
 def steps_of(project: Project, view: View) -> tuple[Transformation, ...]:

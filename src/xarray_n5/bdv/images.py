@@ -121,12 +121,10 @@ def _level(
     before = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in stacked.dims)
     sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {positions.source}")
     geometry = Geometry((*before, *positions.axes), sources, dialects=("bdv",))
-    transposed = parts[views[0]].array.node.transposed
     level = Level(
         {at[view]: part for view, part in parts.items()},
-        geometry.transpose() if transposed else geometry,
+        geometry,
         stacked.numbers,
-        transposed=transposed,
         broken={at[view]: error for view, error in broken.items()},
     )
     coords = {**stacked.coords, **positions.coords}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.array import OpenOptions
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.bdv.coordinates import ViewSelection
 from xarray_n5.bdv.fusions import in_world_of_input
 from xarray_n5.bdv.images import images_of

@@ -19,7 +19,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from xarray_n5.arrays.array import OpenOptions
+    from xarray_n5.arrays.node import OpenOptions
     from xarray_n5.bdv.layouts import ViewLayout
     from xarray_n5.bdv.loaders import View
     from xarray_n5.formats.containers import Container
@@ -198,7 +198,7 @@ class _Reader:
             )
             return
         if path not in self.arrays:
-            array = self.options.array(self.container, path, metadata)
+            array = Array(self.options.node(self.container, path, metadata))
             later = replace(array.node, hint=PendingHint()) if self.hint_later else None
             self.arrays[path] = Array(later) if later else array
         part = Part(self.arrays[path], indices)

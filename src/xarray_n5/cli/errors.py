@@ -27,7 +27,7 @@ _ARGUMENTS = {
 _PARAMETER = re.compile(
     r"(?<![\w?&/.'\"])(?P<name>bounds|chunks|dialect|factors|format|group|label_multisets|level"
     r"|levels|link|method|mode|path|project|region|resume|setups?|shards|storage_options|timepoint"
-    r"|url|without|attribute_order|axis_order|layout|dims)"
+    r"|url|without|attribute_order|layout|dims)"
     r"=(?P<quote>['\"]?)(?P<value>(?<=['\"])[^'\"]*|[\w-]*)(?P=quote)(?!\w)"
 )
 """A parameter of Python's functions in a message, with or without a value."""

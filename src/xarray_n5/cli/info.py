@@ -80,7 +80,7 @@ def _text(node: Array | Group, facts: dict[str, Any]) -> str:
         described = node.info
         return as_text(described.title, [*described.rows, *read, *heading]).rstrip()
     described = describe_group(node)
-    images = combined_images(node, dialect=None, inherit=False)
+    images = combined_images(node, dialect=None)
     rows = [*described.rows, *_images(images), *heading]
     return as_text(f"{described.title} {node.format}", rows).rstrip()
 

@@ -136,7 +136,7 @@ class _Drawing:
     def _summary(self, array: Array) -> str:
         from xarray_n5.arrays.describe import summary
 
-        text = summary(array.node, unfinished=array.node.is_unfinished())
+        text = summary(array, unfinished=array.node.is_unfinished())
         if not self.chunks:
             return text
         try:

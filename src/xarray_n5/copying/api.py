@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import xarray as xr
 
-    from xarray_n5.arrays.array import LabelMultisets
+    from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.formats import FormatName
     from xarray_n5.model.codec import Compression
     from xarray_n5.sampling.crop import Bounds

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.array import Array, LabelMultisets
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.copying.attributes import Original
     from xarray_n5.copying.pyramids import CopyDialect
     from xarray_n5.dialects.protocol import ArrayContext

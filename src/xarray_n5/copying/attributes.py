@@ -10,8 +10,9 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.context import context_of, geometry_in
+from xarray_n5.arrays.context import context_of
 from xarray_n5.datasets.level_plan import stale_keys
+from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.list_order import keys_to_reverse, reverse_lists
 from xarray_n5.dialects.neuroglancer import TensorStore
@@ -297,7 +298,7 @@ def geometries_of(arrays: Mapping[str, Array]) -> dict[str, Geometry]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         contexts = {inner: context_of(each.node) for inner, each in arrays.items()}
-        found = {inner: geometry_in(arrays[inner].node, contexts[inner]) for inner in arrays}
+        found = {inner: geometry_of(contexts[inner]) for inner in arrays}
     names = {inner: inner.count("/") + 1 if inner else 0 for inner in arrays}
     warn_uncopied((node, node.path.count("/") + 1 - names[at]) for at, node in contexts.items())
     return found

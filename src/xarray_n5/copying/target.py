@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.claims import look
-from xarray_n5.arrays.overwrite import OTHER_UNFINISHED, check_not_array, hint_of
+from xarray_n5.arrays.overwrite import check_not_array, hint_of
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError, RefusedError
@@ -76,8 +76,6 @@ class CopyTarget:
             "use mode='w' to replace it",
             resume=bool(self.how.resume),
             unfinished=bool(look(self.how.store, self.path).opens),
-            what="copy",
-            other=OTHER_UNFINISHED,
         )
         # An empty group may be the rest of a copy that was interrupted early.
         if group.attrs or self.how.container.occupant(self.path) is not None:

@@ -29,8 +29,7 @@ from xarray_n5.model.options import suggest_keywords
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
-    from xarray_n5.arrays.node import Missing
+    from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dask.block_sizes import Chunked
     from xarray_n5.formats import FormatName
 
@@ -44,7 +43,6 @@ def from_n5(
     name: str | None = None,
     *,
     format: FormatName | None = None,  # noqa: A002
-    axis_order: AxisOrder = "C",
     missing: Missing = "fill",
     metadata: Mapping[str, Any] | None = None,
     label_multisets: LabelMultisets = "error",
@@ -74,8 +72,6 @@ def from_n5(
         their last change. Chunks that change later do not change the name.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; detected by default.
-    axis_order : {"C", "F"}, default: "C"
-        "F" reverses the order of axes: that of ``dimensions``, as in Java.
     missing : {"fill", "error"}, default: "fill"
         "fill" reads chunks that are not stored as the fill value; "error" raises for them.
     metadata : mapping, optional
@@ -131,7 +127,6 @@ def from_n5(
             storage_options=storage_options,
             format=format,
             metadata=metadata,
-            axis_order=axis_order,
             missing=missing,
             label_multisets=label_multisets,
         )

@@ -63,7 +63,7 @@ def _stored(array: Array) -> da.Array:
             ".n5.digest()"
         )
     # One listing is cheaper than a request for each missing chunk.
-    listed = array.node.missing == "fill" and array.node.store.complete_listings
+    listed = array.node.options.missing == "fill" and array.node.store.complete_listings
     stored = stored_blocks(array, blocks) if listed else np.broadcast_to(np.True_, counts)
     where = StoredSlices(blocks, stored)
     return in_one_layer(_name(), _read_sums, Array(array.node.bare()), where, blocks, object)

@@ -32,9 +32,7 @@ from xarray_n5.model.units import ratio, same_unit
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence
 
-    from xarray_n5.arrays.array import AxisOrder, LabelMultisets
-    from xarray_n5.arrays.coordinates import Origin
-    from xarray_n5.arrays.node import Missing
+    from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
@@ -48,26 +46,23 @@ AXIS_UNITS = "axis_units"
 class DatasetOptions:
     """The options of the xarray engine for variables."""
 
-    axis_order: AxisOrder = "C"
     attribute_order: AttributeOrder = "auto"
     dialect: DialectChoice | None = None
-    origin: Origin = "center"
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
     level: LevelChoice | None = None
     dims: Sequence[str] | None = None
-    inherit: bool = False
 
     @property
     def opening(self) -> dict[str, Any]:
         """The options of :func:`open_node`."""
-        names = ("axis_order", "attribute_order", "missing", "label_multisets")
+        names = ("attribute_order", "missing", "label_multisets")
         return {name: getattr(self, name) for name in names}
 
     @property
     def reading(self) -> dict[str, Any]:
         """The options with which axes are read."""
-        return {"dialect": self.dialect, "inherit": self.inherit}
+        return {"dialect": self.dialect}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,7 @@ def build(
     _check_sizes(sources.values())
     coords: dict[str, xr.Variable] = {}
     for source in sources.values():
-        _add_coordinates(source, coords, options, budget)
+        _add_coordinates(source, coords, budget)
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
         decode_attributes(without_variables(attributes), "the group") if attributes else {},
@@ -169,21 +164,18 @@ def _check_sizes(sources: Collection[_Source]) -> None:
                 raise ValueError(_clash(source.level.first, why))
 
 
-def _add_coordinates(
-    source: _Source, coords: dict[str, xr.Variable], options: DatasetOptions, budget: Room
-) -> None:
+def _add_coordinates(source: _Source, coords: dict[str, xr.Variable], budget: Room) -> None:
     """Add the coordinates of an image's axes, or check that they equal the existing ones."""
     level, dims = source.level, source.dims
     if dims in {(), (source.name,)}:
         return
-    outer = dims[::-1] if level.transposed else dims
     found = {
         dim: xr.Variable((dim,), np.array(numbers))
-        for dim, numbers in zip(outer, level.numbers, strict=False)
+        for dim, numbers in zip(dims, level.numbers, strict=False)
     }
     # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
-    found |= coords_of(source.geometry, level.shape, options.origin, Room(budget.left + shared))
+    found |= coords_of(source.geometry, level.shape, Room(budget.left + shared))
     listed = coords_from_axes(level.attributes)
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
@@ -205,7 +197,7 @@ def _warn_if_moved(source: _Source, found: xr.Variable, described: xr.Variable) 
     if not found.size or found.dtype.kind not in "iuf" or described.dtype.kind != "f":
         return
     own, theirs = (each.to_numpy()[[0, -1]].astype("f8") for each in (found, described))
-    theirs = (theirs - described.encoding.get("shift", 0)) * (times or 1)
+    theirs *= times or 1
     if np.allclose(own, theirs, rtol=SAME, atol=SAME * abs(described.encoding.get("step", 0))):
         return
     if source.level.first.node.is_unfinished():

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import create_array, plan_array
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.conventions import convention_of
@@ -89,8 +90,8 @@ def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOpt
     if one_writer:
         plan.create()
     plan.array.node.save((0,), values)
-    if plan.overwrite and plan.metadata and not one_writer:
-        plan.overwrite.create_node(plan.metadata)
+    if plan.overwrite and not one_writer:
+        plan.overwrite.create_node(plan.array.node.metadata)
 
 
 def _remove_coordinate(array: Array, dim: str, how: WriteOptions) -> None:

@@ -85,11 +85,9 @@ class LazyStack(BackendArray):
         self.broken, self.later = dict(level.broken), level.later
         self._opened: dict[tuple[int, ...], Part[Array] | None] = {}
         self.numbers, self.stacked_axes = level.numbers, level.stacked_axes
-        self.transposed, self.missing = level.transposed, missing
+        self.missing = missing
         self.shape, count = level.shape, len(level.numbers)
-        self.inner = (
-            self.shape[: len(self.shape) - count] if self.transposed else self.shape[count:]
-        )
+        self.inner = self.shape[count:]
         self.dtype, self.fill_value = level.first.dtype, level.first.fill_value
         self.chunks, self.shards, self.url = level.chunks, level.shards, level.first.url
 
@@ -101,7 +99,7 @@ class LazyStack(BackendArray):
     def __dask_tokenize__(self) -> object:
         parts = [(at, part.array, part.indices) for at, part in sorted(self.parts.items())]
         broken = [(at, repr(error)) for at, error in sorted(self.broken.items())]
-        facts = (self.later, self.numbers, self.transposed, self.missing)
+        facts = (self.later, self.numbers, self.missing)
         return ("xarray_n5.LazyStack", parts, broken, *facts)
 
     def __getitem__(self, key: ExplicitIndexer | tuple[Any, ...]) -> np.ndarray:
@@ -117,8 +115,6 @@ class LazyStack(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         count = len(self.numbers)
         outer, inner = key[:count], key[count:]
-        if self.transposed:
-            outer, inner = key[len(key) - count :][::-1], key[: len(key) - count]
         chosen = [np.arange(len(n))[index] for n, index in zip(self.numbers, outer, strict=True)]
         sizes = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
         result = np.zeros((*(each.size for each in chosen), *sizes), self.dtype)
@@ -127,16 +123,13 @@ class LazyStack(BackendArray):
         for target in np.ndindex(result.shape[:count]):
             at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
             if (part := self._part(at)) is not None:
-                result[target] = part.array[self._within(part, inner)]
+                result[target] = part.array[(*part.indices, *inner)]
             elif at in self.broken:
                 raise self.broken[at]
             elif self.missing == "error":
                 raise self._missing(at)
         kept = [size for each in chosen for size in each.shape]
-        result = result.reshape((*kept, *sizes))
-        if not self.transposed:
-            return result
-        return result.transpose(*range(len(kept), result.ndim), *reversed(range(len(kept))))
+        return result.reshape((*kept, *sizes))
 
     def _part(self, at: tuple[int, ...]) -> Part[Array] | None:
         """Return the part at a position, which is opened if need be; None if it is missing."""
@@ -145,11 +138,6 @@ class LazyStack(BackendArray):
         if at not in self._opened:
             self._opened[at] = self.later(at)
         return self._opened[at]
-
-    def _within(self, part: Part[Array], inner: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the index of a part in its array."""
-        first = part.indices
-        return (*inner, *first[::-1]) if self.transposed else (*first, *inner)
 
     def _missing(self, at: tuple[int, ...]) -> MissingChunkError:
         along = zip(self.stacked_axes, self.numbers, at, strict=True)

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.appends import as_before
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import (
     check_alone,
     check_not_array,

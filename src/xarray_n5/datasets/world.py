@@ -97,7 +97,7 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
     samples = np.zeros((len(dims), len(dims) + 1))
     for row, dim in enumerate(dims):
         first, step = _line(dataset[dim].values)
-        samples[row, row], samples[row, -1] = step, first - dataset[dim].encoding.get("shift", 0.0)
+        samples[row, row], samples[row, -1] = step, first
     rows = np.asarray(placed[AFFINE], np.float64)
     found: np.ndarray = rows[:, :-1] @ samples
     found[:, -1] += rows[:, -1]

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.context import context_of, geometry_in, inherited, over_base
+from xarray_n5.arrays.context import context_of, over_base
+from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.levels import image_of
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
@@ -98,13 +99,11 @@ def single_image(
     array: Array,
     *,
     dialect: DialectChoice | None,
-    inherit: bool,
     like: ArrayContext | None = None,
 ) -> Image[Array]:
     """Return an array as an image; `like` is the context of another array of its group."""
-    context = context_of(array.node, inherit=inherit, like=like)
-    geometry = geometry_in(array.node, context, dialect)
-    level = Level({(): Part(array)}, geometry, transposed=array.node.transposed)
+    context = context_of(array.node, like=like)
+    level = Level({(): Part(array)}, geometry_of(context, dialect))
     return Image(image_name(array, context), {array.node.name: level})
 
 
@@ -112,7 +111,6 @@ def combined_images(
     group: Group,
     *,
     dialect: DialectChoice | None,
-    inherit: bool,
     without: Collection[str] = (),
 ) -> dict[str, Image[Array]]:
     """Return the images that the groups in a group form.
@@ -133,7 +131,7 @@ def combined_images(
     levels = {level: arrays for level, arrays in levels.items() if level not in without}
     if not levels or levels.keys() & names:
         return {}
-    geometries = _geometries(group, members, levels, dialect=dialect, inherit=inherit)
+    geometries = _geometries(group, members, levels, dialect=dialect)
     if whole := _stacked(levels, geometries, dims):
         return {"": Image(name_of_group(group), whole)}
     found = {}
@@ -196,7 +194,6 @@ def _geometries(
     levels: Mapping[str, Mapping[tuple[int, ...], Array]],
     *,
     dialect: DialectChoice | None,
-    inherit: bool,
 ) -> dict[str, Geometry]:
     """Return the geometry of each array by its path; all groups above are read in one batch.
 
@@ -205,7 +202,7 @@ def _geometries(
     outer = {path: path.rpartition("/")[0] for path in members.values()}
     nodes = group.nodes({*outer, *filter(None, outer.values())})
     attributes = {path: dict(node.attrs) for path, node in nodes.items()}
-    first = context_of(next(iter(next(iter(levels.values())).values())).node, inherit=inherit)
+    first = context_of(next(iter(next(iter(levels.values())).values())).node)
     # The groups from this one upwards are the same for all members.
     above = first.parents[len(next(iter(members.values())).split("/")) :]
     found: dict[str, Geometry] = {}
@@ -216,8 +213,6 @@ def _geometries(
             path = members[at]
             near = [attributes.get(each, {}) for each in (path, outer[path]) if each]
             parents = (*near, *above)
-            if inherit:
-                parents = (inherited(parents), *parents[1:])
             metadata = array.node.metadata
             context = first.other(array.path, metadata.attributes, metadata.shape)
             context = replace(context, parents=parents)
@@ -226,7 +221,7 @@ def _geometries(
             with warnings.catch_warnings():
                 if len(found) > known:
                     warnings.simplefilter("ignore")
-                found[array.path] = geometry_in(array.node, context, dialect)
+                found[array.path] = geometry_of(context, dialect)
     return found
 
 
@@ -262,14 +257,12 @@ def _stack(
     positions = [at[: len(dims)] for at in arrays]
     numbers = tuple(tuple(sorted(set(each))) for each in zip(*positions, strict=True))
     outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
-    in_c_order = not first.node.transposed
     index = [{number: i for i, number in enumerate(each)} for each in numbers]
     return Level(
         {
             tuple(i[number] for i, number in zip(index, at, strict=False)): Part(array)
             for at, array in arrays.items()
         },
-        inner.below(outer) if in_c_order else inner.transpose().below(outer).transpose(),
+        inner.below(outer),
         numbers,
-        transposed=not in_c_order,
     )

@@ -212,10 +212,9 @@ def _is_regular(level: xr.DataArray) -> bool:
             continue
         if expected.attrs != coordinate.attrs:
             return False
-        shift = coordinate.encoding.get("shift", 0.0)
         if expected.dtype.kind == "f":
             near = ROUNDING * max(abs(axis.step), float(np.abs(found).max()))
-            if np.abs(expected.to_numpy() + shift - found).max() > near:
+            if np.abs(expected.to_numpy() - found).max() > near:
                 return False
         elif not np.array_equal(expected.to_numpy(), found):
             return False

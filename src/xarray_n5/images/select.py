@@ -40,7 +40,6 @@ def select_images(
     *,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
-    inherit: bool = False,
 ) -> dict[str, Image[Array]]:
     """Return the images that become one Dataset, by name.
 
@@ -50,7 +49,7 @@ def select_images(
         An array, or a group of arrays.
     without
         The names of arrays to omit.
-    dialect, inherit
+    dialect
         As in :meth:`Array.geometry`.
 
     Raises
@@ -60,7 +59,7 @@ def select_images(
     ValueError
         If there are several levels.
     """
-    how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
+    how: dict[str, Any] = {"dialect": dialect}
     if isinstance(node, Array):
         return {node.node.name: single_image(node, **how)}
     if arrays := node.arrays(without):
@@ -79,7 +78,6 @@ def select_level(
     dims: Sequence[str] | None = None,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
-    inherit: bool = False,
 ) -> tuple[Group, dict[str, Image[Array]]]:
     """Return a level of a pyramid by its name, and the group of the pyramid.
 
@@ -93,7 +91,7 @@ def select_level(
         The user's names of dimensions.
     without
         The names of arrays to omit.
-    dialect, inherit
+    dialect
         As in :meth:`Array.geometry`.
 
     Raises
@@ -103,7 +101,7 @@ def select_level(
     ValueError
         If it is an array.
     """
-    how: dict[str, Any] = {"dialect": dialect, "inherit": inherit}
+    how: dict[str, Any] = {"dialect": dialect}
     if isinstance(node, Array):
         text = f"level= is for a group of arrays; {node.url!r} is an array"
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
@@ -195,15 +193,13 @@ def images_of_arrays(
     arrays: Mapping[str, Array],
     *,
     dialect: DialectChoice | None = None,
-    inherit: bool = False,
 ) -> dict[str, Image[Array]]:
     """Return the arrays of a group as images; the groups above are read once."""
-    context = context_of(next(iter(arrays.values())).node, inherit=inherit)
+    context = context_of(next(iter(arrays.values())).node)
     sizes = {name: array.shape[0] for name, array in arrays.items() if array.ndim == 1}
     context = replace(context, coordinate_sizes=sizes)
     return {
-        name: single_image(array, like=context, dialect=dialect, inherit=inherit)
-        for name, array in arrays.items()
+        name: single_image(array, like=context, dialect=dialect) for name, array in arrays.items()
     }
 
 

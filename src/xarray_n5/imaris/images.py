@@ -171,12 +171,10 @@ def _level(stack: _Stack, axes: tuple[Axis, ...]) -> Level[Array]:
     """Return a level, of which one array is open."""
     placed = ("scale", "offset") if any(axis.factor for axis in axes) else ()
     sources = {"names": "imaris: Data", **dict.fromkeys(placed, "imaris: DataSetInfo")}
-    geometry, transposed = Geometry(axes, sources), stack.first.node.transposed
     return Level(
         {stack.at: Part(stack.first)},
-        geometry.transpose() if transposed else geometry,
+        Geometry(axes, sources),
         tuple(numbers for numbers in stack.numbers if len(numbers) > 1),
-        transposed=transposed,
         later=replace(stack, first=Array(stack.first.node.bare())),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
@@ -90,5 +89,5 @@ def digests_by_path(walk: Walk) -> dict[str, str]:
     arrays, _ = arrays_in(walk, [*walk.arrays()], strict=True)
     groups = {path.rpartition("/")[0] for path in arrays if path}
     warn_unfinished(walk.container.uncached().store, [*arrays, *groups])
-    filled = {path: Array(replace(array.node, missing="fill")) for path, array in arrays.items()}
+    filled = {path: Array(array.node.filled()) for path, array in arrays.items()}
     return digests_of({inner_path(walk, path): array for path, array in filled.items()})

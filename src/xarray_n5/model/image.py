@@ -61,8 +61,6 @@ class Level(Generic[A]):
     """All axes, in the order of :attr:`shape`."""
     numbers: tuple[tuple[int, ...], ...] = ()
     """The labels along the stacked axes: the numbers of timepoints, setups or channels."""
-    transposed: bool = False
-    """Whether the order of all axes is reversed."""
     broken: Mapping[tuple[int, ...], Exception] = field(default_factory=dict)
     """The errors of unreadable parts, by position; positions without a part are missing."""
     later: Callable[[tuple[int, ...]], Part[A] | None] | None = None
@@ -104,8 +102,6 @@ class Level(Generic[A]):
     def _whole(self, stacked: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Return sizes along all axes from those along the stacked axes and those of an array."""
         count = len(next(iter(self.parts.values())).indices)
-        if self.transposed:
-            return (*sizes[: len(sizes) - count], *stacked[::-1])
         return (*stacked, *sizes[count:])
 
     @cached_property
@@ -120,20 +116,13 @@ class Level(Generic[A]):
     @property
     def stacked_axes(self) -> tuple[str, ...]:
         """The names of the stacked axes, in the order of :attr:`numbers`."""
-        axes = self.geometry.axes[::-1] if self.transposed else self.geometry.axes
-        return tuple(str(axis.name) for axis in axes[: len(self.numbers)])
+        return tuple(str(axis.name) for axis in self.geometry.axes[: len(self.numbers)])
 
     def named(
         self, dims: Sequence[str] | None = None, avoid: AbstractSet[str] = frozenset()
     ) -> Geometry:
-        """Return the geometry with a name for every axis: from `dims`, its own, or a default.
-
-        Defaults are for axes in C order, even if the level is transposed.
-        """
-        called = self.geometry.called(dims)
-        if not self.transposed:
-            return called.with_names(avoid)
-        return called.transpose().with_names(avoid).transpose()
+        """Return the geometry with a name for every axis: from `dims`, its own, or a default."""
+        return self.geometry.called(dims).with_names(avoid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ _SAME = {
     **dict.fromkeys(["dims", "dimension_names", "units", "resolution"], "axes dims"),
     **dict.fromkeys(["zarr_version", "driver"], "format"),
     **dict.fromkeys(["options", "fs_kwargs"], "storage_options"),
-    **dict.fromkeys(["order"], "axis_order"),
     **dict.fromkeys(["downscale", "scale_factors"], "factors"),
     **dict.fromkeys(["filters", "dimension_separator"], "layout"),
 }

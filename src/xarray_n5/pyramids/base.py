@@ -94,11 +94,6 @@ def stored_base(
         raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options, format=form)
-    if array.node.transposed:
-        raise ValueError(
-            f"{array.url!r} was opened with axis_order='F', so levels next to it would not be a "
-            "pyramid; open it without, or pass another location for a copy"
-        )
     if array.path.rpartition("/")[2] != BASE:
         name = array.path.rpartition("/")[2] or "image"
         raise ValueError(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.context import geometry_in
 from xarray_n5.arrays.group import Group
+from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.dialects.ngff_systems import (
@@ -134,5 +134,5 @@ def _level(
         lists_x_first=node.container.lists_x_first,
         dtype=node.metadata.dtype,
     )
-    geometry = replace(geometry_in(node, context, dialect), affine=None, systems=None)
-    return Level({(): Part(array)}, geometry, transposed=node.transposed)
+    geometry = replace(geometry_of(context, dialect), affine=None, systems=None)
+    return Level({(): Part(array)}, geometry)

@@ -95,7 +95,7 @@ def _moved(axis: Axis, line: Line | None) -> Axis:
 def _signature(image: SceneImage) -> object:
     """Return the properties that images with one dimension share."""
     return tuple(
-        (level.shape, level.first.dtype.str, level.geometry, level.transposed)
+        (level.shape, level.first.dtype.str, level.geometry)
         for level in image.image.levels.values()
     )
 
@@ -117,7 +117,7 @@ def _stacked(
     if len(intrinsic) == 1:
         systems = ImageSystems.placed(next(iter(intrinsic.values())), {}, {})
     for name, base in images[0].image.levels.items():
-        own = base.geometry.transpose() if base.transposed else base.geometry
+        own = base.geometry
         geometry = own if alone else own.below((Axis(name=DIM),))
         geometry = replace(geometry, systems=systems)
         parts: dict[tuple[int, ...], Part[Array]] = {
@@ -125,12 +125,7 @@ def _stacked(
             for at, image in enumerate(images)
         }
         numbers = () if alone else (tuple(range(len(images))),)
-        found[name] = Level(
-            parts,
-            geometry.transpose() if base.transposed else geometry,
-            numbers,
-            transposed=base.transposed,
-        )
+        found[name] = Level(parts, geometry, numbers)
         coords[name] = {DIM: xr.Variable(dims, names[0] if alone else names)}
         coords[name] |= _positions(own, paths, dims, placed)
         coords[name] |= {} if world is None else _fixed(own, paths, dims, world)

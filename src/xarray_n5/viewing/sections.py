@@ -180,7 +180,7 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
         hint = f"it has the arrays {', '.join(arrays)}: name one"
         raise NodeNotFoundError(node.url, "", "pyramid", hint)
     # Each setup may be an image of its own.
-    joined = combined_images(node, dialect=None, inherit=False)
+    joined = combined_images(node, dialect=None)
     for image in joined.values():
         return [level.first for level in image.levels.values()]
     groups = ", ".join(sorted(node))

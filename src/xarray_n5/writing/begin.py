@@ -132,12 +132,12 @@ def _begin(plan: WritePlan) -> Begun:
         warn(f"mode='w' replaces {what}, which began {began(facts)}")
     delete_records(store, path, _replaced(plan))
     _sweep(plan)
-    if overwrite is not None and array is not None and array.metadata is not None:
+    if overwrite is not None and array is not None:
         claim.check()
         overwrite.clear()
         claim.check()
         delete_records(store, path, clears)
-        overwrite.create_node(array.metadata)
+        overwrite.create_node(array.array.node.metadata)
     elif array is not None:
         array.change_attributes()
     return begun if plan.resumed is None else begun.renewed()
@@ -151,9 +151,7 @@ def begun_of(plan: WritePlan) -> Begun:
     if plan.resumed is not None:
         fresh = bool(plan.resumed.get("fresh", fresh))
         first = plan.resumed.get("began", plan.own[0].attempt)
-    written: Mapping[str, Any] = {}
-    if array is not None:
-        written = array.attributes if array.metadata is None else array.metadata.attributes
+    written = {} if array is None else array.attributes
     node = plan.target.node
     facts = {
         **plan.identity.facts,

@@ -78,11 +78,17 @@ def _changed_array(facts: Mapping[str, Any], metadata: ArrayMetadata) -> list[st
 def _differences(name: str, request: WriteRequest, target: Array | None) -> Iterator[str]:
     """Iterate over differences of a part, with values of the stored array where it shows them."""
     if target is not None and name == "attributes":
-        for key, value in (request.spec.attributes or {}).items():
-            if (have := target.attrs.get(key)) != value:
-                yield f"the attribute {key!r} is {value!r:.60}, stored is {have!r:.60}"
-    if target is None or name != "axes":
-        return
+        wanted, have = request.spec.attributes or {}, target.attrs
+        for key in [key for key in wanted if have.get(key) != wanted[key]]:
+            yield f"the attribute {key!r} is {wanted[key]!r:.60}, stored is {have.get(key)!r:.60}"
+    if name == "mode":
+        yield "one creates the array, the other changes an existing one"
+    if target is not None and name == "axes":
+        yield from _axes(request, target)
+
+
+def _axes(request: WriteRequest, target: Array) -> Iterator[str]:
+    """Iterate over the differences between the axes to write and the stored ones."""
     try:
         axes = as_geometry(request.spec.axes or (), target.ndim).axes
         stored = target.geometry().axes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from xarray_n5.arrays.array import Array, OpenOptions
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import (
     REPAIR,
@@ -21,6 +21,7 @@ from xarray_n5.arrays.claims import (
     stated,
 )
 from xarray_n5.arrays.create import plan_array
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.spec import (
     as_dtype,
     check_agreement,
@@ -196,7 +197,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     if target is None and (request.keeps_array or options.resume or request.template):
         (node,) = options.container.nodes([request.path], verify=False)
         if not isinstance(node, N5Error) and isinstance(node.metadata, ArrayMetadata):
-            target = _opening(request).array(options.container, request.path, node.metadata)
+            target = Array(_opening(request).node(options.container, request.path, node.metadata))
     if request.region is None:
         return target, start
     if target is None:
@@ -236,8 +237,8 @@ def _planned(request: WriteRequest, spec: ArraySpec) -> Array:
     where = join(options.container.url, request.path)
     metadata = replace(spec, axes=None).metadata(source.shape, source.dtype, where)
     metadata = completed(options.format, metadata, spec.layout, where)
-    array = OpenOptions(writable=True).array(options.container, request.path, metadata)
-    return Array(array.node.bare())
+    node = OpenOptions(writable=True).node(options.container, request.path, metadata)
+    return Array(node.bare())
 
 
 def _is_believed(plan: WritePlan, target: Array) -> bool:
