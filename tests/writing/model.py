@@ -332,11 +332,11 @@ def append(attempt: str, token: str, rules: frozenset[str], *, discards: bool = 
             return ended
     for name in ("t", "x"):
         length: Any = yield get(("length", name))
-        old: Any = facts["old"]
-        if length not in (old, old + 2):
+        former: Any = facts["old"]
+        if length not in (former, former + 2):
             return "grown since"
         grows = put(("length", name), length + 2)
-        if length == old and not (yield guarded(holds, grows)):
+        if length == former and not (yield guarded(holds, grows)):
             return "stale"
     yield put(("append row", facts["token"]), "")
     yield guarded(lambda store: store.get(record, {}).get("attempt") == attempt, delete(record))

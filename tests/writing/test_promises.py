@@ -176,7 +176,8 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
     """Start calls at the same time; return what each has raised."""
-    barrier, outcomes = threading.Barrier(len(calls)), [None] * len(calls)
+    barrier = threading.Barrier(len(calls))
+    outcomes: list[BaseException | None] = [None for _ in calls]
 
     def run(number: int) -> None:
         barrier.wait()
@@ -198,7 +199,7 @@ def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
 def test_two_appends_at_once_lose_no_samples_without_locks(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     begin_series(place, form)
-    outcomes: list[BaseException | None] = [None for _ in calls]
+    outcomes = at_once(lambda: append(place, 10, 5), lambda: append(place, 20, 4))
     stored = [0, 1, 2, 3]
     for first, count, error in zip((10, 20), (5, 4), outcomes, strict=True):
         assert error is None or isinstance(error, N5Error), error
