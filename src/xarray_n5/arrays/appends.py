@@ -21,12 +21,12 @@ def name_of(attempt: str) -> str:
 
 
 def appends_in(store: Store, path: str) -> dict[str, dict[str, Any]]:
-    """Return what the records of unfinished appends to a group state, by attempt."""
+    """Return the records of unfinished appends to a group, by attempt."""
     return read_appends(store, path, state_of(store.list(join(path, HIDDEN))).appends)
 
 
 def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return what some records state, by attempt; one that is gone has ended."""
+    """Return some records, by attempt; one that is gone has ended."""
     names = sorted(attempts)
     keys = [join(path, HIDDEN, name_of(attempt)) for attempt in names]
     documents = store.get_many(keys) if keys else ()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Append:
-    """An append that is checked, and what was there."""
+    """An append that is checked, and the records of earlier attempts."""
 
     plan: Update
     claim: Claim
