@@ -12,7 +12,7 @@ import xarray as xr
 
 from tests.support.remote import Far
 from tests.support.stores import CountingStore
-from xarray_n5 import to_n5
+from xarray_n5 import open_group, to_n5
 from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
@@ -79,3 +79,13 @@ def test_a_far_store_gets_one_request_a_chunk_and_many_at_once() -> None:
     others = fs.counts["PUT"] + fs.counts["GET"] + fs.counts["HEAD"] - len(written)
     assert others <= 26, fs.counts
     assert fs.most >= 16
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+def test_a_group_lists_the_records_of_its_arrays_at_once(form: str) -> None:
+    store: Any = CountingStore()
+    series(store, form)
+    group = open_group(store, "g")
+    store.requests()
+    assert sorted(group.children()) == ["v", "w"]
+    assert store.requests() == {"list": 1, "get_many": 1, "list_many": 1}

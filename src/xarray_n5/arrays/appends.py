@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.claims import parse, state_of
-from xarray_n5.errors import RefusedError
 from xarray_n5.model.paths import HIDDEN, join
 
 if TYPE_CHECKING:
@@ -23,12 +21,12 @@ def name_of(attempt: str) -> str:
 
 
 def appends_in(store: Store, path: str) -> dict[str, dict[str, Any]]:
-    """Return what the records of unfinished appends to a group state, by attempt."""
+    """Return the records of unfinished appends to a group, by attempt."""
     return read_appends(store, path, state_of(store.list(join(path, HIDDEN))).appends)
 
 
 def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return what some records state, by attempt; one that is gone has ended."""
+    """Return some records, by attempt; one that is gone has ended."""
     names = sorted(attempts)
     keys = [join(path, HIDDEN, name_of(attempt)) for attempt in names]
     documents = store.get_many(keys) if keys else ()
@@ -37,18 +35,6 @@ def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, 
         for attempt, document in zip(names, documents, strict=True)
         if document is not None
     }
-
-
-def as_readers_see(store: Store, path: str, nodes: Mapping[str, Array | Group]) -> dict[str, Any]:
-    """Return the nodes of a group as they were before unfinished appends.
-
-    A server that refuses to list the records shows the arrays as they are.
-    """
-    records: dict[str, dict[str, Any]] = {}
-    if any(isinstance(node, Array) for node in nodes.values()):
-        with suppress(RefusedError):
-            records = appends_in(store, path)
-    return as_before(nodes, records.values())
 
 
 def as_before(

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.appends import as_readers_see
+from xarray_n5.arrays.appends import as_before, read_appends
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes
+from xarray_n5.arrays.claims import state_of
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
@@ -187,8 +188,10 @@ class Group(Mapping[str, "Array | Group"]):
                 warn(f"{name!r} is left out: {node}")
         if not self._options.writable:
             arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
-            warn_unfinished(self.container.store, [self.path, *arrays] if arrays else ())
-            return as_readers_see(self.container.store, self.path, nodes)
+            store, path = self.container.store, self.path
+            hidden = warn_unfinished(store, [path, *arrays] if arrays else ())
+            attempts = state_of(((), hidden.get(path, ()))).appends
+            return as_before(nodes, read_appends(store, path, attempts).values())
         return nodes
 
     def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Append:
-    """An append that is checked, and what was there."""
+    """An append that is checked, and the records of earlier attempts."""
 
     plan: Update
     claim: Claim
@@ -175,8 +175,10 @@ def _check_earlier(append: _Append) -> None:
         _check_not_finished(append)
     for facts in append.records.values():
         if not how.resume or facts.get("token") != append.claim.token:
-            why = "it is an append: repeat that call with resume=True, or give it up: discard=True"
-            raise ResumeError(how.container.url, plan.group.path, began(facts), why)
+            ways = "repeat that call with resume=True, or pass discard=True to give it up"
+            raise ResumeError(
+                how.container.url, plan.group.path, began(facts), f"it is an append: {ways}"
+            )
         if facts.get("grows", append.grows) != append.grows:
             why = f"{dim!r} has changed its length since: pass discard=True to append again"
             raise ResumeError(how.container.url, plan.group.path, began(facts), why)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def changes_of(plan: Update) -> dict[str, Any]:
-    """Return what a write changes besides the values and the shapes of arrays, as JSON."""
+    """Return the changes of a write besides the values and the shapes of arrays, as JSON."""
     moved, version = _moved(plan), plan.how.format.ngff_version
     known = plan.group.attrs, plan.stored, plan.written, plan.slices
     changes: dict[str, Any] = {"attributes": updated_images(*known, moved, version), "moved": moved}

@@ -15,7 +15,7 @@ from xarray_n5.model.paths import HIDDEN, final_key, join
 from xarray_n5.stores import CachedStore, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.base import Store
@@ -114,33 +114,42 @@ def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None
                 store.delete_tree(join(folder, name), next(iter(documents)))
 
 
-def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
-    """Return the paths of nodes with an unfinished write.
+def hidden_names(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the files in the hidden folder of each node, listed in one batch.
 
-    The hidden folder of each node is listed, in one batch. If a server refuses that, nothing is
-    returned.
+    If a server refuses that, nothing is returned.
     """
     wanted = list(dict.fromkeys(paths))
     with suppress(OSError, UnsafePathError):
         listings = store.list_many([join(path, HIDDEN) for path in wanted]) if wanted else ()
-        return {
-            path
-            for path, (_, files) in zip(wanted, listings, strict=True)
-            if any(_OPEN.match(name) for name in files)
-        }
-    return set()
+        return {path: files for path, (_, files) in zip(wanted, listings, strict=True)}
+    return {}
+
+
+def unfinished(store: Store, paths: Iterable[str]) -> set[str]:
+    """Return the paths of nodes with an unfinished write."""
+    return _with_records(hidden_names(store, paths))
+
+
+def _with_records(hidden: Mapping[str, tuple[str, ...]]) -> set[str]:
+    return {path for path, names in hidden.items() if any(map(_OPEN.match, names))}
 
 
 _OPEN = re.compile("open-(?!append-)|clears-")
 """The beginning of the names of records of unfinished writes; appends show nothing of theirs."""
 
 
-def warn_unfinished(store: Store, paths: Iterable[str]) -> None:
-    """Warn about nodes with an unfinished write, once for each as long as the store remembers."""
+def warn_unfinished(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Warn about nodes with an unfinished write, once for each as long as the store remembers.
+
+    Return the names of the files in their hidden folders.
+    """
+    hidden = hidden_names(store, paths)
     warned = store.warned if isinstance(store, CachedStore) else set()
-    if new := sorted(unfinished(store, paths) - warned):
+    if new := sorted(_with_records(hidden) - warned):
         warned.update(new)
         _warn_of(store, new)
+    return hidden
 
 
 def _warn_of(store: Store, paths: Sequence[str]) -> None:
