@@ -149,7 +149,7 @@ def test_the_digest_of_an_unfinished_array_warns(tmp_path: Path) -> None:
 
 
 @FULL
-def test_the_digest_of_a_group_is_that_of_its_arrays_by_path(tmp_path: Path, form: str) -> None:
+def test_the_digest_of_a_group_is_that_of_its_arrays_by_path(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
     digests = {}
     for size, path in enumerate(("em/s0", "em/s1", "labels"), 3):
