@@ -83,129 +83,85 @@ def test_a_digest_is_the_same_in_each_format_with_any_chunks(
     if seed % 4 == 0:
         options["write_empty_chunks"] = False
     source = da.from_array(values.astype(f">{name}"), chunks=blocks)
-    with dask.config.set(num_workers=1 + seed % 4):
-        to_n5(source, tmp_path / NAMES[form], "a", chunks=chunks, **options)
+    scheduler = "processes" if seed % 20 == 1 else "threads"
+    to_n5(source, tmp_path / NAMES[form], "a", chunks=chunks, **options)
+    with dask.config.set(num_workers=1 + seed % 4, scheduler=scheduler):
         assert digest(tmp_path / NAMES[form], "a") == direct(values)
 
 
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 @pytest.mark.parametrize("fill", [0, 7])
-@pytest.mark.usefixtures("_how")
-def test_missing_chunks_count_as_the_fill_value(form: Any, fill: int, tmp_path: Path) -> None:
-    layout = {"fill_value": fill}
-    array = create_array(
-        tmp_path / NAMES[form], "a", shape=SHAPE, dtype="u2", chunks=4, format=form, layout=layout
-    )
-    array[4:8, :8, 5:9] = IMAGES["u1"][4:8, :8, 5:9]
-    expected = np.full(SHAPE, fill, "u2")
-    expected[4:8, :8, 5:9] = IMAGES["u1"][4:8, :8, 5:9]
-    assert len(list(array.node.stored_chunks())) < array.grid.size
-    assert digest(tmp_path / NAMES[form], "a") == direct(expected)
-
-
-def test_missing_chunks_are_not_requested_where_one_listing_names_all(
-    monkeypatch: pytest.MonkeyPatch,
+def test_missing_chunks_count_as_the_fill_value_and_are_not_requested(
+    monkeypatch: pytest.MonkeyPatch, fill: int
 ) -> None:
     monkeypatch.setattr(value_digest, "_FEW", -1)
     monkeypatch.setattr("xarray_n5.dask.block_sizes._AUTO", 1)
     store: Any = ReadingStore()
-    array = create_array(store, "a", shape=(400,), dtype="u1", chunks=4)
+    layout: Any = {"format": "zarr2", "layout": {"fill_value": fill}} if fill else {"format": "n5"}
+    array = create_array(store, "a", shape=(400,), dtype="u1", chunks=4, **layout)
     array[20:24] = 5
     store.keys.clear()
-    expected = np.zeros(400, "u1")
+    expected = np.full(400, fill, "u1")
     expected[20:24] = 5
     assert digest(store, "a") == direct(expected)
     assert [key for key in store.keys if re.fullmatch(r"a/\d+", key)] == ["a/5"]
 
 
 @pytest.mark.usefixtures("_how")
-def test_strings_of_any_length_have_a_digest(tmp_path: Path) -> None:
+def test_strings_points_and_empty_arrays_have_a_digest(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     values = np.array([["a", "", "µm"], ["longer", "x", "y"]], object)
-    for number, chunks in enumerate([(1, 2), (2, 3)]):
-        stored = zarr.create_array(
-            tmp_path / f"{number}.zarr", shape=(2, 3), chunks=chunks, dtype=str, zarr_format=2
-        )
+    for chunks in ((1, 2), (2, 3)):
+        path = tmp_path / f"{chunks[0]}.zarr"
+        stored = zarr.create_array(path, shape=(2, 3), chunks=chunks, dtype=str, zarr_format=2)
         stored[:] = values
-        assert digest(tmp_path / f"{number}.zarr") == direct(values)
-
-
-def test_an_array_without_axes_or_values_has_a_digest(tmp_path: Path) -> None:
-    for name, values in {"point": np.array(7, "u2"), "none": np.empty((0, 4), "f8")}.items():
-        to_n5(values, tmp_path / "a.zarr", name)
-        assert digest(tmp_path / "a.zarr", name) == direct(values)
-
-
-def test_processes_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_digest, "_FEW", -1)
-    to_n5(IMAGES["f4"], tmp_path / "a.n5", "a", chunks=8)
-    with dask.config.set(scheduler="processes", num_workers=2):
-        assert digest(tmp_path / "a.n5", "a") == direct(IMAGES["f4"])
-
-
-def test_an_array_with_too_many_blocks_is_refused(tmp_path: Path) -> None:
-    create_array(tmp_path / "a.n5", "huge", shape=(1 << 20,) * 3, dtype="u1", chunks=64)
-    with pytest.raises(ValueError, match="too many for one digest; open it with xarray"):
-        digest(tmp_path / "a.n5")
-
-
-# Groups
-
-
-def test_the_digest_of_an_unfinished_array_warns(tmp_path: Path) -> None:
-    to_n5(np.ones((4, 4)), tmp_path / "a.n5", "g/a", chunks=2, compute=False, resume=True)
-    begin(tmp_path / "a.n5", "g/a")
-    with pytest.warns(UnfinishedWriteWarning, match="'g/a' in .*a.n5' has an unfinished write"):
-        digest(tmp_path / "a.n5")
-    found = CliRunner().invoke(main, ["digest", str(tmp_path / "a.n5")])
-    assert "has an unfinished write" in found.stderr
-
-
-def test_the_digest_of_a_group_is_that_of_its_arrays_by_path(tmp_path: Path) -> None:
-    for form, name in NAMES.items():
-        for path in ("em/s0", "em/s1", "labels"):
-            to_n5(IMAGES["u8"][: len(path)], tmp_path / name, path, chunks=5, format=form)
-        found = digest(tmp_path / name)
-        digests = {path: direct(IMAGES["u8"][: len(path)]) for path in ("em/s0", "em/s1", "labels")}
-        assert found == group_digest(digests)
-        levels = {"s0": digests["em/s0"], "s1": digests["em/s1"]}
-        assert digest(tmp_path / name, "em") == group_digest(levels) != found
-
-
-def test_a_moved_or_lost_array_changes_the_digest_of_its_group() -> None:
-    one, other = direct(IMAGES["u1"]), direct(IMAGES["i2"])
-    groups = [
-        {"a": one, "b": other},
-        {"a": other, "b": one},
-        {"a": one},
-        {"a": one, "c": other},
-        {"a/b": one, "b": other},
-        {"": one},
-        {},
-    ]
-    assert len({group_digest(each) for each in groups}) == len(groups)
+        assert digest(path) == direct(values)
+    for name, array in {"point": np.array(7, "u2"), "none": np.empty((0, 4), "f8")}.items():
+        to_n5(array, tmp_path / "a.zarr", name)
+        assert digest(tmp_path / "a.zarr", name) == direct(array)
 
 
 def test_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
     create_group(tmp_path / "empty.n5")
-    with pytest.raises(NodeNotFoundError, match="no arrays found"):
-        digest(tmp_path / "empty.n5")
-    with pytest.raises(NodeNotFoundError):
-        digest(tmp_path / "nothing.n5")
-    to_n5(IMAGES["u1"], tmp_path / "a.n5", "a", chunks=8)
-    chunk = tmp_path / "a.n5/a/1/1/1"
+    for name in ("empty.n5", "nothing.n5"):
+        with pytest.raises(NodeNotFoundError):
+            digest(tmp_path / name)
+    create_array(tmp_path / "a.n5", "huge", shape=(1 << 20,) * 3, dtype="u1", chunks=64)
+    with pytest.raises(ValueError, match="too many for one digest; open it with xarray"):
+        digest(tmp_path / "a.n5")
+    to_n5(IMAGES["u1"], tmp_path / "b.n5", "a", chunks=8)
+    chunk = tmp_path / "b.n5/a/1/1/1"
     chunk.write_bytes(chunk.read_bytes()[:-9])
     with pytest.raises(ChunkError, match="a/1/1/1"):
-        digest(tmp_path / "a.n5")
-    chunk.unlink()
-    to_n5(IMAGES["u1"], tmp_path / "a.n5", "b")
-    document = tmp_path / "a.n5/b/attributes.json"
+        digest(tmp_path / "b.n5")
+    document = tmp_path / "b.n5/a/attributes.json"
     document.write_text(document.read_text("utf-8").replace("uint8", "uint9"), "utf-8")
-    with pytest.raises(MetadataError, match=r"a\.n5/b"):
-        digest(tmp_path / "a.n5")
+    with pytest.raises(MetadataError, match=r"b\.n5/a"):
+        digest(tmp_path / "b.n5")
 
 
-# xarray
+def test_the_digest_of_an_unfinished_array_warns(tmp_path: Path) -> None:
+    to_n5(np.ones((4, 4)), tmp_path, "g/a", chunks=2, compute=False, resume=True)
+    begin(tmp_path, "g/a")
+    with pytest.warns(UnfinishedWriteWarning, match="'g/a' in .* has an unfinished write"):
+        digest(tmp_path)
+    result = CliRunner().invoke(main, ["digest", str(tmp_path)])
+    assert "has an unfinished write" in result.stderr
+
+
+@FULL
+def test_the_digest_of_a_group_is_that_of_its_arrays_by_path(tmp_path: Path, form: Any) -> None:
+    place = tmp_path / NAMES[form]
+    digests = {}
+    for size, path in enumerate(("em/s0", "em/s1", "labels"), 3):
+        to_n5(IMAGES["u8"][:size], place, path, chunks=5, format=form)
+        digests[path] = direct(IMAGES["u8"][:size])
+    assert digest(place) == group_digest(digests)
+    levels = {"s0": digests["em/s0"], "s1": digests["em/s1"]}
+    assert digest(place, "em") == group_digest(levels)
+    moved = {**digests, "labels": digests["em/s0"], "em/s0": digests["labels"]}
+    renamed = {path.replace("em", "tem"): digests[path] for path in digests}
+    groups = [digests, levels, moved, renamed, {"": digests["labels"]}, {}]
+    assert len({group_digest(group) for group in groups}) == len(groups)
 
 
 @pytest.mark.matrix(3)
@@ -217,8 +173,7 @@ def test_what_is_open_in_xarray_has_the_digest_of_what_is_stored(form: str, tmp_
     xr.Dataset(names).n5.to_n5(tmp_path / NAMES[form], encoding=encoding, format=form)
     stored = digest(tmp_path / NAMES[form])
     for chunks in (None, {}, {"z": -1}):
-        ds = xr.open_dataset(tmp_path / NAMES[form], engine="n5", chunks=chunks)
-        with ds:
+        with xr.open_dataset(tmp_path / NAMES[form], engine="n5", chunks=chunks) as ds:
             assert ds.n5.digest() == stored
             for name, values in IMAGES.items():
                 assert ds[name].n5.digest() == direct(values)
@@ -230,51 +185,32 @@ def test_what_is_open_in_xarray_has_the_digest_of_what_is_stored(form: str, tmp_
 
 def test_a_digest_of_computed_values_follows_their_blocks() -> None:
     values = np.arange(20_000, dtype="u4").reshape(100, 200)
-    image = xr.DataArray(
-        da.from_array(values, chunks=((30, 70), (1, 150, 49))) + 1, dims=("y", "x")
-    )
-    assert image.n5.digest() == direct(values + 1)
-    unknown = da.from_array(values, chunks=50)
-    unknown = unknown[unknown > 7]
+    blocks = da.from_array(values, chunks=((30, 70), (1, 150, 49)))
+    assert xr.DataArray(blocks + 1, dims=("y", "x")).n5.digest() == direct(values + 1)
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
-        value_digest.digests_of({"": unknown})
+        value_digest.digests_of({"": blocks[blocks > 7]})
 
 
 # Command line
 
 
+def run(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["digest", *map(str, words)])
+    return result.exit_code, result.stdout
+
+
 def test_the_command_prints_what_python_returns(tmp_path: Path) -> None:
     to_n5(IMAGES["u1"], tmp_path / "a.n5", "em/raw", chunks=5)
     to_n5(IMAGES["u8"], tmp_path / "a.n5", "labels", chunks=5)
-
-    def printed(*arguments: object) -> str:
-        result = CliRunner().invoke(main, ["digest", *map(str, arguments)])
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    place = tmp_path / "a.n5"
-    em, labels = direct(IMAGES["u1"]), direct(IMAGES["u8"])
-    assert printed(place / "labels") == f"{labels}\n"
-    assert printed(place) == f"{digest(place)}\n"
-    assert printed(place, "--each", "--workers", 2) == (
-        f"{em}  em/raw\n{labels}  labels\n{digest(place)}\n"
-    )
-    found = json.loads(printed(place, "--json"))
-    assert found == {"digest": digest(place), "arrays": {"em/raw": em, "labels": labels}}
-    failed = CliRunner().invoke(main, ["digest", str(tmp_path / "none.n5")])
-    assert failed.exit_code == 1
-
-
-def test_the_command_lists_levels_in_order_and_names_those_that_differ(tmp_path: Path) -> None:
-    for name in ("a.n5", "b.n5"):
-        for level in range(4):
-            to_n5(IMAGES["u1"] + level, tmp_path / name, f"s{level}", chunks=7)
-    for level in (1, 3):
-        to_n5(IMAGES["u1"], tmp_path / "b.n5", f"s{level}", mode="w")
-    found = CliRunner().invoke(main, ["digest", *map(str, tmp_path.iterdir()), "--each"])
-    shown = [line.partition("  ")[2] for line in found.stdout.splitlines()]
-    assert shown[:4] == shown[5:9] == ["s0", "s1", "s2", "s3"]
-    assert found.stdout.splitlines()[-1] == "different: s1, s3"
+    place, em, labels = tmp_path / "a.n5", direct(IMAGES["u1"]), direct(IMAGES["u8"])
+    whole = digest(place)
+    assert run(place / "labels") == (0, f"{labels}\n")
+    assert run(place) == (0, f"{whole}\n")
+    lines = f"{em}  em/raw\n{labels}  labels\n{whole}\n"
+    assert run(place, "--each", "--workers", 2) == (0, lines)
+    found = json.loads(run(place, "--json")[1])
+    assert found == {"digest": whole, "arrays": {"em/raw": em, "labels": labels}}
+    assert run(tmp_path / "none.n5")[0] == 1
 
 
 def test_the_command_compares_several_containers(tmp_path: Path) -> None:
@@ -283,11 +219,6 @@ def test_the_command_compares_several_containers(tmp_path: Path) -> None:
     to_n5(IMAGES["u1"], tmp_path / "b.zarr", "other", chunks=7)
     to_n5(IMAGES["u1"] + 1, tmp_path / "c.zarr", "raw")
     one, same, other = (tmp_path / name for name in ("a.n5", "b.zarr", "c.zarr"))
-
-    def run(*words: object) -> tuple[int, str]:
-        result = CliRunner().invoke(main, ["digest", *map(str, words)])
-        return result.exit_code, result.stdout
-
     em = direct(IMAGES["u1"])
     lines = f"{em}  {one}/em/raw\n{em}  {same}/em/raw\n"
     for words in (
@@ -299,9 +230,7 @@ def test_the_command_compares_several_containers(tmp_path: Path) -> None:
     code, text = run(one, same)
     assert (code, text.splitlines()[-1]) == (1, "different")
     assert run(one, same, "--each")[1].splitlines()[-1] == "different: other"
-    assert run(one, same / "em" / "raw", other, "--each")[0] == 1
     code, text = run(one / "em/raw", other / "raw", "--json")
-    assert code == 1
-    assert [each["digest"] for each in json.loads(text)] == [em, direct(IMAGES["u1"] + 1)]
-    assert [each["path"] for each in json.loads(text)] == ["em/raw", "raw"]
+    digests = [(report["digest"], report["path"]) for report in json.loads(text)]
+    assert (code, digests) == (1, [(em, "em/raw"), (direct(IMAGES["u1"] + 1), "raw")])
     assert run(one, "em", "raw")[0] == 2

@@ -161,12 +161,6 @@ def test_a_map_shows_which_chunks_are_stored(make: Callable[[Path], Store], tmp_
     assert not times.any() or times.values.tolist() == stored.values.tolist()
 
 
-def test_a_map_of_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
-    create_array(tmp_path, "a", shape=(1 << 40,), dtype="u1", chunks=64)
-    with pytest.raises(ValueError, match="chunk_exists"):
-        chunk_map(tmp_path, "a")
-
-
 @pytest.mark.filterwarnings("ignore::dask.array.core.PerformanceWarning")
 @pytest.mark.parametrize("chunks", [None, (8, 8), (40, 10), (7, 9)])
 def test_a_sparse_array_is_read_where_it_is_stored(chunks: Any) -> None:
@@ -252,23 +246,23 @@ def rows_of_damage() -> list[Any]:
     return found
 
 
-def stored_noise(folder: Path, name: str, form: Any, **options: Any) -> tuple[Path, int, int]:
-    """Store an array of one chunk; return the file, and the chunk's first byte and size."""
+def noise(folder: Path, name: str, form: Any, **options: Any) -> tuple[Path, Path, int, int]:
+    """Store an array of one chunk; return it, the file, and the chunk's first byte and size."""
     place = place_of(folder, form)
     to_n5(NOISE, place, "a", chunks=16, format=form, compression=name, **options)
     if form == "hdf5":
         h5py = pytest.importorskip("h5py")
         with h5py.File(place) as file:
             chunk = file["a"].id.get_chunk_info(0)
-        return place, chunk.byte_offset, chunk.size
+        return place, place, chunk.byte_offset, chunk.size
     files = [file for file in (place / "a").rglob("*") if file.is_file()]
     file = max(files, key=lambda each: each.stat().st_size)
-    return file, 0, file.stat().st_size
+    return place, file, 0, file.stat().st_size
 
 
-def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
-    """Change some bytes of a chunk, one after another; return those that `verify` calls ok."""
-    data, missed = file.read_bytes(), []
+def unseen(place: Path, file: Path, first: int, size: int) -> int:
+    """Change some bytes of a chunk, one after another; count those that `verify` calls ok."""
+    data, missed = file.read_bytes(), 0
     for at in np.linspace(0, size - 1, 12).astype(int).tolist():
         changed = bytearray(data)
         changed[first + at] ^= 1 << at % 8
@@ -279,8 +273,7 @@ def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
         except N5Error:
             same = True
         # A bit that decoders ignore, such as the time in gzip's header, changes nothing.
-        if state == "ok" and not same:
-            missed.append(at)
+        missed += state == "ok" and not same
     file.write_bytes(data)
     return missed
 
@@ -290,19 +283,15 @@ def unseen(file: Path, first: int, size: int, place: Path) -> list[int]:
 def test_a_changed_byte_is_found_as_the_table_says(
     tmp_path: Path, name: str, form: Any, word: str
 ) -> None:
-    file, first, size = stored_noise(tmp_path, name, form)
-    missed = unseen(file, first, size, place_of(tmp_path, form))
-    assert len(missed) == 0 if word == "always" else len(missed) > 2
-    if word == "never":
-        assert len(missed) > 10
+    missed = unseen(*noise(tmp_path, name, form))
+    assert missed in {"always": range(1), "never": range(11, 13)}.get(word, range(3, 13))
 
 
 @pytest.mark.matrix(4)
 @FULL
 @pytest.mark.parametrize("name", ["raw", "blosc"])
 def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: Any) -> None:
-    file, first, size = stored_noise(tmp_path, name, form, checksums=True)
-    assert unseen(file, first, size, place_of(tmp_path, form)) == []
+    assert unseen(*noise(tmp_path, name, form, checksums=True)) == 0
 
 
 @EACH
@@ -331,13 +320,16 @@ def test_a_strict_check_raises_for_what_is_missing_damaged_or_unfinished(
             verify(place, strict=True)
 
 
-def test_checks_are_lazy_and_few(tmp_path: Path) -> None:
+def test_checks_are_lazy_and_few_and_too_large_maps_are_refused(tmp_path: Path) -> None:
     create_array(tmp_path, "a", shape=(100, 100, 100), dtype="u1", chunks=1)
     report = verify(tmp_path, "a")
-    assert report.state.shape == (100, 100, 100)
     assert report.state.data.npartitions < 10000
     part = report.isel(dim_0=slice(2), dim_1=slice(2), dim_2=slice(2)).compute()
     assert states(part) == {"missing": 8}
+    create_array(tmp_path, "b", shape=(1 << 40,), dtype="u1", chunks=64)
+    for function in (chunk_map, verify):
+        with pytest.raises(ValueError, match="chunk_exists"):
+            function(tmp_path, "b")
 
 
 @FULL
@@ -428,14 +420,6 @@ def test_a_tree_is_incomplete_while_a_record_remains(tmp_path: Path, form: Any, 
 # Digests
 
 
-def test_no_digests_no_comparison(tmp_path: Path) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4)
-    to_n5(VALUES + 1, tmp_path, "b", chunks=4)
-    (tmp_path / "a/0/0/0").write_bytes((tmp_path / "b/0/0/0").read_bytes())
-    report = verify(tmp_path, "a").compute()
-    assert (states(report), report.attrs["digests"]) == ({"ok": 12}, False)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -465,11 +449,15 @@ def test_digests_go_where_they_would_call_right_what_is_meant(tmp_path: Path, ch
 
 @pytest.mark.parametrize("options", [{"mode": "w", "chunks": 4}, {"mode": "r+"}])
 def test_digests_of_a_second_write_replace_those_of_the_first(tmp_path: Path, options: Any) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True)
-    to_n5(VALUES + 1, tmp_path, "a", checksums=True, **options)
-    report = verify(tmp_path, "a").compute()
-    assert report.attrs["digests"]
-    assert states(report) == {"ok": 12}
+    to_n5(VALUES, tmp_path, "b", chunks=4)
+    for checksums in (True, False):
+        to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True, mode="w")
+        to_n5(VALUES + 1, tmp_path, "a", checksums=checksums, **options)
+        report = verify(tmp_path, "a").compute()
+        assert (states(report), report.attrs["digests"]) == ({"ok": 12}, checksums)
+        (tmp_path / "a/0/0/0").write_bytes((tmp_path / "b/0/0/0").read_bytes())
+        expected = {"ok": 11, "digest-differs": 1} if checksums else {"ok": 12}
+        assert states(verify(tmp_path, "a").compute()) == expected
 
 
 # Repairs
@@ -734,18 +722,16 @@ def test_a_write_under_way_is_seen_and_leaves_nothing(tmp_path: Path) -> None:
     assert not partials[1].exists()
 
 
-@pytest.mark.matrix(2)
-@pytest.mark.parametrize("side", [100, 1002, 2100])
+@pytest.mark.parametrize("side", [100, 1002])
 def test_many_blocks_give_all_their_receipts(side: int) -> None:
     store: Any = CountingStore()
     source = da.ones(side * 10, chunks=10, dtype="u1")
     receipts: Any = to_n5(source, store, "a", compression=None)
     assert receipts["bytes"].values.tolist() == [8 + 10] * side
-    gone = [f"a/{n}" for n in range(side) if n % 10]
-    store.delete(gone)
+    store.delete([f"a/{n}" for n in range(side) if n % 10])
     repair(store, "a", missing=True)
     receipts = to_n5(source, store, "a", compression=None, resume=True)
-    assert (receipts["seconds"] > 0).sum() == len(gone)
+    assert (receipts["seconds"] > 0).sum() == side - (side + 9) // 10
     assert (open_array(store, "a")[...] == 1).all()
 
 

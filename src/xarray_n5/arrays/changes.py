@@ -180,7 +180,7 @@ def end_repairs(node: ArrayNode) -> bool:
 
     Return whether other records remain.
 
-    Where other writes have stored parts of a chunk, it is no evidence. Of a write that was killed,
+    A chunk of which other writes have stored parts may lack others. Of a write that was killed,
     the record remains until the same call has finished it.
     """
     store, path = node.container.uncached().store, node.path

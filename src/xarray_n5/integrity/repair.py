@@ -44,8 +44,9 @@ def repair(
 
     Each chunk is read again before it is removed, and kept if it is intact by then. The finished
     write that stored it is unfinished again, so that the same call rewrites it; a chunk of no known
-    write is rewritten by any write that covers it. Chunks beyond the array's ends, and what killed
-    tasks have left, are removed; an append that has stored all of its data is finished.
+    write, or of several, is incomplete until all its elements are written. Chunks beyond the
+    array's ends, and what killed tasks have left, are removed; an append that has stored all of its
+    data is finished.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def report(array: Array, *, deep: bool) -> xr.Dataset:
 
 
 def _expected(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return what is known of each chunk without reading it, 0 for nothing, and the attributes.
+    """Return the known facts of each chunk, 0 for none, and the attributes of the report.
 
     This is its digest; for a quick check, where that suffices, 1 more than its size.
     """

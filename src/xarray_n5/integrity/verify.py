@@ -64,8 +64,9 @@ def verify(
         need not be an error.
 
         Of a group, a tree with such a node for each array in it, at its path in the group; its
-        attribute ``errors`` has the messages, by path, of nodes that cannot be read. An append to a
-        group, which may have only resized its arrays so far, is an unfinished write of each.
+        attribute ``errors`` has the messages, by path, of nodes that cannot be read. Writes of a
+        group, and appends to it, are unfinished writes of its arrays; the tree's attribute
+        ``unfinished`` lists all, also of groups without arrays.
 
     Raises
     ------

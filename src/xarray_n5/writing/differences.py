@@ -65,7 +65,7 @@ def explain(
 
 
 def _changed_array(facts: Mapping[str, Any], metadata: ArrayMetadata) -> list[str]:
-    """Return what has changed in an array since a write of it has finished."""
+    """Return the changes of an array since a write of it has finished."""
     now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
     changed = [
         f"the attribute {key!r}" for key in before if now["attributes"].get(key) != before[key]
