@@ -98,13 +98,13 @@ class Update:
         pairs = zip(dims, data.shape, strict=False)
         region = [self.slices.get(str(dim), slice(0, size)) for dim, size in pairs]
         region += [slice(0, size) for size in shape[len(region) :]]
-        options: Any = {"write_empty": self.how.write_empty_chunks, "edges": self.how.edge_chunks}
+        node = replace(array.node.with_shape(shape), options=self.how.opening)
         return WriteRequest.of(
             data,
             ArraySpec(path=array.path),
             self.how,
             region=region,
-            target=Array(replace(array.node.with_shape(shape), **options)),
+            target=Array(node),
             dims=encoded.dims if len(encoded.dims) == data.ndim else None,
             deferred=self.how.deferred and is_dask_collection(data),
         )

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import OneWriterError
 from xarray_n5.formats.open import open_container
 from xarray_n5.graph import get_scheduler
@@ -111,12 +112,11 @@ class WriteOptions:
         return join(self.root, self.format.normalize_path(path))
 
     @property
-    def opening(self) -> dict[str, Any]:
+    def opening(self) -> OpenOptions:
         """The options with which arrays are opened."""
-        return {
-            "write_empty_chunks": self.write_empty_chunks,
-            "edge_chunks": self.edge_chunks,
-        }
+        return OpenOptions(
+            writable=True, write_empty=self.write_empty_chunks, edges=self.edge_chunks
+        )
 
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""

@@ -165,8 +165,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
         check_independent(source, [options.container.identity(path)])
     if target is not None and request.region is not None:
         return plan
-    opening = _opening(request)
-    array = plan_array(options.container, spec, source.shape, source.dtype, opening)
+    array = plan_array(options.container, spec, source.shape, source.dtype, options.opening)
     return replace(plan, target=Array(array.array.node.bare()), array=array)
 
 
@@ -183,13 +182,6 @@ def _named_token(request: WriteRequest, state: State) -> str | None:
     return None
 
 
-def _opening(request: WriteRequest) -> OpenOptions:
-    options = request.options
-    return OpenOptions(
-        writable=True, write_empty=options.write_empty_chunks, edges=options.edge_chunks
-    )
-
-
 def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     """Return the array to write to, if it exists, and the start of the write in it."""
     options, target = request.options, request.target
@@ -197,7 +189,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     if target is None and (request.keeps_array or options.resume or request.template):
         (node,) = options.container.nodes([request.path], verify=False)
         if not isinstance(node, N5Error) and isinstance(node.metadata, ArrayMetadata):
-            target = Array(_opening(request).node(options.container, request.path, node.metadata))
+            target = Array(options.opening.node(options.container, request.path, node.metadata))
     if request.region is None:
         return target, start
     if target is None:
