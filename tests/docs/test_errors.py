@@ -34,7 +34,8 @@ from tests.support.containers import write_document
 from tests.support.imaris import INFO, remove, write_ims
 from tests.support.projects import FACTORS, Setup, diagonal, project_xml, write_n5, write_project
 from xarray_n5 import copy, errors
-from xarray_n5.arrays.claims import Record, claim_of, new_attempt
+from xarray_n5.arrays.claims import claim_of, new_attempt
+from xarray_n5.arrays.records import Record
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.napari.layers import read_layers
 from xarray_n5.stores import LocalStore, MemoryStore

@@ -23,7 +23,8 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.arrays.claims import Record, claim_of, new_attempt
+from xarray_n5.arrays.claims import claim_of, new_attempt
+from xarray_n5.arrays.records import Record
 from xarray_n5.doctor import examine
 from xarray_n5.stores import FsspecStore, Retries
 

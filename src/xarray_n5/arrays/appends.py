@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import parse, state_of
+from xarray_n5.arrays.records import parse, state_of
 from xarray_n5.model.paths import HIDDEN, join
 
 if TYPE_CHECKING:

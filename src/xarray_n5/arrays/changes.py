@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.claims import (
-    REPAIR,
-    Record,
-    Row,
-    claim_of,
-    delete_records,
-    look,
-    new_attempt,
-    provenance,
-    read,
-)
+from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
+from xarray_n5.arrays.records import REPAIR, Record, Row, look, read
 from xarray_n5.errors import ChunkError, ResumeError
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from xarray_n5.arrays.claims import Box
     from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.arrays.records import Box
     from xarray_n5.model.grid import Index
     from xarray_n5.stores.base import Store
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from xarray_n5.arrays.appends import as_before, read_appends
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes
-from xarray_n5.arrays.claims import state_of
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
+from xarray_n5.arrays.records import state_of
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.claims import look
+from xarray_n5.arrays.records import look
 from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.overwrite import hint_of
+from xarray_n5.arrays.records import look
 from xarray_n5.bdv.combine import combined
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.model.level_names import setup_name

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.overwrite import check_not_array, hint_of
+from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
 from xarray_n5.errors import N5Error, NodeExistsError, RefusedError

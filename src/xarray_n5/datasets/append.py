@@ -11,16 +11,8 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.appends import name_of, read_appends
 from xarray_n5.arrays.changes import began
-from xarray_n5.arrays.claims import (
-    Claim,
-    delete_records,
-    look,
-    new_attempt,
-    provenance,
-    read,
-    state_of,
-    sweep_notes,
-)
+from xarray_n5.arrays.claims import Claim, delete_records, new_attempt, provenance, sweep_notes
+from xarray_n5.arrays.records import look, read, state_of
 from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.grow import changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup
@@ -42,7 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.arrays.claims import Record
+    from xarray_n5.arrays.records import Record
     from xarray_n5.datasets.update import Update
     from xarray_n5.writing.options import WriteOptions
 

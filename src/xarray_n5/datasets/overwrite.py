@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.appends import as_before
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import (
@@ -18,6 +17,7 @@ from xarray_n5.arrays.overwrite import (
     groups_around,
     hint_of,
 )
+from xarray_n5.arrays.records import look
 from xarray_n5.datasets.build import build
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.errors import NodeExistsError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xarray_n5.arrays.claims import REPAIR, look
 from xarray_n5.arrays.container_xml import find_xml
+from xarray_n5.arrays.records import REPAIR, look
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.doctor import chunks, levels
 from xarray_n5.doctor.finding import Finding, listed

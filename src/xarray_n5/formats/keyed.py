@@ -213,8 +213,7 @@ class KeyedContainer:
         lacking = partial(self.format.above, where=self.where(node.path), fresh=fresh)
         kept = isinstance(self.store, CachedStore)  # and knows what has been written meanwhile
         if lacking(get_documents(self.store, node.path, self.format) if kept else node.documents):
-            names = change_documents(self.store, node.path, self.format, lacking)
-            self._renew(node.path, names)
+            self._renew(node.path, change_documents(self.store, node.path, self.format, lacking))
 
     def change_attributes(
         self, path: str, change: Callable[[Attributes], Attributes], kind: Kind
@@ -237,11 +236,7 @@ class KeyedContainer:
 
     def resize(self, path: str, shape: tuple[int, ...]) -> None:
         """Change an array's shape in its document."""
-        where = self.where(path)
-
-        def resized(documents: Documents) -> Documents:
-            return self.format.with_shape(documents, shape=shape, where=where)
-
+        resized = partial(self.format.with_shape, shape=shape, where=self.where(path))
         self._renew(path, change_documents(self.store, path, self.format, resized))
 
     def delete(self, path: str) -> None:
@@ -253,12 +248,11 @@ class KeyedContainer:
         """Remove a node and all below it, its first document first, but no records of writes."""
         folders, files = self.store.list(path)
         documents = [name for name in self.format.documents if name in files]
-        rest = [name for name in files if name not in documents]
         self.store.delete([join(path, name) for name in documents])
         for folder in folders:
             if folder != HIDDEN:
                 self.store.delete_tree(join(path, folder), "")
-        self.store.delete([join(path, name) for name in rest])
+        self.store.delete([join(path, name) for name in files if name not in documents])
         self._renew(path, self.format.documents, below=True)
 
     def _renew(self, path: str, names: Sequence[str], *, below: bool = False) -> None:
@@ -281,8 +275,7 @@ class KeyedContainer:
 
     def chunk_key(self, path: str, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key in the store."""
-        key = self.format.chunk_key(metadata, index)
-        return f"{path}/{key}" if path else key
+        return join(path, self.format.chunk_key(metadata, index))
 
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the chunk that a key relative to the array names, or None."""

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import State, look, state_of
+from xarray_n5.arrays.records import State, look, state_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import ChunkError, VarlengthChunkError
 from xarray_n5.graph import ArraySliceDep, normalize_chunks

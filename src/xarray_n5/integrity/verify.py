@@ -9,8 +9,8 @@ import xarray as xr
 
 from xarray_n5.arrays.appends import read_appends
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import look, read, state_of
 from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.records import look, read, state_of
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report

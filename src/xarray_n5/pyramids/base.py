@@ -9,10 +9,10 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import look
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_array
+from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from xarray_n5.arrays.changes import began, check_no_append, touches_end
-from xarray_n5.arrays.claims import REPAIR, claim_of, delete_records, look, provenance, read
+from xarray_n5.arrays.claims import claim_of, delete_records, provenance
+from xarray_n5.arrays.records import REPAIR, look, read
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import HIDDEN, final_key, join
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.claims import Record
+    from xarray_n5.arrays.records import Record
     from xarray_n5.writing.plan import WritePlan
 
 T = TypeVar("T")
@@ -210,7 +211,7 @@ def _replaced(plan: WritePlan) -> list[str]:
 def _look_again(plan: WritePlan) -> None:
     """Raise unless documents, records and rows are as they were when the write was planned.
 
-    Of two writes that begin at the same time, at least one sees the other.
+    Of two writes that begin at the same time, at least one finds the other.
     """
     options, path = plan.request.options, plan.request.path
     container, box = options.container.fresh(), plan.record.box

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.changes import began
-from xarray_n5.arrays.claims import (
-    Record,
-    claim_of,
-    delete_records,
-    look,
-    new_attempt,
-    provenance,
-    read,
-)
+from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
 from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.records import Record, look, read
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
@@ -32,7 +25,8 @@ from xarray_n5.writing.run import compute_writes, finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xarray_n5.arrays.claims import Claim, State
+    from xarray_n5.arrays.claims import Claim
+    from xarray_n5.arrays.records import State
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.begin import Begun
     from xarray_n5.writing.options import WriteOptions
@@ -109,7 +103,7 @@ class GroupWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """The checked write of a group, and what was there."""
+    """The checked write of a group, and the records that were there."""
 
     group: GroupWrite
     plans: Mapping[str, WritePlan]

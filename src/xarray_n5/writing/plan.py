@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.changes import began
-from xarray_n5.arrays.claims import (
-    REPAIR,
-    Record,
-    Row,
-    State,
-    is_token,
-    look,
-    new_attempt,
-    read,
-    stated,
-)
+from xarray_n5.arrays.claims import new_attempt
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.node import OpenOptions
+from xarray_n5.arrays.records import REPAIR, Record, Row, State, is_token, look, read, stated
 from xarray_n5.arrays.spec import (
     as_dtype,
     check_agreement,
@@ -44,8 +35,8 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.claims import Box
     from xarray_n5.arrays.create import ArrayPlan
+    from xarray_n5.arrays.records import Box
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.formats.containers import Container
     from xarray_n5.writing.request import Identity, WriteRequest
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """The checked write of one array, and what was there when it was checked."""
+    """The checked write of one array, and the state when it was checked."""
 
     request: WriteRequest
     source: da.Array
@@ -74,7 +65,7 @@ class WritePlan:
     own: tuple[Record, ...] = ()
     """The records of earlier attempts at this write, which the new one replaces."""
     resumed: Mapping[str, Any] | None = None
-    """What the record of the attempt states that this one continues; None if it begins anew."""
+    """The content of the record that this attempt continues; None if it begins."""
     is_done: bool = False
     """Whether this very write has finished before, and nothing has changed since."""
 
@@ -198,7 +189,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
 
 
 def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
-    """Return what is to be stored, with the shapes of chunks and shards.
+    """Return the array to store, with the shapes of chunks and shards.
 
     These are as requested, those of an array that is kept, or those of Dask's blocks.
     """
@@ -244,12 +235,12 @@ def _is_believed(plan: WritePlan, target: Array) -> bool:
 
 
 def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
-    """Return what the record of an earlier attempt states, if that can be continued.
+    """Return the content of the record of an earlier attempt, if that can be continued.
 
     Raise if the source has changed since, unless the unfinished write is replaced, or is named.
 
     Whoever was killed before the look at other records may have left one where another write has
-    begun, and has removed and stored chunks: then a stored chunk is no evidence.
+    begun, and has removed and stored chunks: then a stored chunk proves nothing.
     """
     state, token, box = plan.state, plan.record.token, plan.record.box
     if not plan.own or any(record.attempt in state.clears for record in plan.own):

@@ -12,8 +12,8 @@ import dask.array as da
 import xarray as xr
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.claims import is_token
 from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.records import is_token
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
 from xarray_n5.model.axes import Geometry
@@ -153,7 +153,7 @@ class WriteRequest:
 
     @property
     def values(self) -> str:
-        """What stands for the values: Dask's name, or the user's for what has another each time."""
+        """The name of the values: Dask's, or the user's where Dask has another one each time."""
         resume = self.options.resume
         named = isinstance(resume, str) and not is_token(resume) and not self.in_memory
         return str(resume) if named else self.source.name
@@ -181,7 +181,7 @@ class WriteRequest:
         return replace(self, source=empty, options=plain, template=template, target=None)
 
     def identity(self, start: tuple[int, ...]) -> Identity:
-        """Return what distinguishes this write, whose data begins at `start`, from all others."""
+        """Return the identity of this write, whose data begins at `start`, among all others."""
         if self.template is not None:
             return self.template.identity
         spec, options, source = self.spec, self.options, self.source

@@ -66,7 +66,7 @@ class ArrayWrite:
         return all(number * side < size for number, side, size in sides)
 
     def is_noted(self, index: Index, nbytes: int) -> bool:
-        """Return whether a task keeps a note of a chunk: where storing it is no evidence."""
+        """Return whether a task keeps a note of a chunk: where storing it proves nothing."""
         return not (self.fresh and nbytes) and not self.is_cut(index)
 
     def __contains__(self, index: Index) -> bool:
