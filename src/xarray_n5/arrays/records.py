@@ -252,6 +252,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "attributes": _are_texts,
     "stored": _is_text,
     "source": _is_text,
+    "group": _is_text,
     "dim": _is_text,
     "grows": _is_growth,
     "creates": _is_growth,

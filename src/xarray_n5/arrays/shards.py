@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -34,6 +34,7 @@ _MOST_INDICES = 1 << 25
 """The maximum size of the indices that an array keeps: 32 MiB."""
 
 
+@dataclass(slots=True, eq=False)
 class Indices:
     """The latest indices of shards that an array has read. It is pickled empty.
 
@@ -41,9 +42,8 @@ class Indices:
     stamps need a request, the state of the file says whether a chunk is from the same file.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[Index, tuple[np.ndarray, object, object]] = {}
-        self._lock = Lock()
+    _kept: dict[Index, tuple[np.ndarray, object, object]] = field(default_factory=dict)
+    _lock: Any = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Indices, ()

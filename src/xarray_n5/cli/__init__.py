@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import click
 
-from xarray_n5.cli.completion import completion
 from xarray_n5.cli.copy import copy
 from xarray_n5.cli.digest import digest
 from xarray_n5.cli.doctor import doctor
@@ -52,6 +51,5 @@ for _command in (
     doctor,
     preview,
     view,
-    completion,
 ):
     main.add_command(_command)

@@ -37,11 +37,6 @@ def split_url(url: str, path: str = "") -> tuple[str, str]:
     return url, path
 
 
-def files(_: object, __: object, incomplete: str) -> list[CompletionItem]:
-    """Make shells complete file names."""
-    return [CompletionItem(incomplete, type="file")]
-
-
 def on_node(
     flags: Sequence[str] = ("-o", "--storage-option"),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -60,7 +55,7 @@ def on_node(
         for add in (
             storage_option(flags=flags),
             click.argument("path", default=""),
-            click.argument("url", shell_complete=files),
+            click.argument("url", type=click.Path()),
         ):
             run = add(run)
         return report_errors(run)
@@ -120,16 +115,15 @@ def multisets_option(default: str = "error") -> Callable[[Any], Any]:
     )
 
 
-def order_option() -> Callable[[Any], Any]:
-    """Return the option for the order of lists of axes in attributes."""
-    return click.option(
-        "--attribute-order",
-        type=click.Choice(["auto", "C", "N5"]),
-        default="auto",
-        show_default=True,
-        help="The order of lists such as resolution: C for z first, N5 for x first. By default, "
-        "the order used by the programs that write them.",
-    )
+order_option = click.option(
+    "--attribute-order",
+    type=click.Choice(["auto", "C", "N5"]),
+    default="auto",
+    show_default=True,
+    help="The order of lists such as resolution: C for z first, N5 for x first. By default, "
+    "the order used by the programs that write them.",
+)
+"""The option for the order of lists of axes in attributes."""
 
 
 def for_url(url: str, options: dict[str, Any]) -> Options:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from xarray_n5.cli.arguments import files, for_url, multisets_option, split_url, storage_option
+from xarray_n5.cli.arguments import for_url, multisets_option, split_url, storage_option
 from xarray_n5.cli.errors import echo, redact
 from xarray_n5.cli.options import as_project, computing, storing
 
@@ -68,8 +68,8 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
 
 
 @click.command()
-@click.argument("src", shell_complete=files)
-@click.argument("dst", shell_complete=files)
+@click.argument("src", type=click.Path())
+@click.argument("dst", type=click.Path())
 @storing
 @click.option("--dtype", callback=_dtype, help="The data type of DST; integers must fit.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from xarray_n5.cli.arguments import files, for_url, split_url, storage_option
+from xarray_n5.cli.arguments import for_url, split_url, storage_option
 from xarray_n5.cli.errors import echo, redact
 from xarray_n5.cli.options import computing
 
@@ -37,7 +37,7 @@ def _nodes(_: object, __: object, words: tuple[str, ...]) -> list[tuple[str, str
     required=True,
     metavar="URL [PATH] [URL [PATH]]...",
     callback=_nodes,
-    shell_complete=files,
+    type=click.Path(),
 )
 def digest(
     nodes: list[tuple[str, str]], *, each: bool, as_json: bool, options: dict[str, Any]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
 @multisets_option()
-@order_option()
+@order_option
 @on_node()
 def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any) -> None:
     """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.

@@ -84,16 +84,14 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def as_project(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option that writes a project."""
-    option = click.option(
-        "--project",
-        type=click.Path(),
-        metavar="XML",
-        help="Write a project for BigDataViewer and BigStitcher: DST is its container, in N5 "
-        "or, named *.zarr, in Zarr, and XML is the file that describes it.",
-    )
-    return option(command)
+as_project = click.option(
+    "--project",
+    type=click.Path(),
+    metavar="XML",
+    help="Write a project for BigDataViewer and BigStitcher: DST is its container, in N5 "
+    "or, named *.zarr, in Zarr, and XML is the file that describes it.",
+)
+"""The option that writes a project."""
 
 
 def computing(command: Callable[..., None]) -> Callable[..., None]:

@@ -60,7 +60,7 @@ def _picture(_: object, __: object, given: tuple[Path, ...]) -> Path:
     help="Draw each label in its own colour; the default for uint64 and Paintera's labels.",
 )
 @multisets_option("argmax")
-@order_option()
+@order_option
 @on_node(flags=("--storage-option",))
 def preview(
     url: str,

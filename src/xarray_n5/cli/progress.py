@@ -19,27 +19,21 @@ def progress(verb: str | None = None) -> Iterator[ProgressBar]:
 
     With a `verb`, such as "copied", print at the end what was written.
     """
+    from dask.utils import format_bytes, format_time
+
+    from xarray_n5.cli.errors import echo, plural
     from xarray_n5.writing.progress import ProgressBar
 
     began = time.monotonic()
     with ProgressBar(final=False) as bar:
         yield bar
-    if verb is not None:
-        print_summary(verb, bar, time.monotonic() - began)
-
-
-def print_summary(verb: str, bar: ProgressBar, seconds: float) -> None:
-    """Print what a write did in one line."""
-    import click
-    from dask.utils import format_bytes, format_time
-
-    from xarray_n5.cli.errors import plural
-
+    if verb is None:
+        return
     arrays, chunks = plural(bar.arrays, "array"), (bar.units or "chunks").removesuffix("s")
     kept = f", {bar.kept} kept" if bar.kept else ""
     size = f", {format_bytes(bar.nbytes)}" if bar.nbytes else ""  # HDF5 reports no sizes
     written = f"{plural(bar.written, chunks)} written{kept}{size}"
-    click.echo(f"{verb} {arrays}: {written}, {format_time(seconds)}")
+    echo(f"{verb} {arrays}: {written}, {format_time(time.monotonic() - began)}")
 
 
 def task_progress() -> contextlib.AbstractContextManager[Any]:

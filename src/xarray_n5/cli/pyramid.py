@@ -7,7 +7,6 @@ from typing import Any, Literal
 import click
 
 from xarray_n5.cli.arguments import (
-    files,
     for_url,
     multisets_option,
     order_option,
@@ -34,8 +33,8 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 
 
 @click.command()
-@click.argument("src", shell_complete=files)
-@click.argument("dst", default="", shell_complete=files)
+@click.argument("src", type=click.Path())
+@click.argument("dst", default="", type=click.Path())
 @click.option(
     "--factors",
     multiple=True,
@@ -62,7 +61,7 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 @as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
 @multisets_option()
-@order_option()
+@order_option
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")

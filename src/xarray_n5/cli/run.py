@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -13,12 +14,10 @@ from xarray_n5.cli.progress import progress
 
 def _share(_: object, __: object, text: str | None) -> tuple[int, int] | None:
     """Return the two numbers of a share."""
-    if text is None:
-        return None
-    number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+    share = re.fullmatch(r"(\d+)/(\d+)", text or "1/1")
+    if share is None or not 1 <= int(share[1]) <= int(share[2]):
         raise click.BadParameter(f"{text!r} is not such as 3/100, the third of a hundred")
-    return int(number), int(count)
+    return None if text is None else (int(share[1]), int(share[2]))
 
 
 @click.command()

@@ -30,7 +30,7 @@ _PLAIN_DEPTH = 2
 @click.command()
 @click.option("--depth", type=click.IntRange(0), help="The depth of groups to draw.")
 @click.option("--chunks", is_flag=True, help="Count the stored chunks.")
-@order_option()
+@order_option
 @on_node()
 def tree(
     url: str,

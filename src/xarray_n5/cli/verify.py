@@ -115,15 +115,8 @@ def _blank(path: str) -> dict[str, Any]:
 def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     import numpy as np
 
-    from xarray_n5.arrays.describe import times
     from xarray_n5.integrity.report import report
-    from xarray_n5.writing.chunk_table import MOST
 
-    if array.grid.size > MOST:
-        raise ValueError(
-            f"not verified: {times(array.grid.counts)} chunks, more than {MOST}: the report would "
-            "not fit in memory"
-        )
     table = report(array, deep=deep).load()
     states, about = table["state"].to_numpy(), table.attrs
     names, counts = np.unique(states, return_counts=True)

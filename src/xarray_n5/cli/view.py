@@ -30,7 +30,7 @@ from xarray_n5.cli.errors import echo
 )
 @click.option("--seconds", type=click.FloatRange(0), help="Stop after this many seconds.")
 @multisets_option("argmax")
-@order_option()
+@order_option
 @on_node()
 def view(
     url: str,

@@ -121,6 +121,9 @@ Consolidated: TypeAlias = OwnDocument | Member
 
 KINDS = (OwnDocument(), Member())
 
+REPEATED = OwnDocument.documents | Member.documents
+"""The names of all documents that consolidated metadata repeats."""
+
 
 def _kind_for(documents: Collection[str]) -> Consolidated | None:
     """Return the kind that repeats some documents, if any."""

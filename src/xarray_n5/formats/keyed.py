@@ -256,7 +256,7 @@ class KeyedContainer:
         self._renew(path, self.format.documents, below=True)
 
     def _renew(self, path: str, names: Sequence[str], *, below: bool = False) -> None:
-        if self.renews:
+        if self.renews and not consolidated.REPEATED.isdisjoint(names):
             consolidated.renew(self.store, [path], names, below=below)
 
     def renew(self, paths: Sequence[str]) -> None:

@@ -268,8 +268,8 @@ def _request_root(store: Store, path: str) -> None:
     """Request at once what a write looks for first: documents of any format, a listing, a file."""
     if store.concurrency > 1:
         read = partial(_request, store, [path, ""], KEYED_FORMATS)
-        looks: list[Any] = [lambda: store.list(path), lambda: store.is_folder(path)]
-        together(store, [read, *(partial(_try, look) for look in looks)])
+        look = partial(_try, lambda: any(store.list(path)) or store.is_folder(path))
+        together(store, [read, look])
     elif store.fresh().real_folders:
         _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
 

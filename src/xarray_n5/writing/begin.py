@@ -18,8 +18,8 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import HIDDEN, final_key, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
-from xarray_n5.writing.differences import fingerprint
 from xarray_n5.writing.plan import documents_of, plan_write
+from xarray_n5.writing.request import fingerprint
 from xarray_n5.writing.tasks import ArrayWrite
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.model.axes import as_geometry
-from xarray_n5.writing.request import short_hash
+from xarray_n5.writing.request import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ _SHOWN = 3
 """The maximum number of differences that an error names."""
 
 
-def fingerprint(metadata: ArrayMetadata, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return hashes of how an array is stored, and of the attributes that a write sets."""
-    stored = (metadata.chunks, metadata.inner, str(metadata.dtype), metadata.compression)
-    hashes = {key: short_hash([value]) for key, value in attributes.items()}
-    return {"stored": short_hash(stored), "attributes": hashes}
+_AROUND = {
+    "source": "chunks of its source have changed since",
+    "group": "other attributes of the group",
+}
+"""Differences in what is not the array's."""
 
 
 def is_as_written(facts: Mapping[str, Any], metadata: ArrayMetadata, plan: WritePlan) -> bool:
@@ -50,8 +50,7 @@ def explain(
         name for name in now.parts if before.get(name, now.parts[name]) != now.parts[name]
     ]:
         differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
-    if not now.has_source(facts):
-        differences.append(f"chunks of its source have changed since {facts.get('at', 'then')}")
+    differences = differences or [_AROUND[key] for key in now.changed_around(facts)]
     if not before:
         differences = ["it is the write of something else"]
     elif not differences and target is not None and "stored" in facts:

@@ -112,7 +112,8 @@ class PlannedGroup:
     @property
     def token(self) -> str:
         """The name of the write in records."""
-        return short_hash({name: plan.identity.token for name, plan in self.plans.items()}, 8)
+        arrays = {name: plan.identity.token for name, plan in self.plans.items()}
+        return short_hash({"arrays": arrays, "group": short_hash(dict(self.group.attributes))}, 8)
 
     @property
     def own(self) -> list[Record]:

@@ -229,7 +229,7 @@ def _is_believed(plan: WritePlan, target: Array) -> bool:
     if not plan.state.believes(plan.row):
         return False
     facts = read(plan.request.options.store, plan.request.path, plan.row.name)
-    if facts is None or not plan.identity.has_source(facts):
+    if facts is None or plan.identity.changed_around(facts):
         return False
     return is_as_written(facts, target.node.metadata, plan)
 
@@ -237,7 +237,8 @@ def _is_believed(plan: WritePlan, target: Array) -> bool:
 def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
     """Return the content of the record of an earlier attempt, if that can be continued.
 
-    Raise if the source has changed since, unless the unfinished write is replaced, or is named.
+    Raise if the source, or what the call sets of the group, has changed since, unless the
+    unfinished write is replaced, or is named.
 
     Whoever was killed before the look at other records may have left one where another write has
     begun, and has removed and stored chunks: then a stored chunk proves nothing.
@@ -249,7 +250,7 @@ def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
     facts = facts or {"fresh": False}  # damaged
     request = plan.request
     named = request.options.resume in {token, facts.get("of")}
-    if not (plan.identity.has_source(facts) or named):
+    if plan.identity.changed_around(facts) and not named:
         if request.spec.mode == "w":
             return None
         why = explain(plan, facts, target, facts.get("of", token))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.spec import ArraySpec
+    from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.writing.options import WriteOptions
 
 
@@ -34,6 +35,13 @@ def short_hash(value: object, size: int = 4) -> str:
     """Return hexadecimal digits that differ for different values, in every process alike."""
     text = json.dumps(value, sort_keys=True) if isinstance(value, dict) else repr(value)
     return blake2b(text.encode(errors="replace"), digest_size=size).hexdigest()
+
+
+def fingerprint(metadata: ArrayMetadata, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return hashes of how an array is stored, and of the attributes that a write sets."""
+    stored = (metadata.chunks, metadata.inner, str(metadata.dtype), metadata.compression)
+    hashes = {key: short_hash([value]) for key, value in attributes.items()}
+    return {"stored": short_hash(stored), "attributes": hashes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +54,22 @@ class Identity:
     """A hash of each file with functions of the user, by its name."""
     part: list[list[int]]
     """The first element that is stored along each axis, and the one after the last."""
-    source: str = ""
-    """A hash of the state of the stored chunks that a copy reads, which the token lacks."""
+    around: Mapping[str, str]
+    """Hashes of what is not the array's, and not in the token, as far as the call has it."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What records state of the write."""
-        more = {"source": self.source} if self.source else {}
-        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part, **more}
+        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part, **self.around}
 
     @property
     def token(self) -> str:
         """The name of the write in records."""
         return short_hash({"is": dict(self.parts), "code": dict(self.code)}, 8)
 
-    def has_source(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the source is as a record or row states it, as far as that is known."""
-        return not self.source or facts.get("source", "") in {"", self.source}
+    def changed_around(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return the keys of what is not as a record or row states it, if both do."""
+        return [key for key, value in self.around.items() if facts.get(key, value) != value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +202,6 @@ class WriteRequest:
             "dialect": spec.dialect if isinstance(spec.dialect, str) else [*(spec.dialect or ())],
             "attributes": as_json(spec.attributes or {}, self.path),
             "options": [options.write_empty_chunks, options.edge_chunks],
-            "attributes of the group": self.group,
             "mode": self.keeps_array,
         }
         if not self.keeps_array:
@@ -208,7 +214,9 @@ class WriteRequest:
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
         part = [[*start], [*map(operator.add, start, source.shape)]]
-        return Identity(hashes, code_of(source.dask), part, self.source_state)
+        around = {"source": self.source_state, "group": self.group}
+        around = {key: value for key, value in around.items() if value}
+        return Identity(hashes, code_of(source.dask), part, around)
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:

@@ -196,7 +196,8 @@ def _leave(begun: Begun, receipts: Receipts) -> None:
 def _end(begun: Begun) -> None:
     """Delete the record of a write, then the notes of tasks."""
     noted = not begun.write.fresh or begun.facts.get("sparse")
-    fill_repairs(begun.write.target, begun.repairs, begun.facts["part"])
+    if begun.repairs:
+        fill_repairs(begun.write.target, begun.repairs, begun.facts["part"])
     begun.write.claim.end(notes=bool(noted))
 
 
