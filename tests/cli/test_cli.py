@@ -468,8 +468,7 @@ def test_a_pyramid_that_has_ended_has_nothing_to_resume(tmp_path: Path) -> None:
     for more in (("--resume",), ("--factors", 3, "--resume"), ()):
         found = run("pyramid", place / "s0", *more)
         assert found.exit_code == 1
-        told = "start again with --mode w" if more else "use --mode w to replace it"
-        assert told in found.stderr
+        assert "--mode w" in found.stderr
     next((place / "s1").rglob("0/0/0")).unlink()
     printed("repair", place / "s1", "--missing")
     lines = printed("pyramid", f"{CELLS}/raw", place, "--resume").splitlines()

@@ -185,7 +185,7 @@ def test_labelled_channels_have_a_colour_and_a_window_as_ome_ngff_requires(
 
 def chunks_of(folder: Path) -> set[str]:
     files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    return {file for file in files if not file.rpartition("/")[2].startswith(".")}
+    return {file for file in files if "/." not in f"/{file}"}
 
 
 def test_chunks_of_ome_ngff_images_are_nested(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ WORKS = (
     ),
     Work(
         "`to_n5` of 200 chunks, one a task",
-        *(13, 218),
+        *(14, 218),
         "what exists, and its records; the record; a second look; the document; the chunks, up to "
         "16 in each task; that "
         "the record is still there; the row of the finished write; the removal of the record",
@@ -132,7 +132,7 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(17, 46),
+        *(18, 46),
         "the same for the group and, together, for its arrays",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
         lambda fs: series(0, 8).to_zarr(
@@ -141,7 +141,7 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(17, 51),
+        *(17, 50),
         "what exists, and its records; the record; a look at other records and the ends; the "
         "ends in the record; the chunks beyond the ends, and notes of them; another look; that "
         "all is stored; the documents, the new ones, and these again; the rows; the removal of "

@@ -155,9 +155,10 @@ ONE_CALLER = {
         "set_many",
     },
     KeyedContainer: {
-        *("complete_group", "delete_chunks", "matches", "set_chunks", "sweep"),
+        *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews", "set_chunks"),
+        "sweep",
     },
-    KeyedFormat: {"assume", "states_kind", "with_attributes"},
+    KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
 }
 """The members that one file uses, besides implementations; docs/design.md says why. To be fewer."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,6 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.records import is_token
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
-from xarray_n5.model.axes import Geometry
 from xarray_n5.model.json import as_json
 from xarray_n5.writing.blocks import blocks_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
@@ -142,6 +142,11 @@ class WriteRequest:
         """
         if spec.axes is None and region is None and isinstance(arr, xr.DataArray):
             spec = replace(spec, axes=geometry_from(arr))
+        given: dict[str, Any] = {"axes": spec.axes, "dialect": spec.dialect}
+        once: dict[str, Any] = {
+            key: [*each] for key, each in given.items() if isinstance(each, Iterator)
+        }
+        spec = replace(spec, **once) if once else spec
         source = blocks_of(arr)
         return cls(
             source=source,
@@ -192,14 +197,14 @@ class WriteRequest:
         if self.template is not None:
             return self.template.identity
         spec, options, source = self.spec, self.options, self.source
-        axes = spec.axes if spec.axes is None or isinstance(spec.axes, Geometry) else [*spec.axes]
+        axes, dialect = spec.axes, spec.dialect
         parts: dict[str, Any] = {
             "data": self.values,
             "shape": source.shape,
             "type": str(as_dtype(source.dtype, self.path)),
             "start": start,
             "axes": axes,
-            "dialect": spec.dialect if isinstance(spec.dialect, str) else [*(spec.dialect or ())],
+            "dialect": dialect,
             "attributes": as_json(spec.attributes or {}, self.path),
             "options": [options.write_empty_chunks, options.edge_chunks],
             "mode": self.keeps_array,
