@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -508,3 +509,16 @@ def test_storing_levels_takes_no_more_requests_than_datasets(tmp_path: Path) -> 
 def renamed(level: xr.Dataset) -> xr.Dataset:
     """A level that is not one: a scalar beside it is an array of its own."""
     return level.assign_coords(time=3) if level else level
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_a_replaced_tree_warns_of_older_groups_that_stay(tmp_path: Path, form: Any) -> None:
+    place = tmp_path / NAMES[form]
+    times = {"/a": xr.Dataset({"v": ("x", [1, 2])}), "/a/b": xr.Dataset({"v": ("x", [3])})}
+    older = xr.DataTree.from_dict({**times, "/c": xr.Dataset({"v": ("x", [4])})})
+    older.n5.to_n5(place, format=form)
+    with pytest.warns(UserWarning, match=r"keeps groups that are not in the tree: '[^']*c'$"):
+        xr.DataTree.from_dict(times).n5.to_n5(place, mode="w")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        older.n5.to_n5(place, mode="w")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
 from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
@@ -28,6 +28,7 @@ from xarray_n5.datasets.world import is_placed
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
 from xarray_n5.leaves import scene_writer
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import note_of
 from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.group import GroupWrite
@@ -121,10 +122,25 @@ def _check(groups: Sequence[_Stored], how: WriteOptions, resumes: bool) -> None:
             arrays += [existing.arrays[name] for name in group.removed]
             replaced += [array.node.identity for array in arrays]
             emptied += [how.container.identity(group.plan.path)] if how.mode == "w" else []
+    if how.mode == "w" and len(groups) > 1 and not resumes:
+        _warn_of_older(groups)
     for group in groups if replaced and not resumes else ():
         for variable in group.plan.variables.values():
             if is_dask_collection(variable.encoded.data):
                 check_independent(variable.encoded.data, replaced, groups=emptied)
+
+
+def _warn_of_older(groups: Sequence[_Stored]) -> None:
+    """Warn about groups of an older tree, which a tree of other groups does not replace."""
+    written = "".join(f"/{group.plan.path}/" for group in groups)
+    older = [
+        node.url
+        for group in groups
+        for node in (group.existing.nodes.values() if group.existing else ())
+        if isinstance(node, Group) and f"/{node.path}/" not in written
+    ]
+    if older:
+        warn(f"mode='w' keeps groups that are not in the tree: {', '.join(map(repr, older))}")
 
 
 def _prepare(groups: Sequence[_Stored], how: WriteOptions) -> None:

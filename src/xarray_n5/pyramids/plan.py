@@ -13,6 +13,7 @@ from dask.base import tokenize
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.labels import is_label, list_labels, with_source
+from xarray_n5.arrays.overwrite import check_removable
 from xarray_n5.arrays.spec import ArraySpec, completed, with_fallback
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys
@@ -154,16 +155,20 @@ class PyramidPlan:
     def _older(
         self, group: Group | None, attributes: Mapping[str, Any]
     ) -> tuple[list[str], set[str]]:
-        """Return the older levels and attributes to remove."""
+        """Return the older arrays and attributes to remove: all of a group that is replaced."""
         if group is None or self.how.mode == "w-":
             return [], set()
+        if self.base.stored is None:
+            others = {name: each for name, each in group.arrays().items() if name not in self.names}
+            check_removable(group.url, {name: array.node for name, array in others.items()})
+            return list(others), {*group.attrs}
         lists_x_first = self.how.container.lists_x_first
         stale = stale_keys(group.attrs, attributes, lists_x_first=lists_x_first)
         return older_levels(group, self.names), stale
 
     def _check_group(self, group: Group | None, resumes: bool) -> None:
         """Raise if something in the group must stay."""
-        if group is None:
+        if group is None or (self.how.mode == "w" and self.base.stored is None):
             return
         check_coordinates(group, [axis.name for axis in self.base.geometry.axes])
         if self.how.mode == "w":
@@ -227,8 +232,9 @@ def _close(
     """Set the attributes of the group, and those that a stored base level lacks."""
     complete_base(stored, own)
     group = create_group(how.container, path, mode="a")
-    group.attrs.change(dict(attributes), stale)
+    group.attrs.change(dict(attributes), stale - attributes.keys())
     list_labels(how.container, {path: attributes})
+    how.consolidate(path, default=True)
 
 
 def plan_pyramid(
