@@ -514,7 +514,7 @@ def renamed(level: xr.Dataset) -> xr.Dataset:
 @pytest.mark.parametrize("form", NAMES)
 def test_a_replaced_tree_warns_of_older_groups_that_stay(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
-    times = {"/a": xr.Dataset({"v": ("x", [1, 2])}), "/a/b": xr.Dataset({"v": ("x", [3])})}
+    times = {"/a": xr.Dataset({"v": ("x", [1, 2])}), "/a/b": xr.Dataset({"v": ("x", [3, 5])})}
     older = xr.DataTree.from_dict({**times, "/c": xr.Dataset({"v": ("x", [4])})})
     older.n5.to_n5(place, format=form)
     with pytest.warns(UserWarning, match=r"keeps groups that are not in the tree: '[^']*c'$"):
