@@ -17,7 +17,7 @@ from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.json import as_json
-from xarray_n5.writing.blocks import blocks_of
+from xarray_n5.writing.blocks import blocks_of, values_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.user_code import code_of
 
@@ -129,6 +129,13 @@ class WriteRequest:
         """
         if spec.axes is None and region is None and isinstance(arr, xr.DataArray):
             spec = replace(spec, axes=geometry_from(arr))
+        if (unit := values_of(arr)[1]) is not None:
+            if region is not None:
+                raise ValueError(
+                    f"the array is a quantity in {unit!r}, and the stored array may have another "
+                    "unit; convert it, and pass its plain values"
+                )
+            spec = replace(spec, attributes={"units": unit, **(spec.attributes or {})})
         source = blocks_of(arr)
         return cls(
             source=source,
