@@ -12,8 +12,8 @@ import xarray as xr
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
-from xarray_n5.arrays.spec import ArraySpec, chunk_shape
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.spec import ArraySpec, check_storable, completed
+from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
 from xarray_n5.datasets.lossless import (
     CF,
@@ -35,9 +35,9 @@ from xarray_n5.writing.blocks import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
-    from collections.abc import Set as AbstractSet
 
     from xarray_n5.datasets.conventions import Convention
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.options import Encoding
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
@@ -55,8 +55,6 @@ class VariablePlan:
     """The array's axes; unknown ones have only names."""
     axis_coords: tuple[str, ...]
     """The dimensions whose coordinate is stored in the axes only."""
-    explicit: bool = False
-    """Whether the user chose the storage, rather than the file that it was opened from."""
 
     @property
     def placed(self) -> bool:
@@ -82,7 +80,7 @@ class GroupPlan:
 def plan_group(
     dataset: xr.Dataset,
     path: str,
-    convention: Convention,
+    form: Format,
     encoding: Encoding | None = None,
     *,
     shared: bool = False,
@@ -93,8 +91,8 @@ def plan_group(
     ----------
     dataset, path
         The Dataset and the group for it.
-    convention
-        The convention that converts variables to arrays.
+    form
+        The format, whose convention converts variables to arrays.
     encoding
         The encodings that the user chose, by variable.
     shared
@@ -109,6 +107,7 @@ def plan_group(
         If a name is not a string, or an encoding is unknown or for an unknown variable.
     """
     check_names(dataset)
+    convention = convention_of(form)
     chosen = _checked_encodings(encoding or {}, dataset)
     variables, attributes = encode_dataset_coordinates(dataset)
     prepared = {
@@ -124,11 +123,16 @@ def plan_group(
         if name not in in_axes:
             encoded = _encode(name, variable, convention, dataset.dims)
             encoded = check(prepared[key], encoded, name, masks=True)
-            planned = _plan_variable(name, path, encoded, axes, in_axes, explicit=key in chosen)
+            known = {} if encoded.dims == (name,) else axes
+            geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
             if key in dataset.data_vars:
-                own = systems_from(dataset[key], planned.geometry.axes)
-                planned = replace(planned, geometry=replace(planned.geometry, systems=own))
-            plans[name] = planned
+                geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
+            plans[name] = VariablePlan(
+                encoded=encoded,
+                spec=_spec(join(path, name), name, encoded, form, explicit=key in chosen),
+                geometry=geometry,
+                axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
+            )
     return GroupPlan(
         path=path,
         variables=plans,
@@ -196,23 +200,20 @@ def _manageable(
 
     Strings are checked, now or in their blocks, also if a `dtype` can represent them.
     """
-    try:
-        data, unit = values_of(before := variable.data)
-    except MetadataError as error:
-        raise MetadataError(f"variable {name!r}: {error}") from error
+    data, unit = values_of(before := variable.data, f"variable {name!r}")
     if data.dtype.kind == "T":
         data = data.astype(object)  # which preserves a trailing NUL
     if is_dask_collection(data) and not is_of_chunk_manager(data):
         data = as_graph(data)
+    if data.dtype.kind == "O" or dtype is not None:
+        checks = (str(name), convention.null_padded, dtype)
+        if is_dask_collection(data):
+            data = data.map_blocks(check_strings, *checks, dtype=data.dtype)
+        else:
+            check_strings(data, *checks)
     found = variable.copy(deep=False, data=None if data is before else data)
     if unit is not None:
         found.attrs["units"] = unit
-    if found.dtype.kind == "O" or dtype is not None:
-        checks = (str(name), convention.null_padded, dtype)
-        if is_dask_collection(found.data):
-            checked = found.data.map_blocks(check_strings, *checks, dtype=found.dtype)
-            return found.copy(deep=False, data=checked)
-        check_strings(np.asarray(found.data), *checks)
     return found
 
 
@@ -228,12 +229,9 @@ def _prepared(
     if plain or np.dtype(dtype).kind not in "SU":
         dtype = None
     found = _manageable(name, variable, convention, dtype)
-    if name in chosen:
-        found.encoding = chosen[name]
-    else:
-        known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
-        found.encoding = known
-        found.encoding = fitting(found, str(name), convention.null_padded)
+    known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
+    fits = chosen[name] if name in chosen else fitting(found, known, convention.null_padded)
+    found.encoding = fits
     return found
 
 
@@ -284,47 +282,31 @@ def _encode(
     return encoded
 
 
-def _plan_variable(
-    name: str,
-    group: str,
-    encoded: EncodedVariable,
-    axes: Mapping[str, Axis | None],
-    in_axes: AbstractSet[str],
-    *,
-    explicit: bool,
-) -> VariablePlan:
-    known = {} if encoded.dims == (name,) else axes
-    return VariablePlan(
-        encoded=encoded,
-        spec=_spec(name, group, encoded, explicit=explicit),
-        geometry=Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims)),
-        axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
-        explicit=explicit,
-    )
-
-
-def _spec(name: str, group: str, encoded: EncodedVariable, *, explicit: bool) -> ArraySpec:
+def _spec(
+    path: str, name: str, encoded: EncodedVariable, form: Format, *, explicit: bool
+) -> ArraySpec:
     """Return how an array is stored; what an opened file had is ignored if it does not fit."""
-    spec = ArraySpec(path=join(group, name), layout=_layout(name, encoded))
-    shape, dtype, encoding = encoded.data.shape, encoded.data.dtype, encoded.encoding
+    spec = ArraySpec(path=path, layout=_layout(name, encoded))
+    data, encoding = encoded.data, encoded.encoding
     for key in ("n5_compression", "compression", "chunks", "shards"):
         if key not in encoding:
             continue
         option, value = key.removeprefix("n5_"), encoding[key]
         try:
-            if option == "compression":
-                value = resolve(value)
-            elif option == "chunks":
-                value = _chunks(encoded, value)
-            wanted = replace(spec, **{option: value})
-            wanted.metadata(shape, dtype, name)
-        except (TypeError, ValueError, UnknownCompressionError) as error:
+            value = _chunks(encoded, value) if option == "chunks" else value
+            chosen: dict[str, Any] = {option: value}
+            wanted = replace(spec, **chosen)
+            metadata = wanted.metadata(data.shape, data.dtype, name)
             if not explicit:
-                continue
-            if isinstance(error, UnknownCompressionError):
+                check_storable(completed(form, metadata, spec.layout, name), form, name)
+        except (TypeError, ValueError) as error:
+            if explicit:
+                raise MetadataError(f"variable {name!r}: {error}") from error
+        except UnknownCompressionError:
+            if explicit:
                 raise
-            raise MetadataError(f"variable {name!r}: {error}") from error
-        spec = wanted
+        else:
+            spec = wanted
     return spec
 
 
@@ -340,17 +322,12 @@ def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
     return layout or None
 
 
-def _chunks(encoded: EncodedVariable, chunks: Any) -> tuple[int, ...] | None:
-    """Return the shape of chunks that are chosen."""
+def _chunks(encoded: EncodedVariable, chunks: Any) -> Any:
+    """Return the shape of an array's chunks; scalars have none, and characters their own axis."""
     shape = encoded.data.shape
-    if chunks is None or not encoded.dims:
-        return None
-    if isinstance(chunks, str | int):
-        return chunk_shape(chunks, shape)  # type: ignore[arg-type]
-    sides = tuple(chunks)
-    if encoded.is_string and len(sides) == len(shape) - 1:
-        sides = (*sides, shape[-1])  # the characters have their own axis
-    return chunk_shape(sides, shape)
+    if encoded.is_string and np.shape(chunks) == (len(shape) - 1,):
+        return (*chunks, shape[-1])
+    return chunks if encoded.dims else None
 
 
 def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:

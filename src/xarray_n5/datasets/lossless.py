@@ -22,18 +22,19 @@ from xarray_n5.model.tolerances import SAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_VALUES = frozenset(
+CF = frozenset(
     {
         *("dtype", "_FillValue", "missing_value", "scale_factor", "add_offset", "units"),
-        *("calendar", "_Unsigned", "_Encoding"),
+        *("calendar", "coordinates", "_Unsigned", "_Encoding", "char_dim_name"),
+        *CF_RELATED_DATA,
     }
 )
-"""The encodings that determine how values are stored."""
-
-CF = _VALUES | {"coordinates", "char_dim_name", *CF_RELATED_DATA}
 """The encodings of xarray's own coders."""
 
-_NUMBERS = "biufc"
+_VALUES = CF - {"coordinates", "char_dim_name", *CF_RELATED_DATA}
+"""The encodings that determine how values are stored."""
+
+_NUMBERS = frozenset("biufc")
 """The kinds of types that are checked, besides times."""
 
 _MOMENT = np.timedelta64(1, "ms")
@@ -41,56 +42,49 @@ _MOMENT = np.timedelta64(1, "ms")
 
 
 def fitting(
-    variable: xr.Variable, name: str, types: tuple[type[str | bytes], ...]
-) -> dict[Any, Any]:
-    """Return a variable's encoding without what it has from other values, as those of a file.
+    variable: xr.Variable, wished: Mapping[str, Any], types: tuple[type[str | bytes], ...]
+) -> dict[str, Any]:
+    """Return the encoding of a variable without what it has from other values, as those of a file.
 
     Strings have their own width, and an encoding only as padded `types`. Of blocks of Dask, only
     the type is known; of times, none of the values, so that they keep their units only if they are
     those of the file.
     """
-    encoding = {key: value for key, value in variable.encoding.items() if key not in variable.attrs}
-    rest = {key: value for key, value in encoding.items() if key not in _VALUES}
+    encoding = {key: value for key, value in wished.items() if key not in variable.attrs}
+    used, dtype = _VALUES & encoding.keys(), encoding.get("dtype")
     if is_string(variable):
-        return _fitting_strings(variable, encoding, types)
-    used = _VALUES & encoding.keys()
-    if not used or (used == {"dtype"} and encoding["dtype"] == variable.dtype):
-        return encoding
+        used &= {"dtype", "_Encoding"}
+        fits = str in types and is_characters(dtype)
+        if encoding.get("_Encoding", "utf-8") != "utf-8":
+            lazy = is_dask_collection(variable.data)
+            fits &= not lazy and "".join(map(str, variable.data.flat)).isascii()
+    else:
+        same = not used or (used == {"dtype"} and dtype == variable.dtype)
+        fits = same or _fits(variable, encoding)
+    return encoding if fits else {k: v for k, v in encoding.items() if k not in used}
+
+
+def _fits(variable: xr.Variable, encoding: dict[str, Any]) -> bool:
+    """Return whether an encoding represents a variable: its values, or in blocks, its type."""
     data, dtype = variable.data, variable.dtype
     lazy = is_dask_collection(data)
-    if lazy:
-        if dtype.kind == "O" or (dtype.kind in "Mm" and source_of(data) is None):
-            return rest
-        data = np.zeros((0,) * data.ndim, dtype)
+    if lazy and (dtype.kind == "O" or (dtype.kind in "Mm" and source_of(data) is None)):
+        return False
+    data = np.zeros((0,) * data.ndim, dtype) if lazy else data
     tried = xr.Variable(variable.dims, data, variable.attrs, encoding)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            stored, _ = cf_encoder({name: tried}, {})
-            encoded = EncodedVariable(stored[name].data, (), dict(stored[name].attrs))
-            check(tried, encoded, name, rounds="scale_factor" in encoding)
-            decoded = decode_cf_variable(name, stored[name], decode_timedelta=dtype.kind == "m")
+            stored: xr.Variable = cf_encoder({"": tried}, {})[0][""]
+            encoded = EncodedVariable(stored.data, (), dict(stored.attrs))
+            check(tried, encoded, "", rounds="scale_factor" in encoding)
+            decoded = decode_cf_variable("", stored, decode_timedelta=dtype.kind == "m")
     except ODD:
-        return rest
+        return False
     if dtype.kind == "O":
-        return encoding if np.array_equal(decoded.to_numpy(), data) else rest
+        return np.array_equal(decoded.to_numpy(), data)
     wide = np.can_cast(dtype, decoded.dtype, "safe") or dtype.kind == decoded.dtype.kind == "f"
-    return encoding if wide or not lazy or dtype.kind in "Mm" else rest
-
-
-def _fitting_strings(
-    variable: xr.Variable, encoding: dict[Any, Any], types: tuple[type[str | bytes], ...]
-) -> dict[Any, Any]:
-    dropped = {"dtype", "_Encoding"}
-    if str in types and is_characters(encoding.get("dtype")):
-        values = () if is_dask_collection(variable.data) else map(str, np.ravel(variable.data))
-        codec = encoding.get("_Encoding", "utf-8")
-        try:
-            "".join(values).encode(codec)
-            dropped = set() if codec == "utf-8" or values != () else {"_Encoding"}
-        except ODD:
-            dropped = {"_Encoding"}
-    return {key: value for key, value in encoding.items() if key not in dropped}
+    return wide or not lazy or dtype.kind in "Mm"
 
 
 def is_characters(dtype: Any) -> bool:
@@ -130,7 +124,7 @@ def check(
     MetadataError
         The error names the variable and the first value that would change.
     """
-    if encoded.data.dtype.kind not in _NUMBERS or variable.dtype.kind not in _NUMBERS + "Mm":
+    if encoded.data.dtype.kind not in _NUMBERS or variable.dtype.kind not in _NUMBERS | {"M", "m"}:
         return encoded
     # Attributes of the variable itself describe numbers that are already encoded.
     keys = CF - variable.attrs.keys()
@@ -188,7 +182,8 @@ class _Stored:
         decoded = self._decode(data, values.dtype.kind)
         same = self._are_same(decoded, values)
         if self.masks and not same.all():
-            same |= self._are_same(self._decode(data, "", "_FillValue", "missing_value"), values)
+            plain = self._decode(data, values.dtype.kind, "_FillValue", "missing_value")
+            same |= self._are_same(plain, values)
         if not same.all():
             at = tuple(int(along[0]) for along in np.nonzero(~same))
             raise MetadataError(
@@ -210,13 +205,13 @@ class _Stored:
 
     def _are_same(self, decoded: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Compare decoded values with the original ones, but for what may be rounded."""
-        same: np.ndarray = decoded == values
         kinds = {decoded.dtype.kind, values.dtype.kind}
+        if kinds & {"M", "m"} and len(kinds) > 1:
+            return np.zeros(values.shape, bool)
+        same: np.ndarray = decoded == values
         if kinds & {"M", "m"}:
-            if len(kinds) > 1:
-                return np.zeros(values.shape, bool)
             if self.dtype.kind == "f":
-                same = np.abs(decoded - values) <= _MOMENT
+                same |= np.abs(decoded - values) <= _MOMENT
             same |= np.isnat(decoded) & np.isnat(values)
             return same
         scales = self.attributes.keys() & {"scale_factor", "add_offset"}
@@ -224,10 +219,10 @@ class _Stored:
             return same
         wide = np.result_type(decoded, values, "f8")
         one, other = decoded.astype(wide), values.astype(wide)
-        near = SAME * np.abs(other) if scales or self.dtype.kind in "fc" else np.zeros(other.shape)
+        near = np.abs(other) * (SAME if scales else 0)
         if self.dtype.kind in "fc":
-            kind = np.finfo(self.dtype)
-            near = np.maximum(near, kind.eps * np.abs(other)) + kind.tiny
+            precision = np.finfo(self.dtype)
+            near = np.maximum(near, precision.eps * np.abs(other)) + precision.tiny
         elif self.rounds and decoded.dtype.kind != "b":
             near += 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME)
         with np.errstate(invalid="ignore"):

@@ -39,7 +39,7 @@ def blocks_of(arr: Any) -> da.Array:
     return source
 
 
-def values_of(arr: Any) -> tuple[Any, str | None]:
+def values_of(arr: Any, what: str = "the array") -> tuple[Any, str | None]:
     """Return the values of xarray's objects and of quantities, and the unit of quantities.
 
     Raises
@@ -54,17 +54,17 @@ def values_of(arr: Any) -> tuple[Any, str | None]:
     if value is not None and (unit := getattr(data, "units", getattr(data, "unit", None))):
         data, unit = value, str(unit)
     sample = getattr(data, "_meta", None) if is_dask_collection(data) else data
-    what = f"{type(sample).__module__}.{type(sample).__qualname__}"
+    kind = f"{type(sample).__module__}.{type(sample).__qualname__}"
     chunks, shape = (getattr(sample, name, None) for name in ("chunks", "shape"))
     if isinstance(chunks, tuple) and any(isinstance(sizes, tuple) for sizes in chunks):
         raise MetadataError(
-            f"the array is chunked by another library than Dask ({what}), and would be loaded "
+            f"{what} is chunked by another library than Dask ({kind}), and would be loaded "
             "whole; open it with Dask, in xarray with chunked_array_type='dask', or pass compute()"
         )
     if shape is not None and not hasattr(sample, "chunks") and _shape_of(sample) != shape:
         raise MetadataError(
-            f"expected values that NumPy can read, got {what}; convert it to a NumPy array, such "
-            "as with its method toarray() or todense(), in Dask with map_blocks"
+            f"{what}: expected values that NumPy can read, got {kind}; convert it to a NumPy array, "
+            "such as with its method toarray() or todense(), in Dask with map_blocks"
         )
     return data, unit
 
