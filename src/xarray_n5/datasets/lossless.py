@@ -37,6 +37,8 @@ _VALUES = CF - {"coordinates", "char_dim_name", *CF_RELATED_DATA}
 _NUMBERS = frozenset("biufc")
 """The kinds of types that are checked, besides times."""
 
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
 _MOMENT = np.timedelta64(1, "ms")
 """The precision of times that are stored as floats."""
 
@@ -52,16 +54,28 @@ def fitting(
     """
     encoding = {key: value for key, value in wished.items() if key not in variable.attrs}
     used, dtype = _VALUES & encoding.keys(), encoding.get("dtype")
+    lazy = is_dask_collection(variable.data)
     if is_string(variable):
         used &= {"dtype", "_Encoding"}
+        if str(encoding.get("char_dim_name", "")).startswith("string"):
+            del encoding["char_dim_name"]  # xarray's name for the width
         fits = str in types and is_characters(dtype)
         if encoding.get("_Encoding", "utf-8") != "utf-8":
-            lazy = is_dask_collection(variable.data)
             fits &= not lazy and "".join(map(str, variable.data.flat)).isascii()
     else:
         same = not used or (used == {"dtype"} and dtype == variable.dtype)
         fits = same or _fits(variable, encoding)
-    return encoding if fits else {k: v for k, v in encoding.items() if k not in used}
+    encoding = encoding if fits else {k: v for k, v in encoding.items() if k not in used}
+    if (
+        variable.dtype.kind in "Mm"
+        and is_dask_collection(variable.data)
+        and "units" not in encoding
+    ):
+        # xarray's own choice for blocks, unless these are bounds of times with other units.
+        unit = _UNITS[np.datetime_data(variable.dtype)[0]]
+        since = " since 1970-01-01" if variable.dtype.kind == "M" else ""
+        encoding |= {"units": f"{unit}{since}", "dtype": np.dtype("i8")}
+    return encoding
 
 
 def _fits(variable: xr.Variable, encoding: dict[str, Any]) -> bool:
@@ -78,11 +92,11 @@ def _fits(variable: xr.Variable, encoding: dict[str, Any]) -> bool:
             stored: xr.Variable = cf_encoder({"": tried}, {})[0][""]
             encoded = EncodedVariable(stored.data, (), dict(stored.attrs))
             check(tried, encoded, "", rounds="scale_factor" in encoding)
-            decoded = decode_cf_variable("", stored, decode_timedelta=dtype.kind == "m")
+            decoded = _decoded("", stored, dtype)
     except ODD:
         return False
     if dtype.kind == "O":
-        return np.array_equal(decoded.to_numpy(), data)
+        return np.array_equal(decoded, data)
     wide = np.can_cast(dtype, decoded.dtype, "safe") or dtype.kind == decoded.dtype.kind == "f"
     return wide or not lazy or dtype.kind in "Mm"
 
@@ -124,8 +138,13 @@ def check(
     MetadataError
         The error names the variable and the first value that would change.
     """
-    if encoded.data.dtype.kind not in _NUMBERS or variable.dtype.kind not in _NUMBERS | {"M", "m"}:
+    if variable.dtype.kind not in _NUMBERS | {"M", "m"}:
         return encoded
+    if encoded.is_string or encoded.data.dtype.kind not in _NUMBERS:
+        raise MetadataError(
+            f"variable {name!r} of type {variable.dtype} cannot be stored as {encoded.data.dtype}; "
+            "convert it with astype()"
+        )
     # Attributes of the variable itself describe numbers that are already encoded.
     keys = CF - variable.attrs.keys()
     attributes = {key: value for key, value in encoded.cf_attributes.items() if key in keys}
@@ -179,10 +198,10 @@ class _Stored:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             data = data.astype(self.dtype)
-        decoded = self._decode(data, values.dtype.kind)
+        decoded = self._decode(data, values.dtype)
         same = self._are_same(decoded, values)
         if self.masks and not same.all():
-            plain = self._decode(data, values.dtype.kind, "_FillValue", "missing_value")
+            plain = self._decode(data, values.dtype, "_FillValue", "missing_value")
             same |= self._are_same(plain, values)
         if not same.all():
             at = tuple(int(along[0]) for along in np.nonzero(~same))
@@ -194,14 +213,10 @@ class _Stored:
             )
         return data
 
-    def _decode(self, data: np.ndarray, kind: str, *ignored: str) -> np.ndarray:
+    def _decode(self, data: np.ndarray, dtype: np.dtype[Any], *ignored: str) -> np.ndarray:
         kept = {key: value for key, value in self.attributes.items() if key not in ignored}
-        stored = xr.Variable([f"d{axis}" for axis in range(data.ndim)], data, kept)
-        decoded = decode_cf_variable(
-            self.name, stored, decode_times=kind in "Mm", decode_timedelta=kind == "m"
-        )
-        values: np.ndarray = decoded.to_numpy()
-        return values
+        dims = [f"d{axis}" for axis in range(data.ndim)]
+        return _decoded(self.name, xr.Variable(dims, data, kept), dtype)
 
     def _are_same(self, decoded: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Compare decoded values with the original ones, but for what may be rounded."""
@@ -219,16 +234,28 @@ class _Stored:
             return same
         wide = np.result_type(decoded, values, "f8")
         one, other = decoded.astype(wide), values.astype(wide)
-        near = np.abs(other) * (SAME if scales else 0)
-        if self.dtype.kind in "fc":
-            precision = np.finfo(self.dtype)
-            near = np.maximum(near, precision.eps * np.abs(other)) + precision.tiny
-        elif self.rounds and decoded.dtype.kind != "b":
-            near += 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME)
         with np.errstate(invalid="ignore"):
+            near = np.abs(other) * (SAME if scales else 0)
+            if self.dtype.kind in "fc":
+                precision = np.finfo(self.dtype)
+                near = np.maximum(near, precision.eps * np.abs(other)) + precision.tiny
+            elif self.rounds and decoded.dtype.kind != "b":
+                near += 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME)
             same |= np.isfinite(other) & (np.abs(one - other) <= near)
         same |= np.isnan(one) & np.isnan(other)
         return same
+
+
+def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return values as they are read back, times in the unit of a type."""
+    times: Any = dtype.kind in "mO"
+    if dtype.kind == "M":
+        unit: Any = np.datetime_data(dtype)[0]
+        times = xr.coders.CFDatetimeCoder(time_unit=unit)
+    spans = dtype.kind == "m"
+    decoded = decode_cf_variable(name, stored, decode_times=times, decode_timedelta=spans)
+    values: np.ndarray = decoded.to_numpy()
+    return values
 
 
 def check_names(dataset: xr.Dataset) -> None:

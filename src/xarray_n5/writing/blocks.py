@@ -61,20 +61,23 @@ def values_of(arr: Any, what: str = "the array") -> tuple[Any, str | None]:
             f"{what} is chunked by another library than Dask ({kind}), and would be loaded "
             "whole; open it with Dask, in xarray with chunked_array_type='dask', or pass compute()"
         )
-    if shape is not None and not hasattr(sample, "chunks") and _shape_of(sample) != shape:
-        raise MetadataError(
-            f"{what}: expected values that NumPy can read, got {kind}; convert it to a NumPy array, "
-            "such as with its method toarray() or todense(), in Dask with map_blocks"
-        )
+    if shape is not None and not hasattr(sample, "chunks"):
+        dense = _as_dense(sample)
+        if dense.shape != shape:
+            raise MetadataError(
+                f"{what}: expected values that NumPy can read, got {kind}; convert it to a NumPy "
+                "array, such as with its toarray() or todense(), in Dask with map_blocks"
+            )
+        data = dense if sample is data else data
     return data, unit
 
 
-def _shape_of(arr: Any) -> tuple[int, ...] | None:
-    """Return the shape that NumPy sees; None if it is refused an array."""
+def _as_dense(arr: Any) -> np.ndarray:
+    """Return an array as NumPy sees it: an object without axes if it is refused a conversion."""
     try:
-        return np.asarray(arr).shape
+        return np.asanyarray(arr)
     except (RuntimeError, TypeError, ValueError):
-        return None
+        return np.array(None)
 
 
 def _unmasked(arr: Any) -> Any:
