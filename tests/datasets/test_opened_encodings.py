@@ -387,7 +387,7 @@ class Chunked:
 
 
 class Opaque(Chunked):
-    """An array that refuses to become one of NumPy, as sparse.COO does."""
+    """An array that refuses to become one of NumPy, as those of the package sparse do."""
 
     def __init__(self, values: np.ndarray) -> None:
         super().__init__(values)
@@ -470,9 +470,12 @@ def test_units_of_single_quantities_are_kept(tmp_path: Path) -> None:
 
 EXPRESSIONS = """
 import sys
-import dask
-dask.config.set({"array.query-planning": True})
-import dask.array as da
+if sys.argv[2] == "dask_array":
+    import dask_array as da
+else:
+    import dask
+    dask.config.set({"array.query-planning": True})
+    import dask.array as da
 import numpy as np
 import xarray as xr
 import xarray_n5
@@ -484,9 +487,11 @@ for number, boundary in enumerate((None, "reflect", 7)):
 """
 
 
-def test_map_overlap_accepts_expressions_of_dask(tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["dask", "dask_array"])
+def test_map_overlap_accepts_expressions(tmp_path: Path, library: str) -> None:
+    pytest.importorskip(library)
     place = str(tmp_path / "a.n5")
-    subprocess.run([sys.executable, "-c", EXPRESSIONS, place], check=True)  # noqa: S603
+    subprocess.run([sys.executable, "-c", EXPRESSIONS, place, library], check=True)  # noqa: S603
     for number in range(3):
         expected = 1 - np.arange(48.0).reshape(6, 8)
         np.testing.assert_array_equal(from_n5(place, str(number)), expected)

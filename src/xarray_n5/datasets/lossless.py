@@ -16,6 +16,7 @@ from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, cf_encoder, dec
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph, source_of
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.conversions import are_same
 from xarray_n5.model.paths import check_name
 from xarray_n5.model.tolerances import SAME
 
@@ -221,29 +222,20 @@ class _Stored:
     def _are_same(self, decoded: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Compare decoded values with the original ones, but for what may be rounded."""
         kinds = {decoded.dtype.kind, values.dtype.kind}
-        if kinds & {"M", "m"} and len(kinds) > 1:
-            return np.zeros(values.shape, bool)
-        same: np.ndarray = decoded == values
         if kinds & {"M", "m"}:
-            if self.dtype.kind == "f":
-                same |= np.abs(decoded - values) <= _MOMENT
-            same |= np.isnat(decoded) & np.isnat(values)
+            same: np.ndarray = np.zeros(values.shape, bool)
+            if len(kinds) == 1:
+                same = (decoded == values) | (np.isnat(decoded) & np.isnat(values))
+                same |= (self.dtype.kind == "f") & (np.abs(decoded - values) <= _MOMENT)
             return same
-        scales = self.attributes.keys() & {"scale_factor", "add_offset"}
-        if not kinds & {"f", "c"} or (values.dtype.kind in "biu" and not scales):
-            return same
-        wide = np.result_type(decoded, values, "f8")
-        one, other = decoded.astype(wide), values.astype(wide)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(other) * (SAME if scales else 0)
-            if self.dtype.kind in "fc":
-                precision = np.finfo(self.dtype)
-                near = np.maximum(near, precision.eps * np.abs(other)) + precision.tiny
-            elif self.rounds and decoded.dtype.kind != "b":
-                near += 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME)
-            same |= np.isfinite(other) & (np.abs(one - other) <= near)
-        same |= np.isnan(one) & np.isnan(other)
-        return same
+        if self.dtype.kind not in "iu" or kinds & {"b", "c"} or "f" not in kinds:
+            return are_same(values, decoded)
+        one, other = decoded.astype("f8"), values.astype("f8")
+        near = 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME) * self.rounds
+        if self.attributes.keys() & {"scale_factor", "add_offset"}:
+            near = near + SAME * np.abs(one)
+        close: np.ndarray = np.abs(one - other) <= near
+        return close | (np.isnan(one) & np.isnan(other))
 
 
 def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:
