@@ -20,6 +20,7 @@ from dask.array.core import (  # type: ignore[attr-defined]
     getter,
     normalize_chunks,
 )
+from dask.array.overlap import map_overlap as dask_map_overlap
 from dask.base import get_scheduler, is_dask_collection
 from dask.blockwise import Blockwise, BlockwiseDep, blockwise, optimize_blockwise
 from dask.delayed import Delayed
@@ -44,6 +45,7 @@ __all__ = [
     "HighLevelGraph",
     "Task",
     "TaskRef",
+    "dask_map_overlap",
     "get_scheduler",
     "getter",
     "normalize_chunks",

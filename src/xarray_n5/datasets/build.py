@@ -115,11 +115,14 @@ def build(
     coords: dict[str, xr.Variable] = {}
     for source in sources.values():
         _add_coordinates(source, coords, budget)
+    encoded = {key for key, each in sources.items() if "_ARRAY_DIMENSIONS" in each.level.attributes}
+    if encoded:  # Zarr v3 has no names of no dimensions
+        encoded |= {key for key, each in sources.items() if not each.level.shape}
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
         decode_attributes(without_variables(attributes), "the group") if attributes else {},
         decoders or {},
-        encoded=any("_ARRAY_DIMENSIONS" in each.level.attributes for each in sources.values()),
+        encoded=encoded,
     )
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)

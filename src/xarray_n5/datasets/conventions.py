@@ -58,7 +58,7 @@ class ZarrConvention:
 
     def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
         """Encode a variable as xarray's Zarr writer does."""
-        encoded: Any = encode_zarr_variable(_without_stored_width(variable), name=name)
+        encoded: Any = encode_zarr_variable(variable, name=name)
         data, attributes = encoded.data, dict(encoded.attrs)
         if data.dtype.kind in "SU" and data.dtype.itemsize <= 1:
             # Zarr has no strings of length 0, and xarray joins those of one byte into one string.
@@ -111,30 +111,6 @@ class ZarrConvention:
                 f"{data.dtype}; rewrite it with mode='w', or as objects"
             )
         return replace(encoded, data=data.astype(stored))
-
-
-def _without_stored_width(variable: xr.Variable) -> xr.Variable:
-    """Return strings without the width, or the character encoding, of the file.
-
-    xarray would truncate them, or store their bytes. NumPy's variable-width strings become objects,
-    which preserve a trailing NUL.
-    """
-    found, encoding = variable.copy(deep=False), dict(variable.encoding)
-    if variable.dtype.kind == "T":
-        found = found.astype(object)
-    opened = "n5_compression" in encoding and variable.dtype.kind in "OUT"
-    if opened or _is_other_width(encoding.get("dtype"), variable.dtype):
-        encoding.pop("dtype", None)
-    for key in ("_Encoding", "char_dim_name") if opened else ():
-        encoding.pop(key, None)
-    found.encoding = encoding
-    return found
-
-
-def _is_other_width(requested: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a requested type is strings of the same kind, possibly of another width."""
-    kinds = {"T": "TSU", "S": "S", "U": "U"}.get(dtype.kind, "")
-    return requested not in {None, str} and np.dtype(requested).kind in kinds
 
 
 def _attributes(

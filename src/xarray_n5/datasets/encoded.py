@@ -25,7 +25,7 @@ from xarray_n5.model.roundtrip_attrs import NOTES, invalid_notes, is_text, note_
 from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container
 
     import xarray as xr
 
@@ -104,43 +104,53 @@ def decode(
     attributes: dict[str, Any],
     decoders: Mapping[str, bool | None],
     *,
-    encoded: bool,
-) -> tuple[Mapping[str, xr.Variable], Mapping[str, Any], Iterable[str]]:
+    encoded: Container[str],
+) -> tuple[dict[str, xr.Variable], Mapping[str, Any], set[Any]]:
     """Decode variables; return them, the remaining attributes and the names of coordinates.
 
     By default, only variables that xarray wrote (`encoded`) are decoded: in others, ``_FillValue``
     and ``scale_factor`` may have other meanings. Variables that cannot be decoded are returned as
     stored, with a warning, unless a decoder was requested.
     """
-    chosen: dict[str, Any] = {
-        "concat_characters": encoded,
-        "mask_and_scale": encoded,
-        "decode_times": encoded,
-        "decode_coords": encoded,
-        "use_cftime": None,
-        "decode_timedelta": None if encoded else False,
-        **{key: value for key, value in decoders.items() if value is not None},
-    }
-    if not any(chosen.values()):
-        return variables, attributes, ()
-    decoder: Any = decode_cf_variables
+    decoded, coordinates = dict(variables), set[Any]()
+    kept: Any = attributes
+    usual = ("concat_characters", "mask_and_scale", "decode_times", "decode_coords")
+    for written in (True, False):
+        chosen: dict[str, Any] = {
+            **dict.fromkeys(usual, written),
+            "use_cftime": None,
+            "decode_timedelta": None if written else False,
+            **{key: value for key, value in decoders.items() if value is not None},
+        }
+        part = {key: value for key, value in variables.items() if (key in encoded) is written}
+        if any(chosen.values()) and part:
+            part = _decodable(part, chosen, requested=any(decoders.values()))
+            found, kept, named = decode_cf_variables(part, kept, **chosen)
+            decoded |= found
+            coordinates |= named
+    return decoded, kept, coordinates
+
+
+def _decodable(
+    variables: Mapping[str, xr.Variable], chosen: dict[str, Any], *, requested: bool
+) -> dict[str, xr.Variable]:
+    """Return the variables that can be decoded; warn of others, or raise if it was requested."""
     decodable = dict(variables)
     for name, variable in variables.items():
         try:
             _check(variable.attrs)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about references to other variables
-                decoder({name: variable.copy(deep=False)}, {}, **chosen)
+                decode_cf_variables({name: variable.copy(deep=False)}, {}, **chosen)
         except ODD as error:
-            if any(decoders.values()):
+            if requested:
                 raise
             del decodable[name]
             warn(
                 f"{name!r} is not decoded: its attributes {list(variable.attrs)} are invalid "
                 f"({error})"
             )
-    decoded, kept, coordinates = decoder(decodable, attributes, **chosen)
-    return {**variables, **decoded}, kept, coordinates
+    return decodable
 
 
 def _check(attributes: Mapping[str, Any]) -> None:

@@ -7,27 +7,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
-from xarray_n5.arrays.spec import ArraySpec, chunk_shape
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.spec import ArraySpec, check_storable, completed
+from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
-from xarray_n5.datasets.lossless import CF, check_names, check_new, check_strings, check_update
+from xarray_n5.datasets.lossless import (
+    CF,
+    check,
+    check_names,
+    check_strings,
+    fitting,
+    is_characters,
+    is_string,
+)
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
 from xarray_n5.dialects.ngff_attributes import without_variables
-from xarray_n5.errors import MetadataError
+from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import join
+from xarray_n5.writing.blocks import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
-    from collections.abc import Set as AbstractSet
 
     from xarray_n5.datasets.conventions import Convention
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.options import Encoding
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
@@ -45,8 +55,6 @@ class VariablePlan:
     """The array's axes; unknown ones have only names."""
     axis_coords: tuple[str, ...]
     """The dimensions whose coordinate is stored in the axes only."""
-    explicit: bool = False
-    """Whether the user chose the storage, rather than the file that it was opened from."""
 
     @property
     def placed(self) -> bool:
@@ -72,7 +80,7 @@ class GroupPlan:
 def plan_group(
     dataset: xr.Dataset,
     path: str,
-    convention: Convention,
+    form: Format,
     encoding: Encoding | None = None,
     *,
     shared: bool = False,
@@ -83,8 +91,8 @@ def plan_group(
     ----------
     dataset, path
         The Dataset and the group for it.
-    convention
-        The convention that converts variables to arrays.
+    form
+        The format, whose convention converts variables to arrays.
     encoding
         The encodings that the user chose, by variable.
     shared
@@ -99,6 +107,7 @@ def plan_group(
         If a name is not a string, or an encoding is unknown or for an unknown variable.
     """
     check_names(dataset)
+    convention = convention_of(form)
     chosen = _checked_encodings(encoding or {}, dataset)
     variables, attributes = encode_dataset_coordinates(dataset)
     prepared = {
@@ -113,12 +122,17 @@ def plan_group(
         name = NAMELESS if key is None else str(key)
         if name not in in_axes:
             encoded = _encode(name, variable, convention, dataset.dims)
-            encoded = check_new(prepared[key], encoded, name)
-            planned = _plan_variable(name, path, encoded, axes, in_axes, explicit=key in chosen)
+            encoded = check(prepared[key], encoded, name, masks=True)
+            known = {} if encoded.dims == (name,) else axes
+            geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
             if key in dataset.data_vars:
-                own = systems_from(dataset[key], planned.geometry.axes)
-                planned = replace(planned, geometry=replace(planned.geometry, systems=own))
-            plans[name] = planned
+                geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
+            plans[name] = VariablePlan(
+                encoded=encoded,
+                spec=_spec(join(path, name), name, encoded, form, explicit=key in chosen),
+                geometry=geometry,
+                axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
+            )
     return GroupPlan(
         path=path,
         variables=plans,
@@ -150,8 +164,10 @@ def encode_like(
     variables, _ = encode_dataset_coordinates(dataset)
     prepared: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
-        prepared[name] = _manageable(variable)
+        prepared[name] = _manageable(name, variable, convention)
         existing, kept = stored.variables[name].encoding, CF - {"char_dim_name"}
+        if is_string(variable):
+            kept -= {"dtype"}  # which would cut them: Convention.fit compares widths
         prepared[name].encoding = {key: existing[key] for key in kept & existing.keys()}
         if variable.dtype.kind == "f":
             # Without a fill value, NaN is stored as NaN; xarray would add one.
@@ -163,10 +179,7 @@ def encode_like(
             name: _encode(str(name), variable, convention)
             for name, variable in convention.encode_together(prepared).items()
         }
-    return {
-        str(name): check_update(dataset[name].variable, each, str(name))
-        for name, each in encoded.items()
-    }
+    return {str(name): check(prepared[name], each, str(name)) for name, each in encoded.items()}
 
 
 def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
@@ -180,13 +193,28 @@ def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
-def _manageable(variable: xr.Variable) -> xr.Variable:
-    """Return a copy whose data xarray's chunk manager supports: its own arrays, or a graph."""
-    data = variable.data
-    graph = as_graph(data)
-    if graph is data or is_of_chunk_manager(data):
-        return variable.copy(deep=False)
-    return variable.copy(deep=False, data=graph)
+def _manageable(
+    name: Hashable, variable: xr.Variable, convention: Convention, dtype: Any = None
+) -> xr.Variable:
+    """Return a copy whose data xarray's chunk manager supports: its own arrays, or a graph.
+
+    Strings are checked, now or in their blocks, also if a `dtype` can represent them.
+    """
+    data, unit = values_of(before := variable.data, f"variable {name!r}")
+    if data.dtype.kind == "T":
+        data = data.astype(object)  # which preserves a trailing NUL
+    if is_dask_collection(data) and not is_of_chunk_manager(data):
+        data = as_graph(data)
+    if data.dtype.kind == "O" or dtype is not None:
+        checks = (str(name), convention.null_padded, dtype)
+        if is_dask_collection(data):
+            data = data.map_blocks(check_strings, *checks, dtype=data.dtype)
+        else:
+            check_strings(data, *checks)
+    found = variable.copy(deep=False, data=None if data is before else data)
+    if unit is not None:
+        found.attrs["units"] = unit
+    return found
 
 
 def _prepared(
@@ -195,14 +223,15 @@ def _prepared(
     chosen: Mapping[Hashable, dict[str, Any]],
     convention: Convention,
 ) -> xr.Variable:
-    """Return a variable with the effective encodings; blocks of strings are checked later."""
-    found = _manageable(variable)
-    if variable.dtype.kind == "O" and is_dask_collection(found.data):
-        types = convention.null_padded
-        checked = found.data.map_blocks(check_strings, str(name), types, dtype=object)
-        found = found.copy(deep=False, data=checked)
+    """Return a variable with the effective encodings: the user's, or what fits of a file's."""
+    dtype = chosen.get(name, {}).get("dtype")
+    plain = dtype is None or is_characters(dtype) or not is_string(variable)
+    if plain or np.dtype(dtype).kind not in "SU":
+        dtype = None
+    found = _manageable(name, variable, convention, dtype)
     known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
-    found.encoding = chosen.get(name, known)
+    fits = chosen[name] if name in chosen else fitting(found, known, convention.null_padded)
+    found.encoding = fits
     return found
 
 
@@ -236,8 +265,6 @@ def _encode(
     name: str, variable: xr.Variable, convention: Convention, dims: Container[Hashable] = ()
 ) -> EncodedVariable:
     """Encode a variable; the dimension of its characters is not among the Dataset's `dims`."""
-    if variable.dtype.kind == "O" and not is_dask_collection(variable.data):
-        check_strings(variable.data, name, convention.null_padded)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
@@ -255,35 +282,32 @@ def _encode(
     return encoded
 
 
-def _plan_variable(
-    name: str,
-    group: str,
-    encoded: EncodedVariable,
-    axes: Mapping[str, Axis | None],
-    in_axes: AbstractSet[str],
-    *,
-    explicit: bool,
-) -> VariablePlan:
-    known = {} if encoded.dims == (name,) else axes
-    encoding = encoded.encoding
-    try:
-        compression = resolve(encoding.get("compression", encoding.get("n5_compression", "gzip")))
-        chunks = _chunks(encoded, encoding.get("chunks"), explicit=explicit)
-    except (TypeError, ValueError) as error:
-        raise MetadataError(f"variable {name!r}: {error}") from error
-    return VariablePlan(
-        encoded=encoded,
-        spec=ArraySpec(
-            path=join(group, name),
-            chunks=chunks,
-            shards=encoding.get("shards"),
-            compression=compression,
-            layout=_layout(name, encoded),
-        ),
-        geometry=Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims)),
-        axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
-        explicit=explicit or "n5_compression" not in encoding,
-    )
+def _spec(
+    path: str, name: str, encoded: EncodedVariable, form: Format, *, explicit: bool
+) -> ArraySpec:
+    """Return how an array is stored; what an opened file had is ignored if it does not fit."""
+    spec = ArraySpec(path=path, layout=_layout(name, encoded))
+    data, encoding = encoded.data, encoded.encoding
+    for key in ("n5_compression", "compression", "chunks", "shards"):
+        if key not in encoding:
+            continue
+        option, value = key.removeprefix("n5_"), encoding[key]
+        try:
+            value = _chunks(encoded, value) if option == "chunks" else value
+            chosen: dict[str, Any] = {option: value}
+            wanted = replace(spec, **chosen)
+            metadata = wanted.metadata(data.shape, data.dtype, name)
+            if not explicit:
+                check_storable(completed(form, metadata, spec.layout, name), form, name)
+        except (TypeError, ValueError) as error:
+            if explicit:
+                raise MetadataError(f"variable {name!r}: {error}") from error
+        except UnknownCompressionError:
+            if explicit:
+                raise
+        else:
+            spec = wanted
+    return spec
 
 
 def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
@@ -298,19 +322,12 @@ def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
     return layout or None
 
 
-def _chunks(encoded: EncodedVariable, chunks: Any, *, explicit: bool) -> tuple[int, ...] | None:
-    """Return the chunk shape: the user's choice, or that of the file if it fits."""
+def _chunks(encoded: EncodedVariable, chunks: Any) -> Any:
+    """Return the shape of an array's chunks; scalars have none, and characters their own axis."""
     shape = encoded.data.shape
-    if chunks is None or not encoded.dims:
-        return None
-    if isinstance(chunks, str | int):
-        return chunk_shape(chunks, shape)  # type: ignore[arg-type]
-    sides = tuple(chunks)
-    if encoded.is_string and len(sides) == len(shape) - 1:
-        sides = (*sides, shape[-1])  # the characters have their own axis
-    if len(sides) != len(shape) and not explicit:
-        return None
-    return chunk_shape(sides, shape)
+    if encoded.is_string and np.shape(chunks) == (len(shape) - 1,):
+        return (*chunks, shape[-1])
+    return chunks if encoded.dims else None
 
 
 def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:

@@ -69,7 +69,7 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         chosen = levels.encodings.get(level) or {}
         encoding: dict[Hashable, Any] = {level: chosen[levels.name]} if chosen else {}
         alone = xr.Dataset({level: dataset[levels.name].variable})
-        plan = plan_group(alone, path, convention, encoding)
+        plan = plan_group(alone, path, how.format, encoding)
         planned = plan.variables[level]
         layout = {**nested, **(planned.spec.layout or {})}
         described = _array_attributes(planned, levels, number, convention)

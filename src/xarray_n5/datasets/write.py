@@ -10,7 +10,6 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
-from xarray_n5.arrays.spec import with_fallback
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
@@ -175,7 +174,7 @@ def _plan_group(
     how: WriteOptions,
 ) -> _Stored:
     """Return one Dataset or pyramid in the form of the arrays of its group."""
-    convention, group = convention_of(how.format), find_group(path, how)
+    group = find_group(path, how)
     existing = None if group is None else ExistingGroup(group, strict=how.mode != "w-")
     stays = existing is not None and how.mode == "a"
     if isinstance(dataset, Levels):
@@ -184,8 +183,7 @@ def _plan_group(
         dataset = _with_coordinates(dataset, existing)
     if group is not None and how.mode != "w" and dataset.variables:
         check_not_scene(group)
-    plan = plan_group(dataset, path, convention, encoding, shared=stays)
-    plan = _with_fallbacks(plan, how)
+    plan = plan_group(dataset, path, how.format, encoding, shared=stays)
     images: Mapping[str, Any] = {}
     if how.format.native_to_xarray:
         kept = existing.group.attrs if existing and stays else {}
@@ -201,7 +199,7 @@ def _plan_pyramid(
     levels: Levels, path: str, existing: ExistingGroup | None, how: WriteOptions
 ) -> _Stored:
     """Return a pyramid as arrays; in mode "a" it replaces an older one in its group."""
-    plan = _with_fallbacks(plan_levels(levels, path, how), how)
+    plan = plan_levels(levels, path, how)
     kept: Mapping[str, Any] = {}
     removed: Sequence[str] = ()
     if existing is not None and how.mode != "w":
@@ -229,27 +227,9 @@ def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Datase
     return dataset.assign_coords(coordinates) if coordinates else dataset
 
 
-def _with_fallbacks(plan: GroupPlan, how: WriteOptions) -> GroupPlan:
-    """Replace compressions of opened files that the format does not support."""
-    variables = dict(plan.variables)
-    for name, variable in plan.variables.items():
-        if not variable.explicit:
-            data, spec = variable.encoded.data, variable.spec
-            sides = replace(
-                spec, chunks=spec.chunks or (1,) * data.ndim, shards=None, attributes=None
-            )
-            metadata = sides.metadata(data.shape, data.dtype, name)
-            found = with_fallback(how.format, metadata, spec.layout, name)
-            spec = replace(spec, compression=found.compression)
-            variables[name] = replace(variable, spec=spec)
-    return replace(plan, variables=variables)
-
-
 def _request(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
     convention, encoded, spec = convention_of(how.format), variable.encoded, variable.spec
     spec = replace(spec, mode="w-" if how.mode == "w-" else "w")
-    if not (variable.explicit or how.format.holds_shards):
-        spec = replace(spec, shards=None)  # those of the file that it was opened from
     if spec.attributes is None:
         placed = convention.coordinates_in_axes and variable.placed
         attributes = convention.array_attributes(encoded, variable.axis_coords, placed=placed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
@@ -12,7 +11,7 @@ from dask.utils import has_keyword
 
 from xarray_n5.dask.boxes import from_boxes
 from xarray_n5.datasets.sources import stored_source
-from xarray_n5.graph import label, normalize_chunks, spell
+from xarray_n5.graph import as_graph, dask_map_overlap, label, normalize_chunks, spell
 from xarray_n5.model.halos import by_axis, halos_of
 from xarray_n5.sampling.blocks import blocks_of, check_amplification, encoded_chunks
 from xarray_n5.sampling.functions import Call, identity_of, meta_of, name_of
@@ -21,6 +20,7 @@ from xarray_n5.sampling.tasks import BlocksWithCoords, OverlapTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    import dask.array as da
     from numpy.typing import ArrayLike, DTypeLike
 
     from xarray_n5.dask.boxes import StoredSource
@@ -312,7 +312,7 @@ def _from_dask(
 ) -> da.Array:
     """Return the result of Dask's own function, for arrays that were computed."""
     dims = call.dims
-    data = [each.chunk(dict(zip(dims, blocks, strict=True))).data for each in arrays]
+    data = [as_graph(each.chunk(dict(zip(dims, blocks, strict=True))).data) for each in arrays]
     depths = [
         {i: h.before if h.before == h.after else (h.before, h.after) for i, h in enumerate(along)}
         for along in halos
@@ -324,7 +324,7 @@ def _from_dask(
         where = BlocksWithCoords(blocks, dims, halos[0], coords)
         passed, more = _WithCoords(call, where), {}
         meta = meta_of(call, [each.dtype for each in arrays], coords, dtype, meta)
-    found: da.Array = da.map_overlap(
+    found: da.Array = dask_map_overlap(
         passed, *data, depth=depths, boundary=boundaries, trim=trim, dtype=dtype, meta=meta, **more
     )
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dask.array as da
 import numpy as np
+import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.spec import as_dtype
@@ -27,9 +28,9 @@ def blocks_of(arr: Any) -> da.Array:
     ValueError
         If the size of a block is unknown.
     MetadataError
-        If there are objects that are not strings, or masked values.
+        If there are objects that are not strings, masked values, or no NumPy arrays to be had.
     """
-    plain = as_graph(_plain(_unmasked(arr)))
+    plain = as_graph(_unmasked(values_of(arr)[0]))
     source: da.Array = plain if is_dask_collection(plain) else as_graph(_as_dask(plain))
     if any(math.isnan(size) for size in source.shape):
         raise ValueError(
@@ -38,27 +39,62 @@ def blocks_of(arr: Any) -> da.Array:
     return source
 
 
+def values_of(arr: Any, what: str = "the array") -> tuple[Any, str | None]:
+    """Return the values of xarray's objects and of quantities, and the unit of quantities.
+
+    Raises
+    ------
+    MetadataError
+        If NumPy cannot have the values, or only all of them at once.
+    """
+    data = arr.data if isinstance(arr, xr.DataArray | xr.Variable) else arr
+    unit = None
+    # Quantities of pint, or those of astropy and unyt, which are arrays of NumPy.
+    value = getattr(data, "value" if isinstance(data, np.ndarray) else "magnitude", None)
+    if value is not None and (unit := getattr(data, "units", getattr(data, "unit", None))):
+        data, unit = value, str(unit)
+    sample = getattr(data, "_meta", None) if is_dask_collection(data) else data
+    kind = f"{type(sample).__module__}.{type(sample).__qualname__}"
+    chunks, shape = (getattr(sample, name, None) for name in ("chunks", "shape"))
+    if isinstance(chunks, tuple) and any(isinstance(sizes, tuple) for sizes in chunks):
+        raise MetadataError(
+            f"{what} is chunked by another library than Dask ({kind}), and would be loaded "
+            "whole; open it with Dask, in xarray with chunked_array_type='dask', or pass compute()"
+        )
+    if shape is not None and not hasattr(sample, "chunks"):
+        dense = _as_dense(sample)
+        if dense.shape != shape:
+            raise MetadataError(
+                f"{what}: expected values that NumPy can read, got {kind}; convert it to a NumPy "
+                "array, such as with its toarray() or todense(), in Dask with map_blocks"
+            )
+        data = dense if sample is data else data
+    return data, unit
+
+
+def _as_dense(arr: Any) -> np.ndarray:
+    """Return an array as NumPy sees it: an object without axes if it is refused a conversion."""
+    try:
+        return np.asanyarray(arr)
+    except (RuntimeError, TypeError, ValueError):
+        return np.array(None)
+
+
 def _unmasked(arr: Any) -> Any:
     """Return values without a mask; raise if it masks any, since masks cannot be stored."""
-    found = _plain(arr)
-    if isinstance(getattr(found, "_meta", None), np.ma.MaskedArray):
+    if isinstance(getattr(arr, "_meta", None), np.ma.MaskedArray):
         raise MetadataError(
             "the array is masked, and masks cannot be stored; fill it with "
             "dask.array.ma.filled(x, value)"
         )
-    if not isinstance(found, np.ma.MaskedArray):
+    if not isinstance(arr, np.ma.MaskedArray):
         return arr
-    if np.ma.is_masked(found):
+    if np.ma.is_masked(arr):
         raise MetadataError(
             "the array has masked values, and masks cannot be stored; fill them with "
             "x.filled(value)"
         )
-    return found.data
-
-
-def _plain(arr: Any) -> Any:
-    """Return the data of a DataArray; other objects unchanged."""
-    return arr if isinstance(arr, np.ndarray | np.generic) else getattr(arr, "data", arr)
+    return arr.data
 
 
 def _as_dask(arr: Any) -> da.Array:

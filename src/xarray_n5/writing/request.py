@@ -18,7 +18,7 @@ from xarray_n5.arrays.records import is_token
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
 from xarray_n5.model.json import as_json
-from xarray_n5.writing.blocks import blocks_of
+from xarray_n5.writing.blocks import blocks_of, values_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
 from xarray_n5.writing.user_code import code_of
 
@@ -147,6 +147,13 @@ class WriteRequest:
             key: [*each] for key, each in given.items() if isinstance(each, Iterator)
         }
         spec = replace(spec, **once) if once else spec
+        if (unit := values_of(arr)[1]) is not None:
+            if region is not None:
+                raise ValueError(
+                    f"the array is a quantity in {unit!r}, and the stored array may have another "
+                    "unit; convert it, and pass its plain values"
+                )
+            spec = replace(spec, attributes={"units": unit, **(spec.attributes or {})})
         source = blocks_of(arr)
         return cls(
             source=source,
