@@ -41,7 +41,8 @@ class Canonical:
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""
         own = node.attributes.get(_KEY)
-        listed = next(((e, base) for _, e, base in listings(node)), ({}, {}))
+        entries = ((e, base) for _, e, base in listings(node) if {_KEY} & {*e, *base})
+        listed = next(entries, ({}, {}))
         said = own if own is not None else listed[0].get(_KEY)
         if said is None:
             return None

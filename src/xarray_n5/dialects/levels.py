@@ -81,9 +81,12 @@ def type_in_paintera(group: Mapping[str, Any]) -> str | None:
 
 
 def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
-    """Iterate over the images in a group's ``multiscales`` that have ``datasets``."""
+    """Iterate over the images in a group's ``multiscales`` that have ``datasets``.
+
+    Those in ``ome`` come first: they replace older ones that a conversion left beside it.
+    """
     ome = group.get("ome")
-    for holder in (group, ome if isinstance(ome, dict) else {}):
+    for holder in (ome if isinstance(ome, dict) else {}, group):
         images = holder.get("multiscales")
         for image in images if isinstance(images, list) else [images]:
             if isinstance(image, dict) and isinstance(image.get("datasets"), list):

@@ -7,8 +7,13 @@ NgffSingleScaleAxesMetadata in n5-universe.
 
 from __future__ import annotations
 
+import math
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_attributes import (
@@ -32,10 +37,11 @@ from xarray_n5.dialects.ngff_systems import (
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
-from xarray_n5.dialects.values import as_tuples, matrix, per_axis, whole_number
-from xarray_n5.model.alerts import warn
+from xarray_n5.dialects.values import as_tuples, matrix, per_axis, valid_steps, whole_number
+from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, kind_of
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,14 +83,17 @@ class Ngff:
                 axes = tuple(axis(name, None, None, kind=kind) for name, kind, _ in described)
                 found = Geometry(axes, {"names": _KEY})
             else:
-                base = _placed(image, first, described)
-                found = over(_placed(image, entry, described), base)
+                found, problems = _placed(image, entry, described)
+                if problems:
+                    warn(_ignored(problems, node))
+                found = over(found, _placed(image, first, described)[0])
                 found = _as_far_as_known(found, image)
                 if has_systems(image):
                     found = replace(found, systems=_systems(image, entry, node))
                     warn_unapplied(node)
             if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
+            _warn_of_older(found, node)
             return _labelled(found, node)
         return None
 
@@ -205,22 +214,72 @@ def _axes(
 
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
-) -> Geometry:
-    if has_systems(image):
-        rows = level_rows(entry, len(described))
-    else:
-        own, of_all = (each.get("coordinateTransformations") or [] for each in (entry, image))
-        rows = matrix([*own, *of_all], len(described))
+) -> tuple[Geometry, tuple[str, ...]]:
+    """Return the axes of a level, and messages about invalid numbers.
+
+    These cost the coordinates of their axis; without a valid scale, no axis has coordinates.
+    """
+    names = [name for name, _, _ in described]
+    own = valid_steps(entry.get("coordinateTransformations"), names)
+    every = None if has_systems(image) else image.get("coordinateTransformations")
+    of_all = valid_steps(every or [], names)
+    problems = own.problems + of_all.problems
+    split, rows = None, np.eye(len(names), len(names) + 1)
+    try:
+        if has_systems(image):
+            rows = level_rows({**entry, "coordinateTransformations": own.transforms}, len(names))
+        else:
+            rows = matrix([*own.transforms, *of_all.transforms], len(names))
+        split = per_axis(rows)
+        known = not own.unscaled and (split is not None or not own.invalid | of_all.invalid)
+    except ODD as error:
+        problems, known = (*problems, str(error)), False
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
-    split = per_axis(rows)
-    if split is None:
-        bare = tuple(axis(name, unit, None, kind=kind) for name, kind, unit in described)
-        return Geometry(bare, said, affine=as_tuples(rows))
-    axes = tuple(
-        axis(name, unit, scale, offset, kind=kind)
-        for (name, kind, unit), scale, offset in zip(described, *split, strict=True)
+    axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
+    if split is None or not known:
+        return Geometry(tuple(axes), said, affine=as_tuples(rows) if known else None), problems
+    for number, (scale, offset) in enumerate(zip(*split, strict=True)):
+        name, kind, unit = described[number]
+        if number in own.invalid | of_all.invalid:
+            continue
+        if scale == 0:
+            problems = (*problems, f"the scale of axis {name!r} is 0")
+            continue
+        axes[number] = axis(name, unit, scale, offset, kind=kind)
+    return Geometry(tuple(axes), said), problems
+
+
+def _ignored(problems: Sequence[str], node: ArrayContext) -> str:
+    shown = "; ".join(problems)
+    return f"{node.path or '/'}: some numbers of ngff metadata ('multiscales') are ignored: {shown}"
+
+
+def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
+    """Warn about a ``multiscales`` next to ``ome`` that describes other axes."""
+    if not any({"ome", "multiscales"} <= group.keys() for group in node.parents):
+        return
+    groups = [{k: v for k, v in group.items() if k != "ome"} for group in node.parents]
+    older = None
+    with suppress(*ODD), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        older = Ngff().read(replace(node, parents=tuple(groups)))
+    if older is not None and not _are_same(geometry, older):
+        warn(
+            f"{node.path or '/'}: 'ome' and the older 'multiscales' next to it disagree; using "
+            "'ome'. Delete the one that is wrong"
+        )
+
+
+def _are_same(one: Geometry, other: Geometry) -> bool:
+    """Return whether the axes of two geometries have the same names and coordinates."""
+    return one.affine == other.affine and all(
+        a.name == b.name
+        and same_unit(a.unit, b.unit)
+        and (a.scale is None) == (b.scale is None)
+        and math.isclose(a.step, b.step, rel_tol=SAME)
+        and abs(a.offset - b.offset) <= SAME * max(abs(a.step), abs(a.offset))
+        for a, b in zip(one.axes, other.axes, strict=True)
     )
-    return Geometry(axes, said)
 
 
 def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> ImageSystems:
