@@ -18,7 +18,13 @@ from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
 from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
+from xarray_n5.images.find import (
+    combined_images,
+    levels_of,
+    name_of_group,
+    named_alike,
+    single_image,
+)
 from xarray_n5.images.select import is_like_dataset, select_images, select_level
 from xarray_n5.leaves import scene_in
 from xarray_n5.model import level_names
@@ -204,10 +210,14 @@ class _Tree:
             return {f"{path.rstrip('/')}{each}".rstrip("/") or "/": found[each] for each in found}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
-        if is_like_dataset(node):
+        if is_like_dataset(node) and not self._is_done(node):
             with suppress(ValueError):  # levels of one size differ in their coordinates
                 return self._open_dataset(node, path)
         return self._open_group(node, path, is_part=is_part)
+
+    def _is_done(self, group: Group) -> bool:
+        """Return whether all arrays of a group are opened, as levels of a group around it."""
+        return bool(self.done) and self.done.issuperset(a.path for a in group.arrays().values())
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
         images = select_images(group, without=self.drop, **self.options.reading)
@@ -227,7 +237,11 @@ class _Tree:
             below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
         children = group.children(self.drop)
-        images = self._images(group, children)
+        arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
+        known = levels_of(group, arrays)
+        images = self._images(group, arrays, known)
+        for level in images.keys() - children.keys():
+            below[f"{stem}/{level}"] = self._image(level, images[level])
         for name, child in children.items():
             of_image = name in combined or ("" in combined and level_names.is_part(name))
             if name in images:
@@ -236,6 +250,11 @@ class _Tree:
                 below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
         levels = {name: image for name, image in images.items() if image.name}
         attributes = _without_levels(group.attrs, levels) if levels else dict(group.attrs)
+        paths = {f"{stem}/{level}" for level in known}
+        if [*known] != level_names.levels_among(arrays) and paths <= below.keys():
+            # Only a list shows which nodes are levels.
+            listing = {"datasets": [{"path": level} for level in known]}
+            attributes = {**without_images(attributes), "multiscales": [listing]}
         attributes = decode_attributes(attributes, group.path or "/")
         if not below and (is_part or not attributes):
             return {}  # the content of a part of an image is in the image
@@ -244,17 +263,26 @@ class _Tree:
         return {path: here, **below}
 
     def _images(
-        self, group: Group, children: Mapping[str, Array | Group]
+        self, group: Group, arrays: Mapping[str, Array], levels: Mapping[str, Array]
     ) -> dict[str, Image[Array]]:
-        """Return the arrays directly in a group that are not opened yet; several are levels."""
-        images = {
-            name: single_image(child, **self.options.reading)
-            for name, child in children.items()
-            if isinstance(child, Array) and child.path not in self.done
+        """Return the arrays of a group, and levels in its groups, that are not opened yet."""
+        inner = {level: array for level, array in levels.items() if "/" in level}
+        above = {level.rpartition("/")[0] for level in inner}
+        # Levels of Datasets are opened with the other variables.
+        datasets = {
+            path
+            for path, node in group.nodes(above).items()
+            if isinstance(node, Group) and (is_dataset(node.attrs) or len(node.arrays()) > 1)
         }
-        levels = level_names.levels_among(images)
-        if len(levels) > 1:
-            alike = {name: images[name] for name in levels}
+        inner = {n: array for n, array in inner.items() if n.rpartition("/")[0] not in datasets}
+        images = {
+            name: single_image(array, **self.options.reading)
+            for name, array in {**arrays, **inner}.items()
+            if array.path not in self.done
+        }
+        self.done.update(array.path for array in inner.values())
+        alike = {name: images[name] for name in levels if name in images}
+        if len(alike) > 1:
             images |= named_alike(alike, name_of_group(group))
         return images
 

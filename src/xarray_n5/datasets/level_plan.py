@@ -26,7 +26,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from xarray_n5.datasets.conventions import Convention
     from xarray_n5.datasets.encoding import VariablePlan
@@ -67,10 +67,10 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
     variables = {}
     for number, (level, dataset) in enumerate(levels.datasets.items()):
         chosen = levels.encodings.get(level) or {}
-        encoding: dict[Hashable, Any] = {level: chosen[levels.name]} if chosen else {}
-        alone = xr.Dataset({level: dataset[levels.name].variable})
-        plan = plan_group(alone, path, convention, encoding)
-        planned = plan.variables[level]
+        above, _, name = level.rpartition("/")
+        encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
+        alone = xr.Dataset({name: dataset[levels.name].variable})
+        planned = plan_group(alone, join(path, above), convention, encoding).variables[name]
         layout = {**nested, **(planned.spec.layout or {})}
         described = _array_attributes(planned, levels, number, convention)
         if "fill_value" not in layout:
@@ -100,6 +100,7 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
     The groups above are read in one batch.
     """
     contexts: list[ArrayContext] = []
+    above: Sequence[Mapping[str, Any]] = ()
     geometries = []
     for name, variable in plan.variables.items():
         data = variable.encoded.data
@@ -108,7 +109,8 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
         )
         if not contexts:
             first = load_context(how.container, join(plan.path, name), metadata)
-        parents = ({**kept, **plan.attributes}, *first.parents[1:])
+            above = first.parents[1 + name.count("/") :]
+        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
         context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
         contexts.append(replace(context, parents=parents, base=None))
         geometries.append(variable.geometry)

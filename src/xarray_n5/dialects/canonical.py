@@ -78,8 +78,7 @@ class Canonical:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's transform once more."""
         datasets = [
-            {"path": node.path.rpartition("/")[2], **self.write(geometry, node)}
-            for node, geometry in levels
+            {"path": node.listed_path, **self.write(geometry, node)} for node, geometry in levels
         ]
         return {"multiscales": {"path": "", "datasets": datasets}}
 

@@ -80,7 +80,7 @@ class Cosem:
         node, base = levels[0]
         own = [self.write(geometry, node) for node, geometry in levels]
         entries = [
-            {"path": node.path.rpartition("/")[2], "transform": each["transform"]}
+            {"path": node.listed_path, "transform": each["transform"]}
             for (node, _), each in zip(levels, own, strict=True)
         ]
         around: dict[str, Any] = {

@@ -45,7 +45,7 @@ def _lists(group: Attributes, path: str) -> bool:
     """Return whether the images of a group list an array, by its path in the group."""
     images = [image for image in images_in(group) if not is_of_variable(image)]
     listed = (each for image in images for each in level_paths(image))
-    return any(each.removeprefix("./").strip("/") == path for each in listed)
+    return path in listed
 
 
 def _has_factors(group: Attributes) -> bool:
@@ -96,7 +96,7 @@ def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
 def level_paths(image: Mapping[str, Any]) -> list[str]:
     """Return the paths of the levels that an image of ``multiscales`` lists, in its group."""
     entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
-    return [path for path in entries if isinstance(path, str)]
+    return [path.removeprefix("./").strip("/") for path in entries if isinstance(path, str)]
 
 
 def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:

@@ -113,7 +113,7 @@ class Ngff:
 
         datasets = [
             {
-                "path": node.path.rpartition("/")[2],
+                "path": node.listed_path,
                 "coordinateTransformations": [
                     {"type": "scale", "scale": [whole_number(a.step) for a in ordered(geometry)]},
                     {
