@@ -84,7 +84,8 @@ def copy(
         Of a group, all arrays with these dimensions are cropped, and the levels of pyramids; those
         without samples there are left out with a warning.
     chunks : sequence of int, int or "auto", optional
-        The shape of the chunks, by default that of each array.
+        The shape of the chunks, by default that of each array. One side, and "auto", are for the
+        axes of space: along those of time, channels and others, a chunk has one sample.
     shards : sequence of int, int or "auto", optional
         The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
         each axis, or "auto" for at most 256 MiB of elements. By default those of each array, if

@@ -19,12 +19,12 @@ from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_o
 from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
-from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable
+    from collections.abc import Container, Hashable, Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.datasets.conventions import Convention
@@ -266,9 +266,11 @@ def _plan_variable(
 ) -> VariablePlan:
     known = {} if encoded.dims == (name,) else axes
     encoding = encoded.encoding
+    geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
     try:
         compression = resolve(encoding.get("compression", encoding.get("n5_compression", "gzip")))
-        chunks = _chunks(encoded, encoding.get("chunks"), explicit=explicit)
+        apart = axes_apart(geometry.axes)
+        chunks = _chunks(encoded, encoding.get("chunks"), apart, explicit=explicit)
     except (TypeError, ValueError) as error:
         raise MetadataError(f"variable {name!r}: {error}") from error
     return VariablePlan(
@@ -279,8 +281,9 @@ def _plan_variable(
             shards=encoding.get("shards"),
             compression=compression,
             layout=_layout(name, encoded),
+            apart=apart,
         ),
-        geometry=Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims)),
+        geometry=geometry,
         axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
         explicit=explicit or "n5_compression" not in encoding,
     )
@@ -298,13 +301,15 @@ def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
     return layout or None
 
 
-def _chunks(encoded: EncodedVariable, chunks: Any, *, explicit: bool) -> tuple[int, ...] | None:
+def _chunks(
+    encoded: EncodedVariable, chunks: Any, apart: Sequence[int], *, explicit: bool
+) -> tuple[int, ...] | None:
     """Return the chunk shape: the user's choice, or that of the file if it fits."""
     shape = encoded.data.shape
     if chunks is None or not encoded.dims:
         return None
     if isinstance(chunks, str | int):
-        return chunk_shape(chunks, shape)  # type: ignore[arg-type]
+        return chunk_shape(chunks, shape, apart)  # type: ignore[arg-type]
     sides = tuple(chunks)
     if encoded.is_string and len(sides) == len(shape) - 1:
         sides = (*sides, shape[-1])  # the characters have their own axis
