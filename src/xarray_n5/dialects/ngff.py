@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_attributes import (
     METHOD,
@@ -45,6 +43,8 @@ from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
     from xarray_n5.model.axes import Axis
     from xarray_n5.model.system_graph import ImageSystems
@@ -217,36 +217,44 @@ def _placed(
 ) -> tuple[Geometry, tuple[str, ...]]:
     """Return the axes of a level, and messages about invalid numbers.
 
-    These cost the coordinates of their axis; without a valid scale, no axis has coordinates.
+    These cost the coordinates of their axis, and its unit, which copies would give a scale of 1;
+    without a valid scale, no axis has coordinates.
     """
-    names = [name for name, _, _ in described]
-    own = valid_steps(entry.get("coordinateTransformations"), names)
-    every = None if has_systems(image) else image.get("coordinateTransformations")
-    of_all = valid_steps(every or [], names)
-    problems = own.problems + of_all.problems
-    split, rows = None, np.eye(len(names), len(names) + 1)
-    try:
-        if has_systems(image):
-            rows = level_rows({**entry, "coordinateTransformations": own.transforms}, len(names))
-        else:
-            rows = matrix([*own.transforms, *of_all.transforms], len(names))
-        split = per_axis(rows)
-        known = not own.unscaled and (split is not None or not own.invalid | of_all.invalid)
-    except ODD as error:
-        problems, known = (*problems, str(error)), False
-    said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
+    rows, invalid, problems = _matrix(image, entry, [name for name, _, _ in described])
     axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
-    if split is None or not known:
-        return Geometry(tuple(axes), said, affine=as_tuples(rows) if known else None), problems
+    bare = [replace(each, unit=None) for each in axes]
+    split = None if rows is None else per_axis(rows)
+    if rows is None or (split is None and invalid):
+        return Geometry(tuple(bare), {"names": _KEY}), problems
+    said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
+    if split is None:
+        return Geometry(tuple(axes), said, affine=as_tuples(rows)), problems
     for number, (scale, offset) in enumerate(zip(*split, strict=True)):
         name, kind, unit = described[number]
-        if number in own.invalid | of_all.invalid:
-            continue
-        if scale == 0:
+        if number not in invalid and scale == 0:
             problems = (*problems, f"the scale of axis {name!r} is 0")
-            continue
-        axes[number] = axis(name, unit, scale, offset, kind=kind)
-    return Geometry(tuple(axes), said), problems
+        elif number not in invalid:
+            bare[number] = axis(name, unit, scale, offset, kind=kind)
+    return Geometry(tuple(bare), said), problems
+
+
+def _matrix(
+    image: dict[str, Any], entry: dict[str, Any], names: Sequence[str]
+) -> tuple[np.ndarray | None, frozenset[int], tuple[str, ...]]:
+    """Return the matrix of a level or None, its axes with invalid numbers, and messages."""
+    steps = valid_steps(entry.get("coordinateTransformations"), names)
+    every = None if has_systems(image) else image.get("coordinateTransformations")
+    of_all = valid_steps(every or [], names)
+    invalid, problems = steps.invalid | of_all.invalid, steps.problems + of_all.problems
+    if steps.unscaled:
+        return None, invalid, problems
+    try:
+        if has_systems(image):
+            known = {**entry, "coordinateTransformations": steps.transforms}
+            return level_rows(known, len(names)), invalid, problems
+        return matrix([*steps.transforms, *of_all.transforms], len(names)), invalid, problems
+    except ODD as error:
+        return None, invalid, (*problems, str(error))
 
 
 def _ignored(problems: Sequence[str], node: ArrayContext) -> str:
