@@ -83,7 +83,7 @@ def type_in_paintera(group: Mapping[str, Any]) -> str | None:
 def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
     """Iterate over the images in a group's ``multiscales`` that have ``datasets``.
 
-    Those in ``ome`` come first: they replace older ones that a conversion left beside it.
+    Those in ``ome`` come first: they replace older ones that a conversion left next to it.
     """
     ome = group.get("ome")
     for holder in (ome if isinstance(ome, dict) else {}, group):
