@@ -21,13 +21,13 @@ from xarray_n5.dialects.ngff_attributes import (
     omero_for,
     warn_unapplied,
 )
+from xarray_n5.dialects.ngff_steps import level_matrix
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
     WRITTEN,
     chosen_version,
     described_problems,
     has_systems,
-    level_rows,
     path_of_image,
     system_of,
     systems_around,
@@ -35,7 +35,7 @@ from xarray_n5.dialects.ngff_systems import (
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
-from xarray_n5.dialects.values import as_tuples, matrix, per_axis, valid_steps, whole_number
+from xarray_n5.dialects.values import as_tuples, per_axis, whole_number
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.tolerances import SAME
@@ -43,8 +43,6 @@ from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
 
     from xarray_n5.model.axes import Axis
     from xarray_n5.model.system_graph import ImageSystems
@@ -220,7 +218,7 @@ def _placed(
     These cost the coordinates of their axis, and its unit, which copies would give a scale of 1;
     without a valid scale, no axis has coordinates.
     """
-    rows, invalid, problems = _matrix(image, entry, [name for name, _, _ in described])
+    rows, invalid, problems = level_matrix(image, entry, [name for name, _, _ in described])
     axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
     bare = [replace(each, unit=None) for each in axes]
     split = None if rows is None else per_axis(rows)
@@ -236,25 +234,6 @@ def _placed(
         elif number not in invalid:
             bare[number] = axis(name, unit, scale, offset, kind=kind)
     return Geometry(tuple(bare), said), problems
-
-
-def _matrix(
-    image: dict[str, Any], entry: dict[str, Any], names: Sequence[str]
-) -> tuple[np.ndarray | None, frozenset[int], tuple[str, ...]]:
-    """Return the matrix of a level or None, its axes with invalid numbers, and messages."""
-    steps = valid_steps(entry.get("coordinateTransformations"), names)
-    every = None if has_systems(image) else image.get("coordinateTransformations")
-    of_all = valid_steps(every or [], names)
-    invalid, problems = steps.invalid | of_all.invalid, steps.problems + of_all.problems
-    if steps.unscaled:
-        return None, invalid, problems
-    try:
-        if has_systems(image):
-            known = {**entry, "coordinateTransformations": steps.transforms}
-            return level_rows(known, len(names)), invalid, problems
-        return matrix([*steps.transforms, *of_all.transforms], len(names)), invalid, problems
-    except ODD as error:
-        return None, invalid, (*problems, str(error))
 
 
 def _ignored(problems: Sequence[str], node: ArrayContext) -> str:

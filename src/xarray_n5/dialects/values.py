@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,14 +55,14 @@ def numbers(
     if value is None:
         return None
     items = [value] * ndim if isinstance(value, (int, float, str)) else value
-    result = tuple(map(_number, items)) if isinstance(items, list) else (math.nan,)
+    result = tuple(map(as_number, items)) if isinstance(items, list) else (math.nan,)
     if not all(math.isfinite(number) and (number > 0 or not positive) for number in result):
         kind = "positive, finite" if positive else "finite"
         raise ValueError(f"{key!r} is {value!r}; expected a list of {kind} numbers")
     return _fill(key, result, filler, ndim, exact=exact)
 
 
-def _number(item: object) -> float:
+def as_number(item: object) -> float:
     """Return a number, which may be a string; NaN if it is not a number."""
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
         return math.nan
@@ -120,67 +119,6 @@ def matrix(transform: object, ndim: int) -> np.ndarray:
     if not np.isfinite(whole).all():
         raise ValueError(f"{transform!r} has numbers that are not finite")
     return whole[:ndim]
-
-
-_NEUTRAL: Mapping[str, float] = MappingProxyType({"scale": 1.0, "translation": 0.0})
-"""The numbers that replace invalid ones, by type of transform."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValidSteps:
-    """A list of transforms without their invalid numbers."""
-
-    transforms: list[Any]
-    """The transforms; numbers of invalid axes are neutral, lists of another length are omitted."""
-    invalid: frozenset[int]
-    """The axes with an invalid number."""
-    problems: tuple[str, ...]
-    """A message for each invalid number or list."""
-    unscaled: bool = False
-    """Whether distances between samples are unknown, since a scale is omitted."""
-
-
-def valid_steps(transforms: object, names: Sequence[str]) -> ValidSteps:
-    """Return a list of transforms without the scales and translations that are invalid.
-
-    >>> valid_steps([{"type": "scale", "scale": [0, 0.5]}], ["t", "x"]).problems
-    ("the scale of axis 't' is 0",)
-    """
-    if not isinstance(transforms, list):
-        problem = f"the transforms are {transforms!r}, expected a list"
-        return ValidSteps([], frozenset(), (problem,), unscaled=True)
-    steps = [_valid_step(each, names) for each in transforms]
-    return ValidSteps(
-        [each for step in steps for each in step.transforms],
-        frozenset().union(*(step.invalid for step in steps)),
-        tuple(problem for step in steps for problem in step.problems),
-        any(step.unscaled for step in steps),
-    )
-
-
-def _valid_step(step: Any, names: Sequence[str]) -> ValidSteps:
-    kind = step.get("type") if isinstance(step, dict) else None
-    if kind == "sequence":
-        inner = valid_steps(step.get("transformations"), names)
-        return replace(inner, transforms=[{**step, "transformations": inner.transforms}])
-    if kind not in ("scale", "translation"):
-        return ValidSteps([step], frozenset(), ())
-    values = step.get(kind)
-    if not isinstance(values, list) or len(values) != len(names):
-        count = len(values) if isinstance(values, list) else "no"
-        problem = f"the {kind} {values!r} is for {count} axes, expected {len(names)}"
-        return ValidSteps([], frozenset(), (problem,), unscaled=kind == "scale")
-    read = [_number(value) for value in values]
-    wrong = [not math.isfinite(n) or (kind == "scale" and n == 0) for n in read]
-    return ValidSteps(
-        [{**step, kind: [_NEUTRAL[kind] if w else n for w, n in zip(wrong, read, strict=True)]}],
-        frozenset(axis for axis, w in enumerate(wrong) if w),
-        tuple(
-            f"the {kind} of axis {name!r} is {value!r}"
-            for name, value, w in zip(names, values, wrong, strict=True)
-            if w
-        ),
-    )
 
 
 def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:

@@ -206,6 +206,17 @@ def is_like_dataset(group: Group) -> bool:
     return bool(arrays)
 
 
+def levels_in_groups(group: Group, levels: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the levels in groups of a group, but for those that are variables of a Dataset."""
+    inner = {path: array for path, array in levels.items() if "/" in path}
+    datasets = {
+        path
+        for path, node in group.nodes({path.rpartition("/")[0] for path in inner}).items()
+        if not isinstance(node, Array) and (is_dataset(node.attrs) or len(node.arrays()) > 1)
+    }
+    return {n: array for n, array in inner.items() if n.rpartition("/")[0] not in datasets}
+
+
 def images_of_arrays(
     arrays: Mapping[str, Array],
     *,
