@@ -287,7 +287,6 @@ OTHERS: dict[str, Callable[[], xr.DataTree]] = {
         levels_of(image(y=8, x=8)), "/", xr.Dataset({"a": ("q", [1])})
     ),
     "attributes that contradict": lambda: changed(lambda level: level.assign_attrs(title="b")),
-    "a missing level": lambda: levels_of(image(y=8, x=8)).filter(lambda node: node.name != "s1"),
     "levels of one size": lambda: levels_of(image(y=8, x=8), lambda level: level),
     "text": lambda: levels_of(image(y=8, x=8).astype(str), lambda a: a[::2, ::2]),
 }

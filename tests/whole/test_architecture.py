@@ -116,7 +116,6 @@ def test_names_of_levels_are_parsed_in_one_module() -> None:
 NAMES_OF_LEVELS = {
     "arrays.context",
     "arrays.open",
-    "copying.pyramids",
     "datasets.build",
     "datasets.engine",
     "datasets.overwrite",
@@ -129,7 +128,6 @@ NAMES_OF_LEVELS = {
     "images.levels",
     "images.select",
     "images.tree",
-    "sampling.api",
 }
 """The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.halos import Blocks
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.writing.options import Encoding
@@ -51,7 +52,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         *,
         fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
-        level: int | str | None = None,
+        level: LevelChoice | None = None,
         **coords_kwargs: ArrayLike,
     ) -> xr.Dataset:
         """Interpolate a level of a pyramid on other coordinates: ``tree.n5.interp(z=new_z)``.
@@ -72,9 +73,10 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
-        level : int or str, optional
-            The level, by number or name; by default the coarsest whose samples are no farther apart
-            than those of the target.
+        level : int, str or mapping, optional
+            The level: its position (-1 is the coarsest), its name, or distances between samples by
+            dimension; by default the coarsest whose samples are no farther apart than those of the
+            target.
         **coords_kwargs : array_like
             `coords` as keywords, such as ``z=new_z``.
 
@@ -112,7 +114,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         *,
         fill_value: complex | Literal["extrapolate"] | None = None,
         chunks: Blocks = None,
-        level: int | str | None = None,
+        level: LevelChoice | None = None,
     ) -> xr.Dataset:
         """Interpolate a level of a pyramid on another grid: ``tree.n5.interp_like(raw)``.
 
@@ -132,9 +134,10 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         chunks : int, str, tuple or mapping, optional
             The blocks of the result; by default about 32 MiB of whole stored chunks, those of
             the target if it has some, or else those of the array.
-        level : int or str, optional
-            The level, by number or name; by default the coarsest whose samples are no farther apart
-            than those of the target.
+        level : int, str or mapping, optional
+            The level: its position (-1 is the coarsest), its name, or distances between samples by
+            dimension; by default the coarsest whose samples are no farther apart than those of the
+            target.
 
         Returns
         -------

@@ -107,8 +107,10 @@ def create_array(
         One of the ten types of N5: uint8 to uint64, int8 to int64, float32, float64. Zarr v2
         supports all of fixed size, and ``object`` for strings.
     chunks : sequence of int, int or "auto", default: "auto"
-        The shape of a chunk in C order, one side for all axes, or "auto" for chunks of
-        `chunk_elements` whose sides are in the ratio of `chunk_aspect_ratio`.
+        The shape of a chunk in C order, one side, or "auto" for chunks of
+        `chunk_elements` whose sides are in the ratio of `chunk_aspect_ratio`. One side, and "auto"
+        without a ratio, are for the axes of space: along those of time, channels and others, a
+        chunk has one sample.
     compression : str, mapping, Compression or None, default: "gzip"
         A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
         "level": 1}``; a compression; or None for uncompressed chunks.

@@ -10,17 +10,17 @@ import numpy as np
 
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, check_factors
 from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
-    from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
@@ -52,17 +52,26 @@ class ArraySpec:
     chunk_elements: int = 1 << 20
     """The number of elements of chunks that are "auto"."""
     chunk_aspect_ratio: Sequence[float] | None = None
+    apart: Sequence[int] = ()
+    """The axes along which chunks have one sample if they are "auto" or one number."""
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
+        if self.axes is not None and not isinstance(self.axes, Geometry):
+            object.__setattr__(self, "axes", tuple(self.axes))
+        if self.axes and not self.apart:
+            listed = self.axes.axes if isinstance(self.axes, Geometry) else self.axes
+            axes = [a if isinstance(a, Axis) else Axis(name=a) for a in listed]
+            object.__setattr__(self, "apart", axes_apart(axes))
 
     def metadata(self, shape: Sequence[int], dtype: Any, where: str) -> ArrayMetadata:
         """Return the array's metadata, without axes and layout; errors name it as `where`."""
         sizes, kind = as_sizes("shape", shape), as_dtype(dtype, where)
         elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
-        sides = chunk_shape(self.chunks, sizes, elements=elements, aspect_ratio=ratio)
+        sides = chunk_shape(self.chunks, sizes, self.apart, elements=elements, aspect_ratio=ratio)
         automatic = self.chunks is None or isinstance(self.chunks, str)
-        stored, inner = with_shards(sides, self.shards, sizes, kind, automatic=automatic)
+        how: Any = {"automatic": automatic, "apart": self.apart}
+        stored, inner = with_shards(sides, self.shards, sizes, kind, **how)
         return ArrayMetadata(
             shape=sizes,
             chunks=stored,
@@ -76,16 +85,24 @@ class ArraySpec:
 def chunk_shape(
     chunks: Sides,
     shape: Sequence[int],
+    apart: Collection[int] = (),
     *,
     elements: int = 1 << 20,
     aspect_ratio: Sequence[float] | None = None,
 ) -> tuple[int, ...]:
-    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto", also for None."""
+    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto", also for None.
+
+    One side, or "auto", is for all axes but those `apart`, whose side is 1.
+    """
     if chunks is None or isinstance(chunks, str):
         if chunks not in {None, "auto"}:
             raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
+        if aspect_ratio is None:
+            shape = [1 if axis in apart else size for axis, size in enumerate(shape)]
         return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
     sides = as_sizes("chunks", chunks, len(shape))
+    if np.ndim(chunks) == 0:
+        sides = tuple(1 if axis in apart else side for axis, side in enumerate(sides))
     if len(sides) != len(shape) or min(sides, default=1) < 1:
         raise MetadataError(
             f"chunks is {sides}; expected {len(shape)} numbers of at least 1 for shape "
@@ -101,16 +118,20 @@ def with_shards(
     dtype: np.dtype[Any],
     *,
     automatic: bool = False,
+    apart: Collection[int] = (),
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the shape of a stored file, and that of the chunks in it if it is a shard.
 
-    Chunks that are `automatic` are adapted to shards that are not a multiple of them.
+    Chunks that are `automatic` are adapted to shards that are not a multiple of them. One number of
+    shards is for all axes but those `apart`, along which shards are as long as chunks.
     """
     if shards is None:
         return chunks, None
     if isinstance(shards, str):
         return shard_shape(shards, chunks, shape, dtype.itemsize), chunks
     sides = as_sizes("shards", shards, len(shape))
+    if np.ndim(shards) == 0 and len(chunks) == len(shape):
+        sides = tuple(chunks[a] if a in apart else side for a, side in enumerate(sides))
     if automatic and len(sides) == len(chunks) and all(0 < side < 1 << 31 for side in sides):
         chunks = chunks_in_shards(chunks, sides)
     return shard_shape(sides, chunks, shape, dtype.itemsize), chunks

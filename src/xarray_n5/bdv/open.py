@@ -15,7 +15,7 @@ from xarray_n5.bdv.location import container_of
 from xarray_n5.bdv.stored import StoredViews, find_views
 from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, NodeNotFoundError
-from xarray_n5.images.select import level_by_distance, level_by_number
+from xarray_n5.images.select import pick_level
 from xarray_n5.model.level_names import level_name, number_in, numbers_in_view
 from xarray_n5.model.options import check_option
 
@@ -199,10 +199,9 @@ class OpenProject:
                 f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or "
                 "all with xarray.open_datatree"
             )
-        if isinstance(level, Mapping):
-            return level_by_distance(image.levels, level, self.options.dims, where)
-        number = _number(level)
-        return level_by_number(names, level if number is None else level_name(number), where)
+        number = None if isinstance(level, Mapping) else _number(level)
+        chosen = level if number is None else level_name(number)
+        return pick_level(names, chosen, lambda: image.levels, where, dims=self.options.dims)
 
     def dataset(self, placed: PlacedImage, level: str, **how: Any) -> xr.Dataset:
         """Return a level of an image as a Dataset."""

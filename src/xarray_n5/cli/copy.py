@@ -160,11 +160,18 @@ def copy(
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy
     from xarray_n5.copying.pyramids import level_path
+    from xarray_n5.errors import NodeNotFoundError
 
     (source, source_path), (target, path) = split_url(src), split_url(dst)
     source_options = for_url(source, options)
     if level is not None:
-        source_path = level_path(source, source_path, level, source_options)
+        where = source, source_path
+        try:
+            source_path = level_path(*where, level, source_options)
+        except NodeNotFoundError:
+            if not level.lstrip("-").isdigit():
+                raise
+            source_path = level_path(*where, int(level), source_options)
     how: dict[str, Any] = {
         "mode": mode,
         "options": CopyOptions(**changes),

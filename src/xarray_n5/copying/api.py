@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.formats import FormatName
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.codec import Compression
     from xarray_n5.sampling.crop import Bounds
 
@@ -32,7 +33,7 @@ def copy(
     path: str = "",
     mode: Literal["w-", "a", "w"] = "w-",
     format: FormatName | None = None,  # noqa: A002
-    level: int | str | None = None,
+    level: LevelChoice | None = None,
     region: Sequence[slice] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
     chunks: Sequence[int] | int | Literal["auto"] | None = None,
@@ -72,8 +73,9 @@ def copy(
         replaces arrays of the same paths. Nodes of other paths stay.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         By default that of `destination`, or that of a new container's name.
-    level : int or str, optional
-        A level of the pyramid at `source`: its number (-1 is the coarsest) or its name.
+    level : int, str or mapping, optional
+        A level of the pyramid at `source`: its position (-1 is the coarsest), its name, or
+        distances between samples by dimension, as in :func:`xarray.open_dataset`.
     region : sequence of slice, optional
         The part of the array to copy; one slice for each axis, in C order.
     bounds : mapping, optional
@@ -82,7 +84,8 @@ def copy(
         Of a group, all arrays with these dimensions are cropped, and the levels of pyramids; those
         without samples there are left out with a warning.
     chunks : sequence of int, int or "auto", optional
-        The shape of the chunks, by default that of each array.
+        The shape of the chunks, by default that of each array. One side, and "auto", are for the
+        axes of space: along those of time, channels and others, a chunk has one sample.
     shards : sequence of int, int or "auto", optional
         The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
         each axis, or "auto" for at most 256 MiB of elements. By default those of each array, if

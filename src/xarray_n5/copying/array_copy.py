@@ -30,6 +30,7 @@ from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import axes_apart
 from xarray_n5.model.conversions import check_convertible, converted
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
@@ -142,7 +143,8 @@ def copy_array(
         before = replace(before, layout=_without_type(before.layout))
     box = _box(array) if options.region is None else _checked(options.region, array)
     shape = tuple(side.stop - side.start for side in box)
-    stored, inner = _chunks(array, shape, dtype, form, options)
+    apart = axes_apart(geometry.axes)
+    stored, inner = _chunks(array, apart, shape, dtype, form, options)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=stored,
@@ -320,15 +322,20 @@ def _layout(
 
 
 def _chunks(
-    array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], form: Format, options: CopyOptions
+    array: Array,
+    apart: Sequence[int],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    form: Format,
+    options: CopyOptions,
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the shape of a stored file, and that of the chunks in it if it is a shard."""
     shards: Any = options.shards
     large = np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST
     automatic = isinstance(options.chunks, str) or (options.chunks is None and large)
     if options.chunks is not None or large:
-        chunks = chunk_shape("auto" if options.chunks is None else options.chunks, shape)
+        chunks = chunk_shape("auto" if options.chunks is None else options.chunks, shape, apart)
     else:
         chunks = array.chunks
         shards = array.shards if shards is None and form.holds_shards else shards
-    return with_shards(chunks, shards, shape, dtype, automatic=automatic)
+    return with_shards(chunks, shards, shape, dtype, automatic=automatic, apart=apart)

@@ -23,11 +23,10 @@ from xarray_n5.dialects.write import write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import FORMATS
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.images.find import name_of_group
-from xarray_n5.images.select import level_by_number, listed_levels, pyramid_levels
+from xarray_n5.images.find import listed_levels, name_of_group, named_levels
+from xarray_n5.images.select import pick_level, select_level
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.factors import at_levels
-from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from xarray_n5.copying.bounds import Part
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.metadata import Attributes
 
 CopyDialect: TypeAlias = "str | Sequence[str] | None"
@@ -102,7 +102,7 @@ def copied_pyramids(
             and have_systems(group.attrs)
         ):
             written = WRITTEN
-        pyramid = _described(kept, dtypes, container, path, written) if kept else None
+        pyramid = _described(kept, inner, dtypes, container, path, written) if kept else None
         if pyramid is not None:
             around = named_images(pyramid.around, name_of_group(group))
             before = original(group.attrs, lists_of(group.container)).attributes
@@ -154,16 +154,20 @@ def _is_foreign(group: Group, container: Container) -> bool:
 
 
 def _levels(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
-    """Return the names of the levels directly in a group."""
+    """Return the paths of the levels in a group; a single one only if the group lists it."""
     names = [at.rpartition("/")[2] for at in arrays if at.rpartition("/")[0] == inner]
-    if listed := [name for name in listed_levels(group.attrs) if name in names]:
-        return listed
-    numbered = [] if is_dataset(group.attrs) else levels_among(names)
-    return numbered if len(numbered) > 1 else []
+    names = [] if is_dataset(group.attrs) else names
+
+    def copied(paths: Sequence[str]) -> dict[str, None]:
+        return {path: None for path in paths if join(inner, path) in arrays}
+
+    levels = list(named_levels(group.attrs, names, copied))
+    return levels if len(levels) > 1 or levels[:1] == listed_levels(group.attrs)[:1] else []
 
 
 def _described(
     levels: Mapping[str, Part],
+    group: str,
     dtypes: Mapping[str, np.dtype[Any]],
     container: Container,
     path: str,
@@ -180,6 +184,7 @@ def _described(
     contexts = [
         ArrayContext(
             path=join(path, at),
+            depth=at.removeprefix(group).strip("/").count("/"),
             shape=part.shape,
             dtype=dtypes[at],
             lists_x_first=container.lists_x_first,
@@ -218,9 +223,9 @@ def warn_of_datasets(groups: Iterable[Group], into: Format) -> None:
 
 
 def level_path(
-    source: object, path: str, level: int | str, options: Mapping[str, Any] | None
+    source: object, path: str, level: LevelChoice, options: Mapping[str, Any] | None
 ) -> str:
-    """Return the path of a level of a pyramid by its name or number."""
+    """Return the path of the array that is a level of a pyramid."""
     if (scene := find_scene(source, options)) is not None:
         images = scene.images(path, options)
         if len(images) > 1:
@@ -228,12 +233,14 @@ def level_path(
                 f"the setups of {scene.url!r} differ; name one in addition to the level, such as "
                 f"{next(iter(images))!r}"
             )
-        (image,), where = images.values(), scene.url
-        paths = {name: join(path, name) for name in image.levels}
-    else:
-        group = open_group(source, path, storage_options=options)
-        arrays, where = pyramid_levels(group, group.arrays()), group.url
-        paths = {name: array.path for name, array in arrays.items()}
-    if isinstance(level, str) and level not in paths and level.lstrip("-").isdigit():
-        level = int(level)
-    return paths[level_by_number(list(paths), level, where)]
+        (image,) = images.values()
+        return join(path, pick_level(list(image.levels), level, lambda: image.levels, scene.url))
+    group = open_group(source, path, storage_options=options)
+    _, chosen = select_level(group, level)
+    first, *more = next(iter(chosen.values())).base.arrays
+    if more:
+        raise ValueError(
+            f"{group.url!r} is an image of several arrays at each level, such as {first.path!r}; "
+            "name one of them instead of the level"
+        )
+    return first.path

@@ -28,7 +28,7 @@ from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_o
 from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
-from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import join
 from xarray_n5.writing.blocks import values_of
@@ -127,9 +127,10 @@ def plan_group(
             geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
             if key in dataset.data_vars:
                 geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
+            spec = ArraySpec(path=join(path, name), apart=axes_apart(geometry.axes))
             plans[name] = VariablePlan(
                 encoded=encoded,
-                spec=_spec(join(path, name), name, encoded, form, explicit=key in chosen),
+                spec=_spec(spec, name, encoded, form, explicit=key in chosen),
                 geometry=geometry,
                 axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
             )
@@ -283,10 +284,10 @@ def _encode(
 
 
 def _spec(
-    path: str, name: str, encoded: EncodedVariable, form: Format, *, explicit: bool
+    spec: ArraySpec, name: str, encoded: EncodedVariable, form: Format, *, explicit: bool
 ) -> ArraySpec:
     """Return how an array is stored; what an opened file had is ignored if it does not fit."""
-    spec = ArraySpec(path=path, layout=_layout(name, encoded))
+    spec = replace(spec, layout=_layout(name, encoded))
     data, encoding = encoded.data, encoded.encoding
     for key in ("n5_compression", "compression", "chunks", "shards"):
         if key not in encoding:

@@ -14,16 +14,26 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import decode_attributes
-from xarray_n5.dialects.ngff_attributes import KEYS as NGFF_KEYS
-from xarray_n5.dialects.ngff_attributes import has_labels_only, omero_of, without_images
+from xarray_n5.datasets.level_plan import tree_attributes, without_levels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
-from xarray_n5.images.select import is_like_dataset, select_images, select_level
+from xarray_n5.images.find import (
+    combined_images,
+    levels_of,
+    name_of_group,
+    named_alike,
+    single_image,
+)
+from xarray_n5.images.select import (
+    is_like_dataset,
+    levels_in_groups,
+    select_images,
+    select_level,
+)
 from xarray_n5.leaves import scene_in
 from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import is_dataset, user_attributes
+from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,12 +44,6 @@ if TYPE_CHECKING:
 
 _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""
-
-_OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
-"""Attributes of a pyramid's group that list its levels."""
-
-_BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
-"""Attributes of COSEM's and render's groups that become coordinates, besides ``scales``."""
 
 
 def open_dataset(
@@ -93,7 +97,7 @@ def _dataset_of(
     _check_dims(images, options, node)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
-        attributes = _without_levels(attributes, images)
+        attributes = without_levels(attributes, images)
     dataset = build(images, attributes, options, drop=drop, decoders=decoders)
     dataset.encoding["source"] = node.url
     return dataset
@@ -204,10 +208,14 @@ class _Tree:
             return {f"{path.rstrip('/')}{each}".rstrip("/") or "/": found[each] for each in found}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
-        if is_like_dataset(node):
+        if is_like_dataset(node) and not self._is_done(node):
             with suppress(ValueError):  # levels of one size differ in their coordinates
                 return self._open_dataset(node, path)
         return self._open_group(node, path, is_part=is_part)
+
+    def _is_done(self, group: Group) -> bool:
+        """Return whether all arrays of a group are opened, as levels of a group around it."""
+        return bool(self.done) and self.done.issuperset(a.path for a in group.arrays().values())
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
         images = select_images(group, without=self.drop, **self.options.reading)
@@ -227,15 +235,21 @@ class _Tree:
             below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
         children = group.children(self.drop)
-        images = self._images(group, children)
+        arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
+        known = levels_of(group, arrays)
+        images = self._images(group, arrays, known)
+        for level in images.keys() - children.keys():
+            below[f"{stem}/{level}"] = self._image(level, images[level])
         for name, child in children.items():
             of_image = name in combined or ("" in combined and level_names.is_part(name))
             if name in images:
                 below[f"{stem}/{name}"] = self._image(name, images[name])
             elif not isinstance(child, Array):
                 below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
-        levels = {name: image for name, image in images.items() if image.name}
-        attributes = _without_levels(group.attrs, levels) if levels else dict(group.attrs)
+        paths = {f"{stem}/{level}" for level in known}
+        # Only a list shows which nodes are levels if their names do not.
+        is_listed = [*known] != level_names.levels_among(arrays) and paths <= below.keys()
+        attributes = tree_attributes(group.attrs, images, list(known) if is_listed else [])
         attributes = decode_attributes(attributes, group.path or "/")
         if not below and (is_part or not attributes):
             return {}  # the content of a part of an image is in the image
@@ -244,17 +258,18 @@ class _Tree:
         return {path: here, **below}
 
     def _images(
-        self, group: Group, children: Mapping[str, Array | Group]
+        self, group: Group, arrays: Mapping[str, Array], levels: Mapping[str, Array]
     ) -> dict[str, Image[Array]]:
-        """Return the arrays directly in a group that are not opened yet; several are levels."""
+        """Return the arrays of a group, and levels in its groups, that are not opened yet."""
+        inner = levels_in_groups(group, levels)
         images = {
-            name: single_image(child, **self.options.reading)
-            for name, child in children.items()
-            if isinstance(child, Array) and child.path not in self.done
+            name: single_image(array, **self.options.reading)
+            for name, array in {**arrays, **inner}.items()
+            if array.path not in self.done
         }
-        levels = level_names.levels_among(images)
-        if len(levels) > 1:
-            alike = {name: images[name] for name in levels}
+        self.done.update(array.path for array in inner.values())
+        alike = {name: images[name] for name in levels if name in images}
+        if len(alike) > 1:
             images |= named_alike(alike, name_of_group(group))
         return images
 
@@ -279,21 +294,6 @@ def _check_dims(
             f"dims has {len(dims)} names; expected one for each of the axes {' or '.join(axes)} in "
             f"{node.url!r}"
         )
-
-
-def _without_levels(
-    attributes: Mapping[str, Any], images: Mapping[str, Image[Array]]
-) -> dict[str, Any]:
-    """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
-    geometries = [image.base.geometry for image in images.values()]
-    used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
-    used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
-    labelled = any(axis.labels for each in geometries for axis in each.axes)
-    own = {*user_attributes(attributes)}
-    if not own & NGFF_KEYS:
-        plain = labelled and has_labels_only(omero_of(attributes))
-        attributes = without_images(attributes, omero=plain)
-    return {key: value for key, value in attributes.items() if key not in used - own}
 
 
 def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:

@@ -16,22 +16,25 @@ from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects.ngff_attributes import (
     KEYS,
     channel_labels,
+    has_labels_only,
     images_of,
     named_images,
     omero_of,
+    without_images,
 )
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import note_of
+from xarray_n5.model.roundtrip_attrs import note_of, user_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
     from xarray_n5.datasets.conventions import Convention
     from xarray_n5.datasets.encoding import VariablePlan
     from xarray_n5.dialects import ArrayContext
     from xarray_n5.images.levels import Levels
+    from xarray_n5.model.image import Image
     from xarray_n5.writing.options import WriteOptions
 
 PYRAMID_KEYS = frozenset(
@@ -41,6 +44,13 @@ PYRAMID_KEYS = frozenset(
     }
 )
 """Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
+
+
+_OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
+"""Attributes of a pyramid's group that list its levels."""
+
+_BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
+"""Attributes of COSEM's and render's groups that become coordinates, besides ``scales``."""
 
 
 def stale_keys(
@@ -67,10 +77,10 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
     variables = {}
     for number, (level, dataset) in enumerate(levels.datasets.items()):
         chosen = levels.encodings.get(level) or {}
-        encoding: dict[Hashable, Any] = {level: chosen[levels.name]} if chosen else {}
-        alone = xr.Dataset({level: dataset[levels.name].variable})
-        plan = plan_group(alone, path, how.format, encoding)
-        planned = plan.variables[level]
+        above, _, name = level.rpartition("/")
+        encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
+        alone = xr.Dataset({name: dataset[levels.name].variable})
+        planned = plan_group(alone, join(path, above), how.format, encoding).variables[name]
         layout = {**nested, **(planned.spec.layout or {})}
         described = _array_attributes(planned, levels, number, convention)
         if "fill_value" not in layout:
@@ -100,6 +110,7 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
     The groups above are read in one batch.
     """
     contexts: list[ArrayContext] = []
+    above: Sequence[Mapping[str, Any]] = ()
     geometries = []
     for name, variable in plan.variables.items():
         data = variable.encoded.data
@@ -108,7 +119,8 @@ def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) ->
         )
         if not contexts:
             first = load_context(how.container, join(plan.path, name), metadata)
-        parents = ({**kept, **plan.attributes}, *first.parents[1:])
+            above = first.parents[1 + name.count("/") :]
+        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
         context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
         contexts.append(replace(context, parents=parents, base=None))
         geometries.append(variable.geometry)
@@ -153,3 +165,38 @@ def _named(levels: Levels) -> dict[str, Any]:
     if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
         holder["omero"] = theirs  # which has its own colours
     return around
+
+
+def tree_attributes(
+    attributes: Mapping[str, Any], images: Mapping[str, Image[Any]], listed: Sequence[str]
+) -> dict[str, Any]:
+    """Return the attributes of a group in a tree; those of levels, but for a list, are left out.
+
+    Parameters
+    ----------
+    attributes, images
+        The attributes of the group, and the images in it, by name.
+    listed
+        The levels, if their names do not show that they are.
+    """
+    levels = {name: image for name, image in images.items() if image.name}
+    kept = without_levels(attributes, levels) if levels else dict(attributes)
+    if not listed:
+        return kept
+    listing = {"datasets": [{"path": level} for level in listed]}
+    return {**without_images(kept), "multiscales": [listing]}
+
+
+def without_levels(
+    attributes: Mapping[str, Any], images: Mapping[str, Image[Any]]
+) -> dict[str, Any]:
+    """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
+    geometries = [image.base.geometry for image in images.values()]
+    used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
+    used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
+    labelled = any(axis.labels for each in geometries for axis in each.axes)
+    own = {*user_attributes(attributes)}
+    if not own & KEYS:
+        plain = labelled and has_labels_only(omero_of(attributes))
+        attributes = without_images(attributes, omero=plain)
+    return {key: value for key, value in attributes.items() if key not in used - own}

@@ -234,8 +234,8 @@ class _Stored:
         near = 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME) * self.rounds
         if self.attributes.keys() & {"scale_factor", "add_offset"}:
             near = near + SAME * np.abs(one)
-        close: np.ndarray = np.abs(one - other) <= near
-        return close | (np.isnan(one) & np.isnan(other))
+        close: np.ndarray = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
+        return close
 
 
 def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:

@@ -202,11 +202,11 @@ def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
         raise NodeExistsError(group.url, name, "an array named like an axis", hint)
 
 
-def check_images(group: Group) -> None:
-    """Raise if the group describes images other than a pyramid of its levels."""
+def check_images(group: Group, names: Collection[str] = ()) -> None:
+    """Raise if the group describes images other than a pyramid of its levels, or of `names`."""
     for image in images_in(group.attrs):
         paths = level_paths(image)
-        foreign = [path for path in paths if number_in(path) is None]
+        foreign = [path for path in paths if path not in names and number_in(path) is None]
         if foreign or len(paths) < len(image["datasets"]):
             hint = "delete the attribute 'multiscales', or choose another path"
             raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,10 +12,10 @@ from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME, START, STEP
 from xarray_n5.errors import NodeNotFoundError, printable
-from xarray_n5.images.select import level_by_distance, level_by_number
+from xarray_n5.images.select import pick_level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -176,9 +175,7 @@ def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> st
             f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
             "level=0, or all with xarray.open_datatree"
         )
-    if isinstance(options.level, Mapping):
-        return level_by_distance(image.levels, options.level, options.dims, where)
-    return level_by_number(names, options.level, where)
+    return pick_level(names, options.level, lambda: image.levels, where, dims=options.dims)
 
 
 def matrices(

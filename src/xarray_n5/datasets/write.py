@@ -206,7 +206,7 @@ def _plan_pyramid(
         check_not_scene(existing.group)
     if existing is not None and how.mode == "a":
         check_coordinates(existing.group, [str(dim) for dim in levels.dims])
-        check_images(existing.group)
+        check_images(existing.group, plan.variables)
         removed = older_levels(existing.group, plan.variables)
         kept = existing.group.attrs
     check_levels(

@@ -41,7 +41,8 @@ class Canonical:
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""
         own = node.attributes.get(_KEY)
-        listed = next(((e, base) for _, e, base in listings(node)), ({}, {}))
+        entries = ((e, base) for _, e, base in listings(node) if {_KEY} & {*e, *base})
+        listed = next(entries, ({}, {}))
         said = own if own is not None else listed[0].get(_KEY)
         if said is None:
             return None
@@ -77,8 +78,7 @@ class Canonical:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's transform once more."""
         datasets = [
-            {"path": node.path.rpartition("/")[2], **self.write(geometry, node)}
-            for node, geometry in levels
+            {"path": node.listed_path, **self.write(geometry, node)} for node, geometry in levels
         ]
         return {"multiscales": {"path": "", "datasets": datasets}}
 

@@ -37,7 +37,8 @@ class Cosem:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that ``transform`` describes."""
-        listed, first = next(((entry, base) for _, entry, base in listings(node)), ({}, {}))
+        entries = ((e, base) for _, e, base in listings(node) if {"transform"} & {*e, *base})
+        listed, first = next(entries, ({}, {}))
         own, base = node.attributes.get("transform"), first.get("transform")
         key = "transform"
         if own is None:
@@ -79,7 +80,7 @@ class Cosem:
         node, base = levels[0]
         own = [self.write(geometry, node) for node, geometry in levels]
         entries = [
-            {"path": node.path.rpartition("/")[2], "transform": each["transform"]}
+            {"path": node.listed_path, "transform": each["transform"]}
             for (node, _), each in zip(levels, own, strict=True)
         ]
         around: dict[str, Any] = {

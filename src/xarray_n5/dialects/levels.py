@@ -45,7 +45,7 @@ def _lists(group: Attributes, path: str) -> bool:
     """Return whether the images of a group list an array, by its path in the group."""
     images = [image for image in images_in(group) if not is_of_variable(image)]
     listed = (each for image in images for each in level_paths(image))
-    return any(each.removeprefix("./").strip("/") == path for each in listed)
+    return path in listed
 
 
 def _has_factors(group: Attributes) -> bool:
@@ -81,9 +81,12 @@ def type_in_paintera(group: Mapping[str, Any]) -> str | None:
 
 
 def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
-    """Iterate over the images in a group's ``multiscales`` that have ``datasets``."""
+    """Iterate over the images in a group's ``multiscales`` that have ``datasets``.
+
+    Those in ``ome`` come first: they replace older ones that a conversion left next to it.
+    """
     ome = group.get("ome")
-    for holder in (group, ome if isinstance(ome, dict) else {}):
+    for holder in (ome if isinstance(ome, dict) else {}, group):
         images = holder.get("multiscales")
         for image in images if isinstance(images, list) else [images]:
             if isinstance(image, dict) and isinstance(image.get("datasets"), list):
@@ -93,7 +96,7 @@ def images_in(group: Attributes) -> Iterator[dict[str, Any]]:
 def level_paths(image: Mapping[str, Any]) -> list[str]:
     """Return the paths of the levels that an image of ``multiscales`` lists, in its group."""
     entries = (e.get("path") if isinstance(e, dict) else e for e in image["datasets"])
-    return [path for path in entries if isinstance(path, str)]
+    return [path.removeprefix("./").strip("/") for path in entries if isinstance(path, str)]
 
 
 def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:

@@ -7,6 +7,9 @@ NgffSingleScaleAxesMetadata in n5-universe.
 
 from __future__ import annotations
 
+import math
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,13 +21,13 @@ from xarray_n5.dialects.ngff_attributes import (
     omero_for,
     warn_unapplied,
 )
+from xarray_n5.dialects.ngff_steps import level_matrix
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
     WRITTEN,
     chosen_version,
     described_problems,
     has_systems,
-    level_rows,
     path_of_image,
     system_of,
     systems_around,
@@ -32,10 +35,11 @@ from xarray_n5.dialects.ngff_systems import (
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
-from xarray_n5.dialects.values import as_tuples, matrix, per_axis, whole_number
-from xarray_n5.model.alerts import warn
+from xarray_n5.dialects.values import as_tuples, per_axis, whole_number
+from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, kind_of
-from xarray_n5.model.units import unit_of
+from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.units import same_unit, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,14 +81,17 @@ class Ngff:
                 axes = tuple(axis(name, None, None, kind=kind) for name, kind, _ in described)
                 found = Geometry(axes, {"names": _KEY})
             else:
-                base = _placed(image, first, described)
-                found = over(_placed(image, entry, described), base)
+                found, problems = _placed(image, entry, described)
+                if problems:
+                    warn(_ignored(problems, node))
+                found = over(found, _placed(image, first, described)[0])
                 found = _as_far_as_known(found, image)
                 if has_systems(image):
                     found = replace(found, systems=_systems(image, entry, node))
                     warn_unapplied(node)
             if found.ndim > 1 and not _in_c_order(described, node):
                 found = found.transpose()
+            _warn_of_older(found, node)
             return _labelled(found, node)
         return None
 
@@ -104,7 +111,7 @@ class Ngff:
 
         datasets = [
             {
-                "path": node.path.rpartition("/")[2],
+                "path": node.listed_path,
                 "coordinateTransformations": [
                     {"type": "scale", "scale": [whole_number(a.step) for a in ordered(geometry)]},
                     {
@@ -205,22 +212,61 @@ def _axes(
 
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
-) -> Geometry:
-    if has_systems(image):
-        rows = level_rows(entry, len(described))
-    else:
-        own, of_all = (each.get("coordinateTransformations") or [] for each in (entry, image))
-        rows = matrix([*own, *of_all], len(described))
+) -> tuple[Geometry, tuple[str, ...]]:
+    """Return the axes of a level, and messages about invalid numbers.
+
+    These cost the coordinates of their axis, and its unit, which copies would give a scale of 1;
+    without a valid scale, no axis has coordinates.
+    """
+    rows, invalid, problems = level_matrix(image, entry, [name for name, _, _ in described])
+    axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
+    bare = [replace(each, unit=None) for each in axes]
+    split = None if rows is None else per_axis(rows)
+    if rows is None or (split is None and invalid):
+        return Geometry(tuple(bare), {"names": _KEY}), problems
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
-    split = per_axis(rows)
     if split is None:
-        bare = tuple(axis(name, unit, None, kind=kind) for name, kind, unit in described)
-        return Geometry(bare, said, affine=as_tuples(rows))
-    axes = tuple(
-        axis(name, unit, scale, offset, kind=kind)
-        for (name, kind, unit), scale, offset in zip(described, *split, strict=True)
+        return Geometry(tuple(axes), said, affine=as_tuples(rows)), problems
+    for number, (scale, offset) in enumerate(zip(*split, strict=True)):
+        name, kind, unit = described[number]
+        if number not in invalid and scale == 0:
+            problems = (*problems, f"the scale of axis {name!r} is 0")
+        elif number not in invalid:
+            bare[number] = axis(name, unit, scale, offset, kind=kind)
+    return Geometry(tuple(bare), said), problems
+
+
+def _ignored(problems: Sequence[str], node: ArrayContext) -> str:
+    shown = "; ".join(problems)
+    return f"{node.path or '/'}: some numbers of ngff metadata ('multiscales') are ignored: {shown}"
+
+
+def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
+    """Warn about a ``multiscales`` next to ``ome`` that describes other axes."""
+    if not any({"ome", "multiscales"} <= group.keys() for group in node.parents):
+        return
+    groups = [{k: v for k, v in group.items() if k != "ome"} for group in node.parents]
+    older = None
+    with suppress(*ODD), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        older = Ngff().read(replace(node, parents=tuple(groups)))
+    if older is not None and not _are_same(geometry, older):
+        warn(
+            f"{node.path or '/'}: 'ome' and the older 'multiscales' next to it disagree; using "
+            "'ome'. Delete the one that is wrong"
+        )
+
+
+def _are_same(one: Geometry, other: Geometry) -> bool:
+    """Return whether the axes of two geometries have the same names and coordinates."""
+    return one.affine == other.affine and all(
+        a.name == b.name
+        and same_unit(a.unit, b.unit)
+        and (a.scale is None) == (b.scale is None)
+        and math.isclose(a.step, b.step, rel_tol=SAME)
+        and abs(a.offset - b.offset) <= SAME * max(abs(a.step), abs(a.offset))
+        for a, b in zip(one.axes, other.axes, strict=True)
     )
-    return Geometry(axes, said)
 
 
 def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> ImageSystems:

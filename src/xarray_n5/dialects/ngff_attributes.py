@@ -192,7 +192,7 @@ def with_images(
     """
     ome = attributes.get(_OME)
     known = ome if isinstance(ome, dict) else {}
-    top_level = _IMAGES in attributes or (version == "0.4" and _IMAGES not in known)
+    top_level = _IMAGES not in known and (_IMAGES in attributes or version == "0.4")
     channels = (attributes if top_level else known).get(_OMERO)
     if omero:
         channels = omero

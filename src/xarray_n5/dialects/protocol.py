@@ -47,11 +47,18 @@ class ArrayContext:
     """The type of the array's elements, or None if it is unknown."""
     ngff: str = "0.4"
     """The version of OME-NGFF that is written next to the array."""
+    depth: int = 0
+    """The number of groups between a new array and the group of its pyramid."""
 
     @property
     def level(self) -> int | None:
         """The number of the level that the array is called like, or None."""
         return number_in(self.path.rpartition("/")[2])
+
+    @property
+    def listed_path(self) -> str:
+        """The path of a new array in the group of its pyramid."""
+        return "/".join(self.path.split("/")[-1 - self.depth :])
 
     @property
     def view(self) -> tuple[int, int] | None:

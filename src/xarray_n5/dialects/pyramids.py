@@ -156,7 +156,9 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
     if base is None or base.affine or geometry.affine or base.ndim != geometry.ndim:
         return geometry
     axes = tuple(
-        replace(own, factor=own.step / under.step) if own.step / under.step > 0 else own
+        replace(own, factor=own.step / under.step)
+        if (own.scale is None) == (under.scale is None) and own.step / under.step > 0
+        else own
         for own, under in zip(geometry.axes, base.axes, strict=True)
     )
     return replace(geometry, axes=axes)

@@ -55,14 +55,14 @@ def numbers(
     if value is None:
         return None
     items = [value] * ndim if isinstance(value, (int, float, str)) else value
-    result = tuple(map(_number, items)) if isinstance(items, list) else (math.nan,)
+    result = tuple(map(as_number, items)) if isinstance(items, list) else (math.nan,)
     if not all(math.isfinite(number) and (number > 0 or not positive) for number in result):
         kind = "positive, finite" if positive else "finite"
         raise ValueError(f"{key!r} is {value!r}; expected a list of {kind} numbers")
     return _fill(key, result, filler, ndim, exact=exact)
 
 
-def _number(item: object) -> float:
+def as_number(item: object) -> float:
     """Return a number, which may be a string; NaN if it is not a number."""
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
         return math.nan

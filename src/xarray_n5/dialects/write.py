@@ -243,7 +243,7 @@ def _checked(
     names = None if dialect is None else _names(dialect)
     around, own = _default_pyramid(levels) if names is None else _written(levels, names, group)
     nodes = [
-        replace(node, attributes=attributes, parents=(around,) if group else ())
+        replace(node, attributes=attributes, parents=(*({},) * node.depth, around) if group else ())
         for attributes, (node, _) in zip(own, levels, strict=True)
     ]
     geometries = [geometry for _, geometry in levels]

@@ -5,27 +5,121 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of, over_base
+from xarray_n5.arrays.group import Group
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.levels import image_of
+from xarray_n5.dialects.levels import image_of, images_in, level_paths
+from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import fused_in, level_name, number_in, numbered
+from xarray_n5.model.level_names import fused_in, level_name, levels_among, number_in, numbered
 from xarray_n5.model.paths import join, stem_of
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from xarray_n5.arrays.group import Group
+    import xarray as xr
+
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Kind
     from xarray_n5.model.level_names import Kind as NameKind
+
+
+N = TypeVar("N")
+
+
+@overload
+def levels_of(node: Group, arrays: Mapping[str, Array] | None = None) -> dict[str, Array]: ...
+
+
+@overload
+def levels_of(node: xr.DataTree) -> dict[str, xr.Dataset]: ...
+
+
+def levels_of(
+    node: Group | xr.DataTree, arrays: Mapping[str, Array] | None = None
+) -> dict[str, Array] | dict[str, xr.Dataset]:
+    """Return the levels of the pyramid in a group or a tree by their paths in it.
+
+    They are those that its ``multiscales`` list, in this order, whatever their names; otherwise
+    those that are called ``s0``, ``s1``, ... or, by bioformats2raw, ``0``, ``1``, ....
+
+    Parameters
+    ----------
+    node
+        The group or the tree. Levels of a tree are nodes with variables, or one variable of a node.
+    arrays
+        The arrays directly in the group, if they are known.
+    """
+    if not isinstance(node, Group):
+        return named_levels(node.attrs, node.children, lambda paths: _datasets_at(node, paths))
+    direct = node.arrays() if arrays is None else arrays
+
+    def arrays_at(paths: Sequence[str]) -> dict[str, Array]:
+        nodes = {**node.nodes([path for path in paths if path not in direct]), **direct}
+        return {path: n for path in paths if isinstance(n := nodes.get(path), Array)}
+
+    return named_levels(node.attrs, direct, arrays_at)
+
+
+def named_levels(
+    attributes: Mapping[Any, Any],
+    names: Iterable[str],
+    find: Callable[[Sequence[str]], dict[str, N]],
+) -> dict[str, N]:
+    """Return the levels among the nodes of a group, as in :func:`levels_of`.
+
+    Parameters
+    ----------
+    attributes, names
+        The attributes of the group, and the names of the nodes directly in it.
+    find
+        A function that returns those of some paths that can be levels.
+    """
+    for image in images_in(attributes):
+        if not is_of_variable(image) and (levels := find(level_paths(image))):
+            return levels
+    return find(levels_among(names))
+
+
+def listed_levels(attributes: Mapping[Any, Any]) -> list[str]:
+    """Return the paths of the levels that a group's images list, except images of variables."""
+    images = [image for image in images_in(attributes) if not is_of_variable(image)]
+    return [path for image in images for path in level_paths(image)]
+
+
+def node_at(tree: xr.DataTree, path: str) -> xr.DataTree | None:
+    """Return the node at a path in a tree, or None if there is only a variable, or nothing."""
+    node: xr.DataTree | None = tree
+    for name in path.split("/"):
+        node = None if node is None else node.children.get(name)
+    return node
+
+
+def level_node(tree: xr.DataTree, path: str) -> xr.DataTree | None:
+    """Return the node with the variable of a level, which may be a Dataset around its array."""
+    node, around = node_at(tree, path), node_at(tree, path.rpartition("/")[0])
+    if node is not None and node.data_vars:
+        return node
+    names = [] if around is None else list(around.data_vars)
+    return around if path.rpartition("/")[2] in names or len(names) == 1 else None
+
+
+def _datasets_at(tree: xr.DataTree, paths: Sequence[str]) -> dict[str, xr.Dataset]:
+    """Return Datasets with the variable of each level of a tree that exists."""
+    datasets = {}
+    for path in paths:
+        if (node := level_node(tree, path)) is not None:
+            dataset, name = node.to_dataset(), path.rpartition("/")[2]
+            several = len(dataset.data_vars) > 1 and node_at(tree, path) is not node
+            datasets[path] = dataset[[name]] if several else dataset
+    return datasets
 
 
 def image_name(array: Array, context: ArrayContext) -> str | None:

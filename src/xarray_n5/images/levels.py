@@ -1,8 +1,8 @@
 """Find the levels of a pyramid in a tree: the nodes that are stored as one group of arrays.
 
-Children ``s0``, ``s1``, ... (or ``0``, ``1``, ...) of a node without variables are a pyramid if
-each has one variable, of one name, type and dimensions, with coordinates along its dimensions only,
-which are labels or evenly spaced, with larger steps at each level.
+The levels of a node without variables (see :func:`levels_of`) are stored as a pyramid if each has
+one variable, of one name, type and dimensions, with coordinates along its dimensions only, which
+are labels or evenly spaced, with larger steps at each level.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.dialects import ArrayContext
-from xarray_n5.dialects.ngff_attributes import warn_lost
+from xarray_n5.dialects.ngff_attributes import warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
+from xarray_n5.images.find import level_node, levels_of, listed_levels, node_at
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.factors import at_levels
 from xarray_n5.model.level_names import levels_among
@@ -26,7 +27,7 @@ from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     import xarray as xr
 
@@ -84,11 +85,14 @@ def levels_in(
         If the dialects that the user chose cannot describe it.
     """
     found = _datasets(node)
-    chosen = {level: encodings.get(node[level].path) for level in found}
+    places = {level: level_node(node, level) for level in found}
+    chosen = {level: encodings.get(each.path) for level, each in places.items() if each is not None}
     if not found or node.to_dataset(inherit=False).variables:
         return None
+    around: Mapping[Any, Any] = node.attrs
+    around = without_images(around) if listed_levels(around) else around
     (name, *_), *_ = (list(each.data_vars) for each in found.values())
-    attributes = _shared_attributes([node.attrs, *(each.attrs for each in found.values())])
+    attributes = _shared_attributes([around, *(each.attrs for each in found.values())])
     fits = attributes is not None and all(set(each or {}) <= {name} for each in chosen.values())
     geometries = _geometries([each[name] for each in found.values()]) if fits else None
     if geometries is None:
@@ -113,15 +117,28 @@ def levels_in(
     )
 
 
+def groups_between(paths: Iterable[str]) -> list[str]:
+    """Return the paths of the groups around levels, up to that of the pyramid."""
+    parts = [path.split("/") for path in paths]
+    return list(dict.fromkeys("/".join(p[:stop]) for p in parts for stop in range(1, len(p))))
+
+
 def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
-    """Return the Datasets of children that may be levels, by name."""
-    names = levels_among(node.children)
-    prefix = "" if names and names[0].isdigit() else "s"
-    if names != [f"{prefix}{number}" for number in range(len(names))]:
+    """Return the Datasets of nodes that may be stored as levels, by their paths in the node.
+
+    Groups between them and the node must be empty otherwise.
+    """
+    found = levels_of(node)
+    if found.keys() <= {*node.children} and {*levels_among(node.children)} - found.keys():
+        return {}  # one of them has no variables
+    nodes = [level_node(node, path) for path in found]
+    if any(each is None or each.children or len(each.data_vars) != 1 for each in nodes):
         return {}
-    if any(node.children[name].children for name in names):
+    inside = {each.path for each in nodes if each is not None}
+    between = (node_at(node, path) for path in groups_between(found))
+    around = [each for each in between if each is not None and each.path not in inside]
+    if any(each.variables or each.attrs for each in around):
         return {}
-    found = {name: node.children[name].to_dataset() for name in names}
     alike = {_facts(each) for each in found.values()}
     if len(alike) != 1 or None in alike:
         return {}
@@ -234,6 +251,7 @@ def _described(
         contexts.append(
             ArrayContext(
                 path=join(path, name),
+                depth=name.count("/"),
                 shape=array.shape,
                 dtype=array.dtype,
                 lists_x_first=how.container.lists_x_first,

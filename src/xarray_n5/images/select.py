@@ -13,16 +13,21 @@ import numpy as np
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.container_xml import hint_of_xml
 from xarray_n5.arrays.context import context_of
-from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.errors import NodeNotFoundError, printable
-from xarray_n5.images.find import combined_images, name_of_group, named_alike, single_image
-from xarray_n5.model.level_names import is_part, levels_among
+from xarray_n5.images.find import (
+    combined_images,
+    levels_of,
+    listed_levels,
+    name_of_group,
+    named_alike,
+    single_image,
+)
+from xarray_n5.model.level_names import is_part
 from xarray_n5.model.roundtrip_attrs import is_dataset
 from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import DialectChoice
@@ -107,17 +112,18 @@ def select_level(
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
     children = node.children(without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
-    if found := pyramid_levels(node, arrays):
+    if found := levels_of(node, arrays):
         chosen = _image_of_level(found, level, dims, node.url, **how)
         return node, named_alike(chosen, name_of_group(node))
     if image := None if arrays else _combined_image(node, without=without, **how):
-        name = _level_name(image.levels, level, dims, node.url)
+        levels = image.levels
+        name = pick_level(list(levels), level, lambda: levels, node.url, dims=dims)
         return node, {name: image.at(name)}
     inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
     pyramids = [
         name
         for name, group in islice(inner.items(), _MOST_GROUPS)
-        if pyramid_levels(group, group.arrays(without))
+        if levels_of(group, group.arrays(without))
     ]
     if len(children) == len(pyramids) == 1:
         return select_level(inner[pyramids[0]], level, dims=dims, without=without, **how)
@@ -127,35 +133,44 @@ def select_level(
     raise NodeNotFoundError(node.url, str(level), "level", hint)
 
 
-def pyramid_levels(group: Group, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays that are levels of a pyramid, the finest first.
+def pick_level(
+    names: Sequence[str],
+    level: object,
+    axes: Callable[[], Mapping[str, Level[Any]]],
+    where: str,
+    *,
+    dims: Sequence[str] | None = None,
+) -> str:
+    """Return the name of the level that users choose.
 
-    The group's ``multiscales`` list them; otherwise they are called ``s0``, ``s1``, ... or, by
-    bioformats2raw, ``0``, ``1``, ...
-    """
-    for image in images_in(group.attrs):
-        paths = level_paths(image)
-        nodes = {**group.nodes([path for path in paths if path not in arrays]), **arrays}
-        found = {path: nodes[path] for path in paths if isinstance(nodes.get(path), Array)}
-        if found:
-            return found  # type: ignore[return-value]
-    return {name: arrays[name] for name in levels_among(arrays)}
-
-
-def listed_levels(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the paths of the levels that a group's images list, except images of variables."""
-    images = [image for image in images_in(attributes) if not is_of_variable(image)]
-    return [path for image in images for path in level_paths(image)]
-
-
-def level_by_number(names: Sequence[str], level: object, where: str) -> str:
-    """Return the name of a level by its name or number, where -1 is the coarsest.
+    Parameters
+    ----------
+    names
+        The names of the levels, the finest first.
+    level
+        The position of the level, where -1 is the coarsest; its name; or distances between samples
+        by dimension, in the units of the coordinates, which select the coarsest level with at most
+        these distances, or the finest.
+    axes
+        A function that returns the levels by name, which is called for distances only.
+    where
+        The pyramid's location, for errors.
+    dims
+        The user's names of dimensions.
 
     Raises
     ------
     NodeNotFoundError
         If there is no such level.
+    TypeError, ValueError
+        If it is not a level, or the pyramid lacks a dimension, or its coordinate.
     """
+    if isinstance(level, Mapping):
+        return _level_by_distance(axes() if names else {}, level, dims, where)
+    return _level_by_number(names, level, where)
+
+
+def _level_by_number(names: Sequence[str], level: object, where: str) -> str:
     if isinstance(level, str):
         number = names.index(level) if level in names else len(names)
     elif isinstance(level, SupportsIndex) and not isinstance(level, bool):
@@ -189,6 +204,17 @@ def is_like_dataset(group: Group) -> bool:
     return bool(arrays)
 
 
+def levels_in_groups(group: Group, levels: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the levels in groups of a group, but for those that are variables of a Dataset."""
+    inner = {path: array for path, array in levels.items() if "/" in path}
+    datasets = {
+        path
+        for path, node in group.nodes({path.rpartition("/")[0] for path in inner}).items()
+        if not isinstance(node, Array) and (is_dataset(node.attrs) or len(node.arrays()) > 1)
+    }
+    return {n: array for n, array in inner.items() if n.rpartition("/")[0] not in datasets}
+
+
 def images_of_arrays(
     arrays: Mapping[str, Array],
     *,
@@ -220,11 +246,11 @@ def _image_of_level(
     **how: Any,
 ) -> dict[str, Image[Array]]:
     """Return one of the levels as an image; all axes are only read to compare distances."""
-    if isinstance(level, Mapping):
-        images = {name: single_image(array, **how) for name, array in levels.items()}
-        name = level_by_distance({n: i.base for n, i in images.items()}, level, dims, where)
-        return {levels[name].node.name: images[name]}
-    array = levels[level_by_number(list(levels), level, where)]
+
+    def axes() -> dict[str, Level[Array]]:
+        return {name: single_image(array, **how).base for name, array in levels.items()}
+
+    array = levels[pick_level(list(levels), level, axes, where, dims=dims)]
     return {array.node.name: single_image(array, **how)}
 
 
@@ -242,7 +268,7 @@ def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
 
 
 def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> None:
-    levels = list(combined or pyramid_levels(group, {}))
+    levels = list(combined or levels_of(group, {}))
     if not levels:
         inner = ", ".join(group) or "nothing"
         hint = f"the group has {inner}; name an array or its group with group="
@@ -255,40 +281,12 @@ def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> N
         )
 
 
-def _level_name(
-    levels: Mapping[str, Level[Array]], level: LevelChoice, dims: Sequence[str] | None, where: str
-) -> str:
-    if isinstance(level, Mapping):
-        return level_by_distance(levels, level, dims, where)
-    return level_by_number(list(levels), level, where)
-
-
-def level_by_distance(
+def _level_by_distance(
     levels: Mapping[str, Level[Array]],
     wanted: Mapping[str, float],
     dims: Sequence[str] | None,
     where: str,
 ) -> str:
-    """Return the name of the coarsest level with at most the wanted distances, or the finest.
-
-    Parameters
-    ----------
-    levels
-        The levels of a pyramid, the finest first.
-    wanted
-        Distances between samples by dimension, in the units of the coordinates.
-    dims
-        The user's names of dimensions.
-    where
-        The pyramid's location, for errors.
-
-    Raises
-    ------
-    NodeNotFoundError
-        If there is no pyramid.
-    ValueError
-        If the pyramid lacks a dimension, or its coordinate.
-    """
     if not levels:
         raise NodeNotFoundError(where, str(dict(wanted)), "level", "there is no pyramid")
     if not wanted or not all(map(_is_distance, wanted.values())):

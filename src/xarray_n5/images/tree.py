@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.dialects.levels import type_in_paintera
-from xarray_n5.images.levels import Levels, levels_in
-from xarray_n5.images.select import listed_levels
+from xarray_n5.dialects.ngff_attributes import without_images
+from xarray_n5.images.find import level_node, listed_levels, named_levels, node_at
+from xarray_n5.images.levels import Levels, groups_between, levels_in
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import is_level_table, levels_among
+from xarray_n5.model.level_names import is_level_table
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variabl
         for path, dataset in nodes.items()
         if not (is_level_table(path) or _is_beside_data(path, nodes))
     }
-    pyramids = {paths[0]: (group, paths) for group, paths in levels_by_group(nodes).items()}
+    groups = levels_by_group(nodes)
+    pyramids = {path: (group, paths) for group, paths in groups.items() for path in paths}
     found: list[Image[Variable]] = []
     joined: set[tuple[str, Hashable]] = set()
     for path, dataset in nodes.items():
@@ -111,26 +114,31 @@ def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variabl
 def levels_by_group(datasets: Mapping[str, xr.Dataset]) -> dict[str, list[str]]:
     """Return the paths of levels, the finest first, by the group of their pyramid.
 
-    They are those that the group's ``multiscales`` list, or that are named like levels; a single
-    one only if its variable has another name, which is that of its image.
+    They are those of :func:`levels_of`; a single one only if its variable has another name, which
+    is that of its image.
     """
-    found: dict[str, list[str]] = {}
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {path: [] for path in datasets}
     for path, dataset in datasets.items():
-        listed = [join(path, level) for level in listed_levels(dataset.attrs)]
-        if levels := [each for each in listed if each in datasets]:
-            found[path] = levels
-        group, _, name = path.rpartition("/")
-        if dataset.data_vars:
+        if path and dataset.data_vars:
+            group, _, name = path.rpartition("/")
             names.setdefault(group, []).append(name)
-    known = {path for levels in found.values() for path in levels}
-    for group, inside in names.items():
-        named = levels_among(inside)
-        levels = [join(group, name) for name in named]
-        of_image = len(named) > 1 or any(name not in datasets[join(group, name)] for name in named)
-        if of_image and known.isdisjoint(levels):
-            found[group] = levels
-    return found
+    groups: dict[str, list[str]] = {}
+    known: set[str] = set()
+    attributes = {group: datasets[group].attrs if group in datasets else {} for group in names}
+    for group in sorted(names, key=lambda group: not listed_levels(attributes[group])):
+        present = partial(_present, datasets, group)
+        levels = list(named_levels(attributes[group], names[group], present).values())
+        is_image = len(levels) > 1 or any(p.rpartition("/")[2] not in datasets[p] for p in levels)
+        if is_image and known.isdisjoint(levels):
+            known |= {*levels}
+            groups[group] = levels
+    return groups
+
+
+def _present(
+    datasets: Mapping[str, xr.Dataset], group: str, levels: Sequence[str]
+) -> dict[str, str]:
+    return {level: path for level in levels if (path := join(group, level)) in datasets}
 
 
 def _level(name: Hashable, dataset: xr.Dataset, around: Mapping[Any, Any]) -> Level[Variable]:
@@ -196,21 +204,34 @@ def groups_of(
         If the dialects that the user chose cannot describe a pyramid.
     """
     found: list[Written] = []
-    levels_of: set[str] = set()
+    stored: set[str] = set()
     for node in tree.subtree:
-        if node.path in levels_of:
+        if node.path in stored:
             continue
         inner = node.relative_to(tree)
         place = join(path, "" if inner == "." else inner)
         levels = levels_in(node, place, encodings, how)
         if levels is not None:
-            levels_of |= {node.children[name].path for name in levels.datasets}
+            inside = [level_node(node, level) for level in levels.datasets]
+            inside += [node_at(node, group) for group in groups_between(levels.datasets)]
+            stored |= {each.path for each in inside if each is not None}
             found.append((levels, place, None))
         else:
             # Coordinates that the tree inherits are stored in its root.
             own = node.to_dataset(inherit=node is tree)
+            # Levels that are stored as groups are not images.
+            if any(_is_group(node, level) for level in listed_levels(own.attrs)):
+                own.attrs = without_images(own.attrs)
             found.append((own, place, encodings.get(node.path)))
     return found
+
+
+def _is_group(tree: xr.DataTree, level: str) -> bool:
+    """Return whether a level is stored as a group of its own, not as an array at its path."""
+    node = level_node(tree, level)
+    if node is None:
+        return False
+    return node is node_at(tree, level) or level.rpartition("/")[2] not in node.data_vars
 
 
 def updates_of(
@@ -226,6 +247,7 @@ def updates_of(
     for each, path, _ in written:
         if isinstance(each, Levels):
             for level, dataset in each.datasets.items():
-                yield dataset.rename({each.name: level}), path, [level]
+                above, _, name = level.rpartition("/")
+                yield dataset.rename({each.name: name}), join(path, above), [name]
         elif each.variables:
             yield each, path, None

@@ -447,6 +447,20 @@ def kind_of(name: str | None, unit: str | None) -> Kind | None:
     return None
 
 
+def axes_apart(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """Return the axes of an image other than those of space, of which a chunk has one sample.
+
+    These are axes of time, of channels, and named ones of no known kind next to two axes of space
+    or more. Without these, it is not an image, and none is returned.
+
+    >>> axes_apart([Axis(name=name) for name in "tczyx"]), axes_apart([Axis(name="t"), Axis()])
+    ((0, 1), ())
+    """
+    kinds = [axis.kind or kind_of(axis.name, axis.unit) for axis in axes]
+    spatial = [k == "space" or (k is None and not a.name) for k, a in zip(kinds, axes, strict=True)]
+    return tuple(i for i, s in enumerate(spatial) if not s) if sum(spatial) > 1 else ()
+
+
 def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:
     """Return the geometry that `axes` describe: names, :class:`Axis` objects or a geometry.
 

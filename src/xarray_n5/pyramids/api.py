@@ -87,8 +87,9 @@ def pyramid(
         `source`.
     chunks : sequence of int or int, optional
         The shape of a chunk of all levels; by default that in which `source` is, or was, stored,
-        that of Dask's blocks, or "auto". If these are not multiples or parts of the chunks of a
-        stored ``s0``, some of its chunks are read by several tasks.
+        that of Dask's blocks, or "auto". One side is for the axes of space: along those of time,
+        channels and others, a chunk has one sample, also by default. If these are not multiples or
+        parts of the chunks of a stored ``s0``, some of its chunks are read by several tasks.
     compression : str, mapping, Compression or None, default: "same"
         A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
         "level": 1}``; a compression; None for uncompressed chunks; or "same" for that of a stored

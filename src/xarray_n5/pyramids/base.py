@@ -19,7 +19,7 @@ from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, as_geometry
+from xarray_n5.model.axes import Axis, Geometry, as_geometry, axes_apart
 from xarray_n5.writing.blocks import blocks_of
 
 if TYPE_CHECKING:
@@ -110,15 +110,17 @@ def stored_base(
             f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
         )
-    sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape)
+    geometry = as_geometry(array.geometry() if axes is None else axes, array.ndim)
+    apart = axes_apart(geometry.axes)
+    sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape, apart)
     if shards is None and chunks is None:
         shards = array.shards
     return BaseLevel(
-        geometry=_complete(array.geometry() if axes is None else axes, array.ndim),
+        geometry=_complete(geometry, array.ndim),
         shape=array.shape,
         dtype=array.dtype,
         chunks=sides,
-        shards=_shards(sides, shards, array.shape, array.dtype),
+        shards=_shards(sides, shards, array.shape, array.dtype, apart),
         # Not by the axes that it has: the metadata of its levels describe it, too.
         token=tokenize(Array(array.node.bare()), _before(array.attrs), repr(axes)),
         compression=array.compression,
@@ -157,11 +159,14 @@ def new_base(
     elif axes is None:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
-    sides, shape, dtype = _chunks(source, chunks, blocks), blocks.shape, blocks.dtype
-    chosen = chunk_shape("auto", shape) if sides is None else sides
-    stored, inner = with_shards(chosen, shards, shape, dtype, automatic=sides is None)
+    geometry, shape, dtype = as_geometry(axes, blocks.ndim), blocks.shape, blocks.dtype
+    apart = axes_apart(geometry.axes)
+    sides = _chunks(source, chunks, blocks, apart)
+    chosen = chunk_shape("auto", shape, apart) if sides is None else sides
+    how: Any = {"automatic": sides is None or isinstance(chunks, str), "apart": apart}
+    stored, inner = with_shards(chosen, shards, shape, dtype, **how)
     return BaseLevel(
-        geometry=_complete(axes, blocks.ndim),
+        geometry=_complete(geometry, blocks.ndim),
         shape=shape,
         dtype=dtype,
         chunks=stored if inner is None else inner,
@@ -237,14 +242,14 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
 
 
 def _chunks(
-    source: Any, chunks: Sequence[int] | int | None, blocks: da.Array
+    source: Any, chunks: Sequence[int] | int | None, blocks: da.Array, apart: Sequence[int]
 ) -> tuple[int, ...] | None:
     """Return the chunk shape: the user's, that of the stored source, or that of its blocks.
 
     None if there is none of these.
     """
     if chunks is not None:
-        return chunk_shape(chunks, blocks.shape)
+        return chunk_shape(chunks, blocks.shape, apart)
     if isinstance(source, Array):
         return source.chunks
     if isinstance(source, xr.DataArray):
@@ -261,8 +266,9 @@ def _shards(
     shards: Sequence[int] | int | Literal["auto"] | None,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
+    apart: Sequence[int],
 ) -> tuple[int, ...] | None:
-    stored, inner = with_shards(chunks, shards, shape, dtype)
+    stored, inner = with_shards(chunks, shards, shape, dtype, apart=apart)
     return None if inner is None else stored
 
 

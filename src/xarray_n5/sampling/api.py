@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import xarray as xr
 
-from xarray_n5.model.level_names import level_number, levels_among
+from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.images.find import levels_of
+from xarray_n5.images.select import pick_level
+from xarray_n5.model.image import Level, Part
 from xarray_n5.model.tolerances import NEAR
 from xarray_n5.sampling.interp import Options, sample, stored_sides
 from xarray_n5.sampling.placement import Placement, inverse
@@ -15,6 +18,7 @@ from xarray_n5.sampling.placement import Placement, inverse
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.halos import Blocks
     from xarray_n5.sampling.neighbours import Method
     from xarray_n5.sampling.placement import Targets
@@ -82,32 +86,37 @@ def _stored_sides(other: xr.DataArray | xr.Dataset) -> dict[Hashable, int]:
 
 
 def level_for(
-    tree: xr.DataTree, target: Targets | xr.DataArray | xr.Dataset, level: int | str | None
+    tree: xr.DataTree, target: Targets | xr.DataArray | xr.Dataset, level: LevelChoice | None
 ) -> xr.Dataset:
-    """Return a level of a pyramid: by name, by number, or the coarsest that is fine enough.
+    """Return a level of a pyramid: the chosen one, or the coarsest that is fine enough.
 
     Raises
     ------
+    NodeNotFoundError
+        If the pyramid does not have that level.
     ValueError
-        If the tree is not a pyramid, or does not have that level.
+        If the tree is not a pyramid.
     """
-    names = levels_among(tree.children)
-    if not names:
+    known = levels_of(tree)
+    if not known:
         raise ValueError(
-            f"the tree has no levels s0, s1, ..., but {sorted(tree.children)}; select the group of "
-            "a pyramid, or a Dataset"
+            f"the tree has no levels, but {sorted(tree.children)}; expected 'multiscales' that "
+            "list them, or the names s0, s1, ...; select the group of a pyramid, or a Dataset"
         )
     if level is not None:
-        chosen = [name for name in names if level in {name, level_number(name)}]
-        if not chosen:
-            raise ValueError(f"there is no level {level!r} among {names}")
-        return tree[chosen[0]].to_dataset()
-    levels = [tree[name].to_dataset() for name in names]
+        return known[pick_level(list(known), level, lambda: _axes_of(known), tree.path)]
+    levels = list(known.values())
     if isinstance(target, xr.DataArray | xr.Dataset):
         target = _targets_in(levels[0], target)
     targets: Targets = target
     fine = (each for each in reversed(levels[1:]) if targets and _is_fine(each, targets))
     return next(fine, levels[0])
+
+
+def _axes_of(levels: Mapping[str, xr.Dataset]) -> dict[str, Level[Any]]:
+    """Return levels with the axes of their first variable."""
+    arrays = {name: next(iter(level.data_vars.values())) for name, level in levels.items()}
+    return {name: Level({(): Part(a)}, geometry_from(a)) for name, a in arrays.items()}
 
 
 def _is_fine(level: xr.Dataset, targets: Targets) -> bool:

@@ -11,8 +11,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects.levels import is_labels, type_in_paintera
 from xarray_n5.errors import NodeNotFoundError, printable
-from xarray_n5.images.find import combined_images
-from xarray_n5.images.select import pyramid_levels
+from xarray_n5.images.find import combined_images, levels_of
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import name_of_root
 from xarray_n5.model.units import shown_unit
@@ -174,7 +173,7 @@ def _levels(node: Array | Group | Sequence[Drawable]) -> Sequence[Drawable]:
     if not isinstance(node, Group):
         return node
     arrays = node.arrays()
-    if levels := list(pyramid_levels(node, arrays).values()):
+    if levels := list(levels_of(node, arrays).values()):
         return levels
     if arrays:
         hint = f"it has the arrays {', '.join(arrays)}: name one"

@@ -203,9 +203,14 @@ def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
             chunks = kept.chunks
         elif chunks is None:
             chunks = "auto" if request.in_memory else request.blocks
-        sides, automatic = chunk_shape(chunks, source.shape), isinstance(chunks, str)
+        sides, automatic = chunk_shape(chunks, source.shape, spec.apart), isinstance(chunks, str)
         stored, inner = with_shards(
-            sides, spec.shards, source.shape, source.dtype, automatic=automatic
+            sides,
+            spec.shards,
+            source.shape,
+            source.dtype,
+            automatic=automatic,
+            apart=spec.apart,
         )
     return replace(spec, chunks=inner or stored, shards=stored if inner else None)
 
