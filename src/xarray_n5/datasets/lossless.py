@@ -235,7 +235,8 @@ class _Stored:
         if self.attributes.keys() & {"scale_factor", "add_offset"}:
             near = near + SAME * np.abs(one)
         close: np.ndarray = np.abs(one - other) <= near
-        return close | (np.isnan(one) & np.isnan(other))
+        close |= np.isnan(one) & np.isnan(other)
+        return close
 
 
 def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:
