@@ -176,8 +176,8 @@ def check_strings(
             )
     if dtype is not None and (data.astype(dtype).astype(data.dtype) != data).any():
         raise MetadataError(
-            f"variable {name!r} has strings that {dtype} cannot represent; omit the dtype from its "
-            "encoding, or set a wider one"
+            f"variable {name!r} has strings for which {dtype} is too short; omit the dtype from "
+            "its encoding, or rewrite what is stored with mode='w'"
         )
     return data
 
