@@ -111,7 +111,8 @@ def plan_group(
     chosen = _checked_encodings(encoding or {}, dataset)
     variables, attributes = encode_dataset_coordinates(dataset)
     prepared = {
-        name: _prepared(name, variable, chosen, convention) for name, variable in variables.items()
+        name: _prepared(name, variable, chosen.get(name), convention)
+        for name, variable in variables.items()
     }
     axes = {str(dim): regular_axis(dataset, str(dim)) for dim in dataset.dims}
     in_axes: set[str] = set()
@@ -165,14 +166,12 @@ def encode_like(
     variables, _ = encode_dataset_coordinates(dataset)
     prepared: dict[Hashable, xr.Variable] = {}
     for name, variable in variables.items():
-        prepared[name] = _manageable(name, variable, convention)
-        existing, kept = stored.variables[name].encoding, CF - {"char_dim_name"}
-        if is_string(variable):
-            kept -= {"dtype"}  # which would cut them: Convention.fit compares widths
-        prepared[name].encoding = {key: existing[key] for key in kept & existing.keys()}
+        existing = stored.variables[name].encoding
+        kept = {key: existing[key] for key in (CF - {"char_dim_name"}) & existing.keys()}
         if variable.dtype.kind == "f":
             # Without a fill value, NaN is stored as NaN; xarray would add one.
-            prepared[name].encoding.setdefault("_FillValue", None)
+            kept.setdefault("_FillValue", None)
+        prepared[name] = _prepared(name, variable, kept, convention)
         prepared[name].attrs.pop("coordinates", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other encodings raise later
@@ -194,18 +193,22 @@ def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
-def _manageable(
-    name: Hashable, variable: xr.Variable, convention: Convention, dtype: Any = None
+def _prepared(
+    name: Hashable, variable: xr.Variable, chosen: dict[str, Any] | None, convention: Convention
 ) -> xr.Variable:
-    """Return a copy whose data xarray's chunk manager supports: its own arrays, or a graph.
+    """Return a variable with the `chosen` encoding, or with what fits of that of a file.
 
-    Strings are checked, now or in their blocks, also if a `dtype` can represent them.
+    Its data are supported by xarray's chunk manager: they are its own arrays, or a graph. Strings
+    are checked, now or in their blocks.
     """
     data, unit = values_of(before := variable.data, f"variable {name!r}")
     if data.dtype.kind == "T":
         data = data.astype(object)  # which preserves a trailing NUL
     if is_dask_collection(data) and not is_of_chunk_manager(data):
         data = as_graph(data)
+    dtype = (chosen or {}).get("dtype")
+    plain = dtype is None or is_characters(dtype) or not is_string(variable)
+    dtype = None if plain or np.dtype(dtype).kind not in "SU" else dtype
     if data.dtype.kind == "O" or dtype is not None:
         checks = (str(name), convention.null_padded, dtype)
         if is_dask_collection(data):
@@ -215,23 +218,8 @@ def _manageable(
     found = variable.copy(deep=False, data=None if data is before else data)
     if unit is not None:
         found.attrs["units"] = unit
-    return found
-
-
-def _prepared(
-    name: Hashable,
-    variable: xr.Variable,
-    chosen: Mapping[Hashable, dict[str, Any]],
-    convention: Convention,
-) -> xr.Variable:
-    """Return a variable with the effective encodings: the user's, or what fits of a file's."""
-    dtype = chosen.get(name, {}).get("dtype")
-    plain = dtype is None or is_characters(dtype) or not is_string(variable)
-    if plain or np.dtype(dtype).kind not in "SU":
-        dtype = None
-    found = _manageable(name, variable, convention, dtype)
     known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
-    fits = chosen[name] if name in chosen else fitting(found, known, convention.null_padded)
+    fits = fitting(found, known, convention.null_padded) if chosen is None else chosen
     found.encoding = fits
     return found
 

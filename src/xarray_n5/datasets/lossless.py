@@ -176,8 +176,8 @@ def check_strings(
             )
     if dtype is not None and (data.astype(dtype).astype(data.dtype) != data).any():
         raise MetadataError(
-            f"variable {name!r} has strings that {dtype} cannot represent; omit the dtype from its "
-            "encoding, or set a wider one"
+            f"variable {name!r} has strings for which {dtype} is too short; omit the dtype from "
+            "its encoding, or rewrite what is stored with mode='w'"
         )
     return data
 
@@ -234,7 +234,8 @@ class _Stored:
         near = 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME) * self.rounds
         if self.attributes.keys() & {"scale_factor", "add_offset"}:
             near = near + SAME * np.abs(one)
-        close: np.ndarray = (np.abs(one - other) <= near) | (np.isnan(one) & np.isnan(other))
+        close: np.ndarray = np.abs(one - other) <= near
+        close |= np.isnan(one) & np.isnan(other)
         return close
 
 
