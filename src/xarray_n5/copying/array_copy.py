@@ -143,8 +143,7 @@ def copy_array(
         before = replace(before, layout=_without_type(before.layout))
     box = _box(array) if options.region is None else _checked(options.region, array)
     shape = tuple(side.stop - side.start for side in box)
-    apart = axes_apart(geometry.axes)
-    stored, inner = _chunks(array, apart, shape, dtype, form, options)
+    stored, inner = _chunks(array, axes_apart(geometry.axes), shape, dtype, form, options)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=stored,
@@ -332,10 +331,9 @@ def _chunks(
     """Return the shape of a stored file, and that of the chunks in it if it is a shard."""
     shards: Any = options.shards
     large = np.prod(array.chunks, dtype=float) * dtype.itemsize > _MOST
-    automatic = isinstance(options.chunks, str) or (options.chunks is None and large)
-    if options.chunks is not None or large:
-        chunks = chunk_shape("auto" if options.chunks is None else options.chunks, shape, apart)
-    else:
-        chunks = array.chunks
-        shards = array.shards if shards is None and form.holds_shards else shards
-    return with_shards(chunks, shards, shape, dtype, automatic=automatic, apart=apart)
+    chosen: Any = "auto" if options.chunks is None and large else options.chunks
+    if chosen is None and shards is None and form.holds_shards:
+        shards = array.shards
+    chunks = array.chunks if chosen is None else chunk_shape(chosen, shape, apart)
+    how: Any = {"automatic": isinstance(chosen, str), "apart": apart}
+    return with_shards(chunks, shards, shape, dtype, **how)
