@@ -96,22 +96,6 @@ class ZarrConvention:
         """Return an array's attributes, with the names of its dimensions."""
         return {**encoded.attributes, "_ARRAY_DIMENSIONS": list(encoded.dims)}
 
-    def fit(self, name: str, encoded: EncodedVariable, array: Array) -> EncodedVariable:
-        """Convert strings to the stored type; raise ValueError if they are longer."""
-        data, stored = encoded.data, array.dtype
-        if stored.kind == data.dtype.kind == "O" or stored.kind not in "SUO":
-            return encoded
-        if stored.kind == "O" and data.dtype.kind == "U":
-            return replace(encoded, data=data.astype(object))
-        if data.dtype.kind == "O" and stored.kind == "U":
-            data = np.asarray(data).astype(str)
-        if data.dtype.kind != stored.kind or data.dtype.itemsize > stored.itemsize:
-            raise ValueError(
-                f"{name!r} is stored as strings of type {stored}, too short for those of type "
-                f"{data.dtype}; rewrite it with mode='w', or as objects"
-            )
-        return replace(encoded, data=data.astype(stored))
-
 
 def _attributes(
     attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any], *, of_group: bool = False
@@ -219,16 +203,17 @@ class N5Convention:
         note["axes"] = list(axis_coords)
         return {**attributes, NOTE: note, "_ARRAY_DIMENSIONS": list(encoded.dims)}
 
-    def fit(self, name: str, encoded: EncodedVariable, array: Array) -> EncodedVariable:  # noqa: ARG002
-        """Pad strings to the length of the stored ones, their characters in one block."""
-        if not encoded.is_string:
-            return encoded
-        data = encoded.data
-        short = array.shape[-1] - data.shape[-1]
-        if short > 0:
-            pad: Any = da.pad if isinstance(data, da.Array) else np.pad
-            data = pad(data, [(0, 0)] * (data.ndim - 1) + [(0, short)], mode="constant")
-        return replace(encoded, data=data.rechunk({-1: -1}) if isinstance(data, da.Array) else data)
+
+def fit(encoded: EncodedVariable, array: Array) -> EncodedVariable:
+    """Pad strings of N5 to the length of the stored ones, their characters in one block."""
+    if not encoded.is_string:
+        return encoded
+    data = encoded.data
+    short = array.shape[-1] - data.shape[-1]
+    if short > 0:
+        pad: Any = da.pad if isinstance(data, da.Array) else np.pad
+        data = pad(data, [(0, 0)] * (data.ndim - 1) + [(0, short)], mode="constant")
+    return replace(encoded, data=data.rechunk({-1: -1}) if isinstance(data, da.Array) else data)
 
 
 def _with_note(attributes: Mapping[Any, Any], where: str, note: dict[str, Any]) -> dict[str, Any]:
@@ -279,9 +264,6 @@ class Convention(Protocol):
 
         `axis_coords` are the coordinates that are stored in the axes only.
         """
-
-    def fit(self, name: str, encoded: EncodedVariable, array: Array) -> EncodedVariable:
-        """Convert strings to the width of an array; raise ValueError if they are longer."""
 
 
 _N5, _ZARR = N5Convention(), ZarrConvention()

@@ -174,7 +174,11 @@ def check_strings(
                 f"variable {name!r} has {value!r}: NUL at the end of a string would be lost; "
                 "strip it, or store the bytes as numbers"
             )
-    if dtype is not None and (data.astype(dtype).astype(data.dtype) != data).any():
+    try:
+        fits = dtype is None or (data.astype(dtype).astype(data.dtype) == data).all()
+    except UnicodeError:
+        fits = False
+    if not fits:
         raise MetadataError(
             f"variable {name!r} has strings for which {dtype} is too short; omit the dtype from "
             "its encoding, or rewrite what is stored with mode='w'"

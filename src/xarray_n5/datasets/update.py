@@ -12,7 +12,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.build import build
-from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.conventions import convention_of, fit
 from xarray_n5.datasets.encoding import encode_like
 from xarray_n5.datasets.grow import apply_changes, changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
@@ -205,7 +205,7 @@ def _encode(
     convention, parents = convention_of(how.format), _bounded(stored, arrays)
     encoded = {}
     for name, variable in encode_like(written, stored, convention).items():
-        encoded[name] = convention.fit(name, variable, arrays[name])
+        encoded[name] = fit(variable, arrays[name])
         check_encoding(name, encoded[name], arrays[name], parents.get(name))
     return encoded
 
