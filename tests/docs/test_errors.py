@@ -681,6 +681,24 @@ def an_unfinished_group_is_replaced() -> None:
     xr.Dataset({"v": ("x", np.ones(2))}).n5.to_n5("new.n5", mode="w")
 
 
+def a_tree_is_replaced_by_one_of_other_groups() -> None:
+    days = {name: xr.Dataset({"v": ("x", np.ones(2))}) for name in ("day1", "day2")}
+    xr.DataTree.from_dict(days).n5.to_n5("days.n5")
+    xr.DataTree.from_dict({"/": xr.Dataset(), "day1": days["day1"]}).n5.to_n5("days.n5", mode="w")
+
+
+def two_images_disagree() -> None:
+    axes = [xarray_n5.Axis(name=name, scale=2.0) for name in "yx"]
+    xarray_n5.pyramid(
+        np.ones((4, 4)), "a.zarr", "p", axes=axes, factors=2, levels=1, format="zarr3"
+    )
+    group = xarray_n5.open_group("a.zarr", "p", mode="r+")
+    (image,) = json.loads(json.dumps(group.attrs["ome"]["multiscales"]))
+    image["datasets"][0]["coordinateTransformations"] = [{"type": "scale", "scale": [3.0, 3.0]}]
+    group.attrs["multiscales"] = [{**image, "version": "0.4"}]
+    xr.open_dataset("a.zarr", engine="n5", group="p/s0")
+
+
 def times_of_a_project_are_no_ids() -> None:
     times = xr.concat([project_image()] * 2, xr.Variable("t", [0.5, 1.5]))
     times.n5.to_bdv("image.xml", "image.n5")
@@ -1027,6 +1045,8 @@ WARNINGS: list[Callable[[], None]] = [
     writes_are_unfinished,
     an_unfinished_write_is_replaced,
     an_unfinished_group_is_replaced,
+    a_tree_is_replaced_by_one_of_other_groups,
+    two_images_disagree,
     a_fill_value_is_no_json,
     dialects_disagree,
     an_offset_is_ignored,
