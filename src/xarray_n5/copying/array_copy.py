@@ -86,6 +86,11 @@ class CopyOptions:
                 "part of it; name other dialects, or none, with bounds="
             )
 
+    @property
+    def is_described(self) -> bool:
+        """Whether the user chose the dialects."""
+        return self.dialect not in {None, "same"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayCopy:
@@ -139,9 +144,9 @@ def copy_array(
     before = _original(array)
     if options.dtype is not None:
         before = replace(before, layout=_without_type(before.layout))
-    box = _box(array) if options.region is None else _checked(options.region, array)
+    box = box_of(array, options.region)
     shape = tuple(side.stop - side.start for side in box)
-    stored, inner = _chunks(array, shape, dtype, form, options)
+    stored, inner = chunks_of_copy(array, shape, dtype, form, options)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=stored,
@@ -160,12 +165,11 @@ def copy_array(
     else:
         metadata = replace(metadata, compression=resolve(options.compression))
         metadata = completed(form, metadata, layout, where)
-    count = sum(1 for _ in array.node.stored_chunks())
     return ArrayCopy(
         data=_data(array, metadata, options, dtype),
         metadata=metadata,
         layout=layout,
-        sparse=count < array.grid.size,
+        sparse=is_sparse(array),
     )
 
 
@@ -214,30 +218,49 @@ def _attributes(
     return {**of_part(without_nan(array.attrs), part, context, form, named=before.named), **mask}
 
 
+def is_sparse(array: Array) -> bool:
+    """Return whether chunks of an array are missing."""
+    return sum(1 for _ in array.node.stored_chunks()) < array.grid.size
+
+
 def _data(
     array: Array, metadata: ArrayMetadata, options: CopyOptions, dtype: np.dtype[Any]
 ) -> da.Array:
     """Return the values: of shards, each is one block, read at once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformanceWarning)  # chunks may be read for several shards
-        data = from_n5(array, chunks=metadata.chunks if metadata.inner else "auto")
+    data = blocks_of_array(array, metadata.chunks if metadata.inner else None)
     if options.region is not None:
         data = data[options.region]
+    check_blocks(data, array)
+    return data if dtype == data.dtype else converted_blocks(data, dtype)
+
+
+def blocks_of_array(array: Array, shards: tuple[int, ...] | None) -> da.Array:
+    """Return the elements of an array as they are stored, in blocks for the shards of a copy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)  # chunks may be read for several shards
+        return from_n5(array, chunks=shards or "auto")
+
+
+def check_blocks(data: da.Array, array: Array) -> None:
+    """Raise ValueError if there are too many blocks for one copy."""
     if data.npartitions > _TASKS:
         raise ValueError(
             f"{array.url!r}, whose shape is {array.shape}, has {data.npartitions} blocks, too many "
             "for one copy; copy parts of it with a region, or leave it out"
         )
-    if dtype != data.dtype:
-        meta = np.empty((0,) * data.ndim, dtype)
-        data = cast(
-            "da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta)
-        )
-    return data
 
 
-def _box(array: Array) -> tuple[slice, ...]:
-    return tuple(slice(0, size) for size in array.shape)
+def converted_blocks(data: da.Array, dtype: np.dtype[Any]) -> da.Array:
+    """Return elements in another type."""
+    meta = np.empty((0,) * data.ndim, dtype)
+    return cast("da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta))
+
+
+def box_of(array: Array, region: tuple[slice, ...] | None) -> tuple[slice, ...]:
+    """Return the starts and stops of a region, by default of the whole array."""
+    if region is None:
+        return tuple(slice(0, size) for size in array.shape)
+    return _checked(region, array)
 
 
 def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
@@ -318,7 +341,7 @@ def _layout(
     return layout
 
 
-def _chunks(
+def chunks_of_copy(
     array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], form: Format, options: CopyOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the shape of a stored file, and that of the chunks in it if it is a shard."""
