@@ -142,3 +142,69 @@ def test_copied_dataset_opens_as_its_source(
         with xr.open_datatree(other, engine="n5") as tree:
             assert [node.path for node in tree.subtree] == ["/", "/one", "/one/two"]
             xr.testing.assert_identical(tree["one/two"].to_dataset().load(), before)
+
+
+LEVELS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "masked": ("f8", {"dtype": "i4", "_FillValue": -3}),
+    "packed": ("f8", {"dtype": "u2", "_FillValue": 9, "scale_factor": 0.25, "add_offset": -1}),
+    "single": ("f4", {"_FillValue": np.float32(77.5)}),
+    "nan": ("f8", {"_FillValue": np.nan}),
+    "bool": ("?", {}),
+    "plain": ("u2", {}),
+}
+
+
+def levels(kind: str) -> tuple[xr.DataTree, dict[str, Any]]:
+    """Return two levels of an image, and the encodings of both."""
+    dtype, encoding = LEVELS[kind]
+    values = np.random.default_rng(7).integers(1, 90, (6, 10)) % 11
+    image = xr.DataArray(values, dims=("y", "x"), name="em").astype(dtype)
+    if encoding:
+        image[2, 4] = image[0, 0] = np.nan
+    image.coords["y"] = "y", 0.5 * np.arange(6), {"units": "um"}
+    image.coords["x"] = "x", 2 + 0.5 * np.arange(10), {"units": "um"}
+    nodes = {"s0": image.to_dataset(), "s1": image[::2, ::2].to_dataset()}
+    return xr.DataTree.from_dict(nodes), {f"/{name}": {"em": encoding} for name in nodes}
+
+
+@pytest.mark.matrix(20)
+@pytest.mark.parametrize("kind", LEVELS)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", TARGETS)
+@pytest.mark.parametrize("way", ["whole", "rechunked", "cut", "described", "another-type", "alone"])
+def test_copied_levels_open_as_their_source(
+    tmp_path: Path, source: Any, target: Any, kind: str, way: str
+) -> None:
+    tree, encoding = levels(kind)
+    place, other = tmp_path / f"from-{TARGETS[source]}", tmp_path / TARGETS[target]
+    tree.n5.to_n5(place, group="a", format=source, encoding=encoding if LEVELS[kind][1] else None)
+    before = [level_of(place, number) for number in (0, 1)]
+    assert before[0].identical(tree["s0/em"])
+    ways: dict[str, Any] = {
+        "rechunked": {"chunks": 2},
+        "cut": {"bounds": {"x": (3, 5.6)}},
+        "described": {"dialect": "cosem"},
+        "another-type": {"dtype": "f8"},
+        "alone": {"source_path": "a/s1", "path": "a"},
+    }
+    options: Any = ways.get(way, {})
+    copy(place, other, format=target, **options)
+    if way == "alone":
+        after, before = [level_of(other, None)], before[1:]
+    else:
+        after = [level_of(other, number) for number in (0, 1)]
+    for one, another in zip(after, before, strict=True):
+        inside = another.sel(x=slice(3, 5.6)) if way == "cut" else another
+        xr.testing.assert_equal(one.rename("em"), inside)
+        assert way == "another-type" or one.dtype == inside.dtype
+    if target == "zarr3" and way != "alone":
+        without: Any = {"consolidated": False, "drop_variables": "s1"}
+        with xr.open_zarr(other, group="a", **without) as of_zarr:
+            xr.testing.assert_equal(of_zarr["s0"].variable.load(), after[0].variable)
+
+
+def level_of(place: Path, level: int | None) -> xr.DataArray:
+    how: dict[str, Any] = {} if level is None else {"level": level}
+    with xr.open_dataset(place, engine="n5", group="a", **how) as found:
+        (image,) = found.load().data_vars.values()
+        return image

@@ -23,8 +23,9 @@ from xarray_n5.copying.attributes import (
 )
 from xarray_n5.copying.bounds import moved
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
 from xarray_n5.dialects import find_dialects
+from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.write import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
@@ -141,6 +142,8 @@ def copy_array(
         raise MetadataError(f"{array.url} has {held}, which cannot be copied; leave it out{hint}")
     dtype = as_dtype(array.dtype if options.dtype is None else options.dtype, where)
     check_convertible(array.dtype, dtype, array.url)
+    of_booleans = dtype.kind == "b" and not form.native_to_xarray
+    dtype = np.dtype("i1") if of_booleans else dtype
     before = _original(array)
     if options.dtype is not None:
         before = replace(before, layout=_without_type(before.layout))
@@ -158,6 +161,11 @@ def copy_array(
         ),
     )
     layout = _layout(array, metadata, form, before, options)
+    if of_booleans:
+        names = ArrayDimensions().write(geometry.with_names(), context)
+        metadata = replace(metadata, attributes={**metadata.attributes, **names, "dtype": "bool"})
+    if form.name != array.node.format.name or options.dtype is not None:
+        metadata, layout = _masked(array, metadata, layout, form)
     if described is not None and form.nested_layout:
         layout = {**form.nested_layout, **(layout or {})}  # as OME-NGFF requires
     if options.compression == "same":
@@ -194,9 +202,9 @@ def _attributes(
     described: Attributes | None,
 ) -> dict[str, Any]:
     """Return the attributes of a copy, or of the copy of a part."""
-    mask = {**_mask(array, form)}
-    if described is not None:
-        mask |= _unmasked(array, form, before)
+    mask = {} if described is None else _unmasked(array, form, before)
+    if not form.native_to_xarray and "_FillValue" not in array.attrs:
+        mask = {**mask, **_mask(cf_attributes(array).get("_FillValue"), array.url)}
     chosen = None if options.dialect == "same" else options.dialect
     if chosen is not None and (geometry.named or geometry.placed):
         part = moved(geometry, box)
@@ -282,22 +290,53 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
     return tuple(box)
 
 
-def _mask(array: Array, form: Format) -> Attributes:
-    """Return the attribute of a fill value that masks, if the format does not store that itself."""
-    fill = cf_attributes(array).get("_FillValue")
-    if form.native_to_xarray or fill is None or "_FillValue" in array.attrs:
+def _masked(
+    array: Array, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, form: Format
+) -> tuple[ArrayMetadata, Mapping[str, Any] | None]:
+    """Add the fill value that masks elements of an array to those of its copy, in their type."""
+    mask = decode_attributes(cf_attributes(array), array.url).get("_FillValue")
+    if mask is None or NAMES not in array.attrs:
+        return metadata, layout
+    mask = converted_mask(np.ravel(mask)[0], metadata.dtype, array.url)
+    attributes = {key: each for key, each in metadata.attributes.items() if key != "_FillValue"}
+    if form.native_to_xarray and mask is not None:
+        layout = {**(layout or {}), "fill_value": np.asarray(mask, metadata.dtype)[()]}
+    elif mask is not None:
+        attributes |= _mask(mask, array.url)
+    return replace(metadata, attributes=attributes), layout
+
+
+def _mask(mask: Any, where: str) -> Attributes:
+    """Return the attribute of a fill value that masks, for formats that do not store that."""
+    value = mask.item() if isinstance(mask, np.generic) else mask
+    if value is None:
         return {}
-    value = fill.item() if isinstance(fill, np.generic) else fill
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         if value == value:  # noqa: PLR0124 - NaN masks itself
-            warn(
-                f"{array.url}: JSON cannot represent the fill value {value!r}, which no longer "
-                "masks"
-            )
+            warn(f"{where}: JSON cannot represent the fill value {value!r}, which no longer masks")
         return {}
     return {"_FillValue": value}
+
+
+def converted_mask(mask: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return the number that masks elements in another type; None for NaN in integers.
+
+    Raises
+    ------
+    MetadataError
+        If the type cannot represent it.
+    """
+    value = np.asarray(mask)
+    if value.dtype.kind == "f" and dtype.kind in "iub" and np.isnan(value):
+        return None
+    if value.dtype.kind not in "iufb" or dtype.kind not in "iufb":
+        return mask
+    try:
+        return converted(value, dtype)[()]
+    except ValueError as error:
+        raise MetadataError(f"{where}: its fill value is {mask!r}: {error}") from error
 
 
 def _unmasked(array: Array, form: Format, before: Original) -> Attributes:

@@ -16,6 +16,7 @@ from xarray_n5.copying.array_copy import (
     check_blocks,
     chunks_of_copy,
     converted_blocks,
+    converted_mask,
     is_sparse,
 )
 from xarray_n5.datasets.build import build
@@ -28,7 +29,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import single_image
 from xarray_n5.images.select import images_of_arrays, share_dimensions
 from xarray_n5.model.alerts import ODD
-from xarray_n5.model.conversions import check_convertible, converted
+from xarray_n5.model.conversions import check_convertible
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.roundtrip_attrs import COPIED, coords_from_axes, is_dataset
 
@@ -298,13 +299,8 @@ def _with_type(variable: xr.Variable, wanted: Any, array: Array) -> xr.Variable:
     data = converted_blocks(variable.data, dtype)
     attributes = dict(variable.attrs)
     for key in attributes.keys() & {*_MASKS}:
-        mask = np.asarray(attributes.pop(key))
-        if data.dtype.kind in "iub" and mask.dtype.kind == "f" and np.isnan(mask).all():
-            continue  # integers have no such elements
-        try:
-            attributes[key] = converted(mask, data.dtype)[()]
-        except ValueError as error:
-            raise MetadataError(f"{array.url}: {key!r} is {mask[()]!r}: {error}") from error
+        mask = converted_mask(attributes.pop(key), dtype, array.url)
+        attributes |= {} if mask is None else {key: mask}
     return xr.Variable(variable.dims, data, attributes, variable.encoding)
 
 
