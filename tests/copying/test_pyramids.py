@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -455,3 +456,19 @@ def test_names_of_channels_that_a_level_loses_are_named(tmp_path: Path, form: An
     assert open_array(tmp_path / "c", "s0").axes[0].labels == ("DNA", "actin")
     if form == "zarr2":  # the group around the copy has them
         copy(tmp_path / "a", tmp_path / "c", level=0, path="s0", mode="w")
+
+
+@pytest.mark.filterwarnings("ignore:.*multiscales:UserWarning")
+def test_image_that_the_other_version_cannot_describe_is_reported(tmp_path: Path) -> None:
+    for level, size in enumerate((6, 3)):
+        shape = (size, size)
+        create_array(tmp_path / "a.zarr", f"{level}", shape=shape, dtype="u1", format="zarr2")
+    rows = [{"path": f"{level}", "coordinateTransformations": []} for level in (0, 1)]
+    axes = [{"name": "width", "type": "space"}]  # one for two axes
+    group = open_group(tmp_path / "a.zarr", mode="r+")
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": rows}]
+    with pytest.warns(UserWarning, match="no axes that OME-NGFF 0.5 can describe"):
+        copy(tmp_path / "a.zarr", tmp_path / "b.zarr", format="zarr3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy(tmp_path / "a.zarr", tmp_path / "c.zarr", format="zarr2")

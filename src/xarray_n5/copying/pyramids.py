@@ -111,6 +111,12 @@ def copied_pyramids(
             found[inner] = replace(pyramid, around=around)
         elif cropped:
             found[inner] = CopiedPyramid(around={}, own={})
+        elif kept and images_of(group.attrs) and container.format.native_to_xarray:
+            warn(
+                f"{group.url}: 'multiscales' has no axes that OME-NGFF "
+                f"{container.format.ngff_version} can describe; it is copied as it is, and viewers "
+                "find no image in the copy (the axes that open from the source say why)"
+            )
     return found | _lists_of_labels(groups, found)
 
 
