@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import copy
+from xarray_n5 import MetadataError, NodeExistsError, copy, open_array, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,3 +208,37 @@ def level_of(place: Path, level: int | None) -> xr.DataArray:
     with xr.open_dataset(place, engine="n5", group="a", **how) as found:
         (image,) = found.load().data_vars.values()
         return image
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_finished_copy_of_a_dataset_is_not_repeated(tmp_path: Path, target: Any) -> None:
+    kept, encoding = dataset()
+    place, other = tmp_path / "a.n5", tmp_path / TARGETS[target]
+    kept.n5.to_n5(place, encoding=encoding)
+    copy(place, other, format=target)
+    report = copy(place, other, format=target, resume=True)
+    workers = [node.dataset["worker"].to_numpy().ravel() for node in report.leaves]
+    assert set(np.concatenate(workers)) == {"an earlier run"}
+    open_array(place, "single", mode="r+")[2:4] = 8
+    with pytest.raises(NodeExistsError, match="single"):
+        copy(place, other, format=target, resume=True)
+    copy(place, other, format=target, mode="w")
+    xr.testing.assert_identical(opened(other), opened(place))
+
+
+@pytest.mark.parametrize("target", ["zarr2", "zarr3"])
+def test_fill_value_of_a_plain_array_is_one_for_xarray(tmp_path: Path, target: Any) -> None:
+    attributes = {"_FillValue": -2.5}
+    to_n5(np.array([1, -2.5, 0, 7]), tmp_path / "a.n5", "a", axes=["x"], attributes=attributes)
+    copy(tmp_path / "a.n5", tmp_path / "b.zarr", format=target)
+    with xr.open_zarr(tmp_path / "b.zarr") as of_zarr:
+        np.testing.assert_array_equal(of_zarr["a"], [1, np.nan, 0, 7])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_number_that_masks_must_fit_the_type_of_the_copy(tmp_path: Path, target: Any) -> None:
+    kept = xr.Dataset({"v": ("x", [1.0, np.nan, 200.0])})
+    kept.n5.to_n5(tmp_path / "a.n5", encoding={"v": {"dtype": "i2", "_FillValue": 300}})
+    with pytest.raises(MetadataError, match="300"):
+        copy(tmp_path / "a.n5", tmp_path / TARGETS[target], format=target, dtype="u1")
+    assert not (tmp_path / TARGETS[target]).exists()

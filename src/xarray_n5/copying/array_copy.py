@@ -295,7 +295,7 @@ def _masked(
 ) -> tuple[ArrayMetadata, Mapping[str, Any] | None]:
     """Add the fill value that masks elements of an array to those of its copy, in their type."""
     mask = decode_attributes(cf_attributes(array), array.url).get("_FillValue")
-    if mask is None or NAMES not in array.attrs:
+    if mask is None or NAMES not in metadata.attributes:
         return metadata, layout
     mask = converted_mask(np.ravel(mask)[0], metadata.dtype, array.url)
     attributes = {key: each for key, each in metadata.attributes.items() if key != "_FillValue"}
