@@ -28,6 +28,11 @@ VARIABLES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "masked": ("y", [4.0, np.nan, 0, -1, 9, np.nan, 100], {"dtype": "i2", "_FillValue": -77}),
     "signed": ("y", [4, 0, 5, -1, 9, 8, 100], {"dtype": "i4"}),
     "zero": ("y", [4, np.nan, 3, 1, 9, np.nan, 200], {"dtype": "u1", "_FillValue": 0}),
+    "unsigned": (
+        "y",
+        np.array([0, np.nan, 200, 3, 127, 128, 254], "f4"),
+        {"dtype": "i1", "_FillValue": -1, "_Unsigned": "true"},
+    ),
     "packed": (
         ("y", "x"),
         np.array([[0.5, np.nan], [-1, 0], [2.5, 3], [0, 1], [7, 7.5], [np.nan, 9], [3, 2]]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.arrays.coordinates import dims_of
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.copying.array_copy import (
     blocks_of_array,
@@ -80,7 +82,8 @@ def images_of_dataset(
     if not (is_dataset(attributes) or share_dimensions(arrays, attributes, names)):
         return None
     images = images_of_arrays(arrays)
-    return images if all(map(_is_variable, images.values())) else None
+    are_variables = all(map(_is_variable, images.values()))
+    return images if are_variables and not any(map(_is_renamed, images.items())) else None
 
 
 def image_of_variable(
@@ -92,12 +95,14 @@ def image_of_variable(
     """
     if _is_object(array) or not _changes(array, form, options):
         return None
-    image = single_image(array, dialect=None, inherit=False)
     lacks_type = not form.native_to_xarray and array.dtype.kind in "bSUO"
-    named = any(key in array.attrs for key in _names_in(array))
-    if image.name is None and (lacks_type or (named and _is_variable(image))):
-        return {array.node.name or NAMELESS: image}
-    return None
+    if not lacks_type and not any(key in array.attrs for key in _names_in(array)):
+        return None
+    image = single_image(array, dialect=None, inherit=False)
+    name = array.node.name or NAMELESS
+    if image.name is not None or _is_renamed((name, image)):
+        return None
+    return {name: image} if lacks_type or _is_variable(image) else None
 
 
 def _changes(array: Array, form: Format, options: CopyOptions) -> bool:
@@ -127,6 +132,12 @@ def _is_variable(image: Image[Array]) -> bool:
         return True
     others = level.geometry.keys - {_NAMES, _NETCDF_NAMES, "units"}
     return not (level.geometry.placed and others & level.attributes.keys())
+
+
+def _is_renamed(item: tuple[str, Image[Array]]) -> bool:
+    """Return whether a variable opens under another name, since one of its dimensions has its."""
+    name, image = item
+    return len(image.base.shape) > 1 and name in dims_of(image.base.geometry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,11 +250,13 @@ def _undecoded(
 
 def _decoded(images: Mapping[str, Image[Array]], attributes: Attributes) -> xr.Dataset:
     """Return a Dataset as it opens; one of netCDF as that opens in xarray, if it can be decoded."""
-    if not any(_NAMES in image.base.attributes for image in images.values()):
-        with suppress(*ODD):
-            how = dict.fromkeys(("mask_and_scale", "decode_times", "concat_characters"), True)
-            return build(images, dict(attributes), decoders=how)
-    return build(images, dict(attributes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are shown when the same images are opened undecoded
+        if not any(_NAMES in image.base.attributes for image in images.values()):
+            with suppress(*ODD):
+                how = dict.fromkeys(("mask_and_scale", "decode_times", "concat_characters"), True)
+                return build(images, dict(attributes), decoders=how)
+        return build(images, dict(attributes))
 
 
 def _elements(
