@@ -154,6 +154,7 @@ LEVELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "packed": ("f8", {"dtype": "u2", "_FillValue": 9, "scale_factor": 0.25, "add_offset": -1}),
     "single": ("f4", {"_FillValue": np.float32(77.5)}),
     "nan": ("f8", {"_FillValue": np.nan}),
+    "inf": ("f4", {"_FillValue": np.float32(np.inf)}),
     "bool": ("?", {}),
     "plain": ("u2", {}),
 }

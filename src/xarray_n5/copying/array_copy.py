@@ -23,16 +23,16 @@ from xarray_n5.copying.attributes import (
 )
 from xarray_n5.copying.bounds import moved
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes, encode_attributes
 from xarray_n5.dialects import find_dialects
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.write import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.conversions import check_convertible, converted
 from xarray_n5.model.metadata import ArrayMetadata, Content
+from xarray_n5.model.roundtrip_attrs import NOTE, note_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -204,7 +204,7 @@ def _attributes(
     """Return the attributes of a copy, or of the copy of a part."""
     mask = {} if described is None else _unmasked(array, form, before)
     if not form.native_to_xarray and "_FillValue" not in array.attrs:
-        mask = {**mask, **_mask(cf_attributes(array).get("_FillValue"), array.url)}
+        mask = {**mask, **_mask(cf_attributes(array).get("_FillValue"))}
     chosen = None if options.dialect == "same" else options.dialect
     if chosen is not None and (geometry.named or geometry.placed):
         part = moved(geometry, box)
@@ -301,23 +301,23 @@ def _masked(
     attributes = {key: each for key, each in metadata.attributes.items() if key != "_FillValue"}
     if form.native_to_xarray and mask is not None:
         layout = {**(layout or {}), "fill_value": np.asarray(mask, metadata.dtype)[()]}
-    elif mask is not None:
-        attributes |= _mask(mask, array.url)
+    elif mask is not None and mask == mask:  # noqa: PLR0124 - NaN masks itself
+        value = mask.item() if isinstance(mask, np.generic) else mask
+        plain, note = encode_attributes({"_FillValue": value}, array.url)
+        before = note_of(attributes)
+        hidden = {**before.get("attributes", {}), **note.get("attributes", {})}
+        attributes |= {**plain, **({NOTE: {**before, "attributes": hidden}} if note else {})}
     return replace(metadata, attributes=attributes), layout
 
 
-def _mask(mask: Any, where: str) -> Attributes:
+def _mask(mask: Any) -> Attributes:
     """Return the attribute of a fill value that masks, for formats that do not store that."""
     value = mask.item() if isinstance(mask, np.generic) else mask
-    if value is None:
-        return {}
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        if value == value:  # noqa: PLR0124 - NaN masks itself
-            warn(f"{where}: JSON cannot represent the fill value {value!r}, which no longer masks")
         return {}
-    return {"_FillValue": value}
+    return {} if value is None else {"_FillValue": value}
 
 
 def converted_mask(mask: Any, dtype: np.dtype[Any], where: str) -> Any:
