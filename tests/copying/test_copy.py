@@ -6,7 +6,6 @@ import json
 import math
 import re
 import warnings
-from contextlib import nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,12 @@ def test_what_others_wrote_goes_to_zarr_and_back(
     # The places of BigDataViewer's views may be in an XML file, those of a level in its group;
     # neither is copied with the array.
     elsewhere = "pybdv" in container or re.search(r"/s\d+$", container)
-    check_same(open_node(source), open_node(back), placed=not elsewhere)
+    if "xarray" in container:
+        opened = [xr.open_dataset(place, engine="n5").load() for place in (source, zarr, back)]
+        xr.testing.assert_identical(opened[1], opened[0])
+        xr.testing.assert_identical(opened[2], opened[0])
+    else:
+        check_same(open_node(source), open_node(back), placed=not elsewhere)
     for row in rows:
         path = component_of(row) if row["container"] else ""
         for place in (zarr, back):
@@ -140,9 +144,7 @@ def test_datasets_that_xarray_wrote_open_identical(tmp_path: Path, target: Any) 
     first = "n5" if target == "zarr2" else "zarr2"
     kept = dataset().drop_vars(["label", *(["mask"] if target == "n5" else [])])
     kept.n5.to_n5(tmp_path / NAMES[first], format=first)
-    expects = pytest.warns(UserWarning, match="xr.open_zarr does not read the coordinates of this")
-    with expects if target == "zarr2" else nullcontext():
-        copy(tmp_path / NAMES[first], tmp_path / NAMES[target], format=target)
+    copy(tmp_path / NAMES[first], tmp_path / NAMES[target], format=target)
     again = xr.open_dataset(tmp_path / NAMES[target], engine="n5")
     xr.testing.assert_identical(again.load(), kept)
 
@@ -167,23 +169,6 @@ def test_masks_and_scales_of_netcdf_survive(tmp_path: Path, target: Any, engine:
     copy(tmp_path / "k.h5", cropped, format=target, bounds={"x": (2, 4)})
     part = xr.open_dataset(cropped, engine="n5", mask_and_scale=True)
     xr.testing.assert_identical(part.load(), kept.isel(x=slice(1, None)))
-
-
-@pytest.mark.parametrize("name", ["a.n5", "a.h5"])
-def test_the_way_that_the_warning_names_stores_a_dataset_as_xarray_does(
-    tmp_path: Path, name: str
-) -> None:
-    x = ("x", 2.0 * np.arange(5), {"units": "km"})
-    kept = xr.Dataset({"v": (("y", "x"), np.ones((4, 5)))}, {"x": x, "y": list("abcd"), "t": 3.0})
-    kept.n5.to_n5(tmp_path / name)
-    with pytest.warns(UserWarning, match="xr.open_zarr does not read") as given:
-        copy(tmp_path / name, tmp_path / "a.zarr")
-    way = str(given[0].message).partition("does, use ")[2]
-    names = {"source": tmp_path / name, "destination": tmp_path / "b.zarr"}
-    eval(way, {"xr": xr}, names)  # noqa: S307 - our own message
-    again = xr.open_zarr(tmp_path / "b.zarr", consolidated=False).drop_attrs(deep=False)
-    xr.testing.assert_identical(again.load(), kept)
-    copy(tmp_path / "b.zarr", tmp_path / "c.zarr", format="zarr3")
 
 
 def test_a_copy_in_zarr_is_opened_by_xarray_alone(tmp_path: Path) -> None:
@@ -377,13 +362,10 @@ def test_a_fill_value_that_did_not_mask_does_not_begin_to(
 @pytest.mark.matrix(6)
 @pytest.mark.parametrize("way", ["n5", "hdf5"])
 @pytest.mark.parametrize("fill", [9, 0, None, -1])
-@pytest.mark.parametrize("names", [{}, {"_ARRAY_DIMENSIONS": ["q", "r"]}], ids=["unnamed", "named"])
-def test_zarr_comes_back_with_its_own_documents(
-    tmp_path: Path, way: Any, fill: Any, names: dict[str, Any]
-) -> None:
+def test_zarr_comes_back_with_its_own_documents(tmp_path: Path, way: Any, fill: Any) -> None:
     layout = {"fill_value": fill, "order": "F", "dimension_separator": "/", "dtype": ">i4"}
     place: dict[str, Any] = {"format": "zarr2", "layout": layout}
-    attributes = {**names, "title": "x"}
+    attributes = {"title": "x"}
     array = create_array(
         tmp_path / "a.zarr", "em/raw", shape=(3, 4), dtype="i4", attributes=attributes, **place
     )
@@ -411,8 +393,8 @@ def test_what_a_mask_became_since_it_was_copied_counts(tmp_path: Path) -> None:
 
 def test_nothing_is_written_where_something_cannot_be_held(tmp_path: Path) -> None:
     url = tree(tmp_path, "zarr2")
-    to_n5(X[0] > 7, url, "em/mask", format="zarr2")
-    with pytest.raises(MetadataError, match=r"em/mask.*bool"):
+    to_n5(X[0] * 1j, url, "em/mask", format="zarr2")
+    with pytest.raises(MetadataError, match=r"em/mask.*complex"):
         copy(url, tmp_path / "b.n5")
     assert not (tmp_path / "b.n5").exists()
     for name, without in {"b.n5": ["em/mas?"], "c.n5": "em/mas?"}.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -189,9 +190,10 @@ def test_levels_without_coordinates_get_no_numbers(tmp_path: Path) -> None:
     assert "multiscales" not in open_group(tmp_path / "b.zarr", "em").attrs
     assert opened(tmp_path / "b.zarr", "em")["s1/em"].sizes == {"y": 4, "x": 4}
     xr.Dataset({"s0": image(y=8, x=8), "s1": image(y=8, x=8)}).n5.to_n5(tmp_path / "c.n5")
-    with pytest.warns(UserWarning, match="this Dataset"):
-        copy(tmp_path / "c.n5", tmp_path / "c.zarr")
-    assert "multiscales" not in open_group(tmp_path / "c.zarr").attrs
+    copy(tmp_path / "c.n5", tmp_path / "c.zarr")
+    xr.testing.assert_identical(
+        *(xr.open_dataset(tmp_path / name, engine="n5").load() for name in ("c.n5", "c.zarr"))
+    )
 
 
 def test_what_was_changed_in_a_copy_belongs_to_the_user(tmp_path: Path) -> None:
@@ -454,3 +456,19 @@ def test_names_of_channels_that_a_level_loses_are_named(tmp_path: Path, form: An
     assert open_array(tmp_path / "c", "s0").axes[0].labels == ("DNA", "actin")
     if form == "zarr2":  # the group around the copy has them
         copy(tmp_path / "a", tmp_path / "c", level=0, path="s0", mode="w")
+
+
+@pytest.mark.filterwarnings("ignore:.*multiscales:UserWarning")
+def test_image_that_the_other_version_cannot_describe_is_reported(tmp_path: Path) -> None:
+    for level, size in enumerate((6, 3)):
+        shape = (size, size)
+        create_array(tmp_path / "a.zarr", f"{level}", shape=shape, dtype="u1", format="zarr2")
+    rows = [{"path": f"{level}", "coordinateTransformations": []} for level in (0, 1)]
+    axes = [{"name": "width", "type": "space"}]  # one for two axes
+    group = open_group(tmp_path / "a.zarr", mode="r+")
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": rows}]
+    with pytest.warns(UserWarning, match="no axes that OME-NGFF 0.5 can describe"):
+        copy(tmp_path / "a.zarr", tmp_path / "b.zarr", format="zarr3")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy(tmp_path / "a.zarr", tmp_path / "c.zarr", format="zarr2")

@@ -596,13 +596,6 @@ def a_summary_in_a_group_is_damaged() -> None:
     list(xarray_n5.open_group(Unlisted(str(Path("new.zarr").resolve())), format="zarr3"))
 
 
-def a_fill_value_is_no_json() -> None:
-    values = xr.Dataset({"a": ("x", np.ones(4))})
-    encoding = {"a": {"_FillValue": np.inf}}
-    values.n5.to_n5("masked.zarr", format="zarr2", encoding=encoding)
-    copy("masked.zarr", "masked.n5", source_path="a")
-
-
 def views_of_a_project_are_missing() -> None:
     setups = [Setup(id=0), Setup(id=1)]
     write_project(Path(), setups, project_xml(setups, missing=[(1, 0)]), without=[(1, 0), (0, 1)])
@@ -949,11 +942,13 @@ def a_level_with_channels_is_copied() -> None:
     copy("a.zarr", "b.zarr", level=0)
 
 
-def datasets_are_copied_to_zarr() -> None:
-    for place, group in (("a.n5", ""), ("b.n5", "first"), ("b.n5", "second")):
-        xr.Dataset({"v": ("x", [1.0, 2.0])}, {"x": [5.0, 7.0]}).n5.to_n5(place, group)
-    for name in "ab":
-        copy(f"{name}.n5", f"{name}.zarr")
+def an_image_has_axes_that_cannot_be_described() -> None:
+    for level in "01":
+        xarray_n5.create_array("a.zarr", level, shape=(4, 4), dtype="u1", format="zarr2")
+    image = {"axes": [{"name": "x"}], "datasets": [{"path": level} for level in "01"]}
+    group = xarray_n5.open_group("a.zarr", mode="r+")
+    group.attrs["multiscales"] = [{"version": "0.4", **image}]
+    copy("a.zarr", "b.zarr", format="zarr3")
 
 
 def an_array_of_a_fusion_has_an_invalid_offset() -> None:
@@ -1047,7 +1042,6 @@ WARNINGS: list[Callable[[], None]] = [
     an_unfinished_group_is_replaced,
     a_tree_is_replaced_by_one_of_other_groups,
     two_images_disagree,
-    a_fill_value_is_no_json,
     dialects_disagree,
     an_offset_is_ignored,
     a_dimension_scale_is_elsewhere,
@@ -1106,7 +1100,7 @@ WARNINGS: list[Callable[[], None]] = [
     systems_of_images_differ,
     channels_are_copied_to_another_dialect,
     a_level_with_channels_is_copied,
-    datasets_are_copied_to_zarr,
+    an_image_has_axes_that_cannot_be_described,
     an_array_of_a_fusion_has_an_invalid_offset,
     the_path_of_a_container_is_a_uri,
     napari_shows_a_part,

@@ -53,8 +53,9 @@ def copy(
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
 
-    Attributes keep their meaning, and are restored when they are copied back, unless `dialect` is
-    given. Everything is checked before anything is written.
+    Datasets open from the copy as from the source: they are written as by :func:`to_n5`, without
+    decoding their values. Attributes of other arrays keep their meaning, and are restored when they
+    are copied back, unless `dialect` is given. Everything is checked before anything is written.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def copy(
         such as "zstd", the JSON object of ``attributes.json``, a compression, or None for
         uncompressed chunks.
     dtype : dtype, optional
-        Another data type; values must fit into it.
+        Another data type of all numbers but coordinates of Datasets; values must fit into it.
     dialect : str or sequence of str, optional
         The dialects that describe axes in the copy. By default, a pyramid gets those that readers
         of another format expect (OME-NGFF 0.4 in Zarr v2, 0.5 in Zarr v3), and all else keeps its

@@ -23,16 +23,17 @@ from xarray_n5.copying.attributes import (
 )
 from xarray_n5.copying.bounds import moved
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.encoded import cf_attributes
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes, encode_attributes
 from xarray_n5.dialects import find_dialects
+from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.write import write_geometry
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import axes_apart
 from xarray_n5.model.conversions import check_convertible, converted
 from xarray_n5.model.metadata import ArrayMetadata, Content
+from xarray_n5.model.roundtrip_attrs import NOTE, note_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +89,11 @@ class CopyOptions:
                 "part of it; name other dialects, or none, with bounds="
             )
 
+    @property
+    def is_described(self) -> bool:
+        """Whether the user chose the dialects."""
+        return self.dialect not in {None, "same"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayCopy:
@@ -138,12 +144,15 @@ def copy_array(
         raise MetadataError(f"{array.url} has {held}, which cannot be copied; leave it out{hint}")
     dtype = as_dtype(array.dtype if options.dtype is None else options.dtype, where)
     check_convertible(array.dtype, dtype, array.url)
+    of_booleans = dtype.kind == "b" and not form.native_to_xarray
+    dtype = np.dtype("i1") if of_booleans else dtype
     before = _original(array)
     if options.dtype is not None:
         before = replace(before, layout=_without_type(before.layout))
-    box = _box(array) if options.region is None else _checked(options.region, array)
+    box = box_of(array, options.region)
     shape = tuple(side.stop - side.start for side in box)
-    stored, inner = _chunks(array, axes_apart(geometry.axes), shape, dtype, form, options)
+    apart = axes_apart(geometry.axes)
+    stored, inner = chunks_of_copy(array, apart, shape, dtype, form, options)
     metadata = ArrayMetadata(
         shape=shape,
         chunks=stored,
@@ -155,6 +164,11 @@ def copy_array(
         ),
     )
     layout = _layout(array, metadata, form, before, options)
+    if of_booleans:
+        names = ArrayDimensions().write(geometry.with_names(), context)
+        metadata = replace(metadata, attributes={**metadata.attributes, **names, "dtype": "bool"})
+    if form.name != array.node.format.name or options.dtype is not None:
+        metadata, layout = _masked(array, metadata, layout, form)
     if described is not None and form.nested_layout:
         layout = {**form.nested_layout, **(layout or {})}  # as OME-NGFF requires
     if options.compression == "same":
@@ -162,12 +176,11 @@ def copy_array(
     else:
         metadata = replace(metadata, compression=resolve(options.compression))
         metadata = completed(form, metadata, layout, where)
-    count = sum(1 for _ in array.node.stored_chunks())
     return ArrayCopy(
         data=_data(array, metadata, options, dtype),
         metadata=metadata,
         layout=layout,
-        sparse=count < array.grid.size,
+        sparse=is_sparse(array),
     )
 
 
@@ -192,9 +205,9 @@ def _attributes(
     described: Attributes | None,
 ) -> dict[str, Any]:
     """Return the attributes of a copy, or of the copy of a part."""
-    mask = {**_mask(array, form)}
-    if described is not None:
-        mask |= _unmasked(array, form, before)
+    mask = {} if described is None else _unmasked(array, form, before)
+    if not form.native_to_xarray and "_FillValue" not in array.attrs:
+        mask = {**mask, **_mask(cf_attributes(array).get("_FillValue"))}
     chosen = None if options.dialect == "same" else options.dialect
     if chosen is not None and (geometry.named or geometry.placed):
         part = moved(geometry, box)
@@ -216,30 +229,49 @@ def _attributes(
     return {**of_part(without_nan(array.attrs), part, context, form, named=before.named), **mask}
 
 
+def is_sparse(array: Array) -> bool:
+    """Return whether chunks of an array are missing."""
+    return sum(1 for _ in array.node.stored_chunks()) < array.grid.size
+
+
 def _data(
     array: Array, metadata: ArrayMetadata, options: CopyOptions, dtype: np.dtype[Any]
 ) -> da.Array:
     """Return the values: of shards, each is one block, read at once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformanceWarning)  # chunks may be read for several shards
-        data = from_n5(array, chunks=metadata.chunks if metadata.inner else "auto")
+    data = blocks_of_array(array, metadata.chunks if metadata.inner else None)
     if options.region is not None:
         data = data[options.region]
+    check_blocks(data, array)
+    return data if dtype == data.dtype else converted_blocks(data, dtype)
+
+
+def blocks_of_array(array: Array, shards: tuple[int, ...] | None) -> da.Array:
+    """Return the elements of an array as they are stored, in blocks for the shards of a copy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)  # chunks may be read for several shards
+        return from_n5(array, chunks=shards or "auto")
+
+
+def check_blocks(data: da.Array, array: Array) -> None:
+    """Raise ValueError if there are too many blocks for one copy."""
     if data.npartitions > _TASKS:
         raise ValueError(
             f"{array.url!r}, whose shape is {array.shape}, has {data.npartitions} blocks, too many "
             "for one copy; copy parts of it with a region, or leave it out"
         )
-    if dtype != data.dtype:
-        meta = np.empty((0,) * data.ndim, dtype)
-        data = cast(
-            "da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta)
-        )
-    return data
 
 
-def _box(array: Array) -> tuple[slice, ...]:
-    return tuple(slice(0, size) for size in array.shape)
+def converted_blocks(data: da.Array, dtype: np.dtype[Any]) -> da.Array:
+    """Return elements in another type."""
+    meta = np.empty((0,) * data.ndim, dtype)
+    return cast("da.Array", data.map_blocks(cast("Any", converted), dtype, dtype=dtype, meta=meta))
+
+
+def box_of(array: Array, region: tuple[slice, ...] | None) -> tuple[slice, ...]:
+    """Return the starts and stops of a region, by default of the whole array."""
+    if region is None:
+        return tuple(slice(0, size) for size in array.shape)
+    return _checked(region, array)
 
 
 def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
@@ -261,22 +293,53 @@ def _checked(region: tuple[slice, ...], array: Array) -> tuple[slice, ...]:
     return tuple(box)
 
 
-def _mask(array: Array, form: Format) -> Attributes:
-    """Return the attribute of a fill value that masks, if the format does not store that itself."""
-    fill = cf_attributes(array).get("_FillValue")
-    if form.native_to_xarray or fill is None or "_FillValue" in array.attrs:
-        return {}
-    value = fill.item() if isinstance(fill, np.generic) else fill
+def _masked(
+    array: Array, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, form: Format
+) -> tuple[ArrayMetadata, Mapping[str, Any] | None]:
+    """Add the fill value that masks elements of an array to those of its copy, in their type."""
+    mask = decode_attributes(cf_attributes(array), array.url).get("_FillValue")
+    if mask is None or NAMES not in metadata.attributes:
+        return metadata, layout
+    mask = converted_mask(np.ravel(mask)[0], metadata.dtype, array.url)
+    attributes = {key: each for key, each in metadata.attributes.items() if key != "_FillValue"}
+    if form.native_to_xarray and mask is not None:
+        layout = {**(layout or {}), "fill_value": np.asarray(mask, metadata.dtype)[()]}
+    elif mask is not None and mask == mask:  # noqa: PLR0124 - NaN masks itself
+        value = mask.item() if isinstance(mask, np.generic) else mask
+        plain, note = encode_attributes({"_FillValue": value}, array.url)
+        before = note_of(attributes)
+        hidden = {**before.get("attributes", {}), **note.get("attributes", {})}
+        attributes |= {**plain, **({NOTE: {**before, "attributes": hidden}} if note else {})}
+    return replace(metadata, attributes=attributes), layout
+
+
+def _mask(mask: Any) -> Attributes:
+    """Return the attribute of a fill value that masks, for formats that do not store that."""
+    value = mask.item() if isinstance(mask, np.generic) else mask
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        if value == value:  # noqa: PLR0124 - NaN masks itself
-            warn(
-                f"{array.url}: JSON cannot represent the fill value {value!r}, which no longer "
-                "masks"
-            )
         return {}
-    return {"_FillValue": value}
+    return {} if value is None else {"_FillValue": value}
+
+
+def converted_mask(mask: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return the number that masks elements in another type; None for NaN in integers.
+
+    Raises
+    ------
+    MetadataError
+        If the type cannot represent it.
+    """
+    value = np.asarray(mask)
+    if value.dtype.kind == "f" and dtype.kind in "iub" and np.isnan(value):
+        return None
+    if value.dtype.kind not in "iufb" or dtype.kind not in "iufb":
+        return mask
+    try:
+        return converted(value, dtype)[()]
+    except ValueError as error:
+        raise MetadataError(f"{where}: its fill value is {mask!r}: {error}") from error
 
 
 def _unmasked(array: Array, form: Format, before: Original) -> Attributes:
@@ -320,7 +383,7 @@ def _layout(
     return layout
 
 
-def _chunks(
+def chunks_of_copy(
     array: Array,
     apart: Sequence[int],
     shape: tuple[int, ...],

@@ -238,7 +238,8 @@ def of_described(
     described: Attributes,
 ) -> dict[str, Any]:
     """Return an array's attributes with new ones for its axes, in place of all others for them."""
-    known = geometry.keys - ({"units"} if units_of_values(found.attributes) else set())
+    known = geometry.keys - {NAMES}
+    known -= {"units"} if units_of_values(found.attributes) else set()
     kept = {key: value for key, value in found.attributes.items() if key not in known}
     before = replace(found, attributes=kept)
     keys = before.reversed_keys(context.path, x_first=context.lists_x_first)
@@ -258,7 +259,7 @@ def of_part(
     named: bool,
 ) -> dict[str, Any]:
     """Return the attributes of a part of an array, with new ones for its axes."""
-    known = geometry.keys | {COPIED}
+    known = geometry.keys - {NAMES} | {COPIED}
     known -= {"units"} if units_of_values(attributes) else set()
     items = {key: value for key, value in attributes.items() if key not in known}
     added = write_geometry(geometry, context.shape, lists_x_first=context.lists_x_first)

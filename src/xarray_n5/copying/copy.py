@@ -23,11 +23,13 @@ from xarray_n5.copying.attributes import (
     warn_lost_systems,
 )
 from xarray_n5.copying.bounds import parts_of, regions_within
+from xarray_n5.copying.datasets import copy_variables, image_of_variable, images_of_dataset
 from xarray_n5.copying.nodes import sorted_nodes
-from xarray_n5.copying.pyramids import copied_pyramids, warn_of_datasets
+from xarray_n5.copying.pyramids import arrays_in, copied_pyramids, levels_of
 from xarray_n5.copying.scenes import check_whole, plan_scene
-from xarray_n5.copying.started import Comparison, Copy
+from xarray_n5.copying.started import Copy
 from xarray_n5.copying.target import CopyTarget
+from xarray_n5.datasets.write import close
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.formats.containers import find_scene
@@ -43,14 +45,17 @@ from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.self_reads import location_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.copying.array_copy import ArrayCopy
     from xarray_n5.copying.bounds import Region
+    from xarray_n5.copying.datasets import CopiedVariables
+    from xarray_n5.datasets.write import StoredAttributes
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
+    from xarray_n5.writing.request import WriteRequest
 
 
 def begin_copy(
@@ -115,14 +120,11 @@ def begin_copy(
         return planned.compared() if verify else planned
     target = CopyTarget(how, place)
     if isinstance(node, Array):
-        begun, copies = _begin_array(node, target, options, compares=verify)
+        begun = _begin_array(node, target, options, compares=verify)
     else:
-        begun, copies = _begin_group(node, target, options, without, compares=verify)
+        begun = _begin_group(node, target, options, without, compares=verify)
     begun = replace(begun, packing=packing)
-    if not verify:
-        return begun
-    sources = [(join(place, inner), each.data) for inner, each in copies.items()]
-    return replace(begun, comparison=Comparison(how.container, sources))
+    return begun.compared() if verify else begun
 
 
 def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
@@ -137,18 +139,21 @@ def _check_apart(node: Array | Group, place: str, how: WriteOptions) -> None:
         raise NodeExistsError(how.container.url, place, what, "choose a path outside of the source")
 
 
-def _begin_array(
-    array: Array, target: CopyTarget, options: CopyOptions, *, compares: bool
-) -> tuple[Copy, Mapping[str, ArrayCopy]]:
-    """Begin the copy of an array; return it, and the array by its path in the copy."""
+def _begin_array(array: Array, target: CopyTarget, options: CopyOptions, *, compares: bool) -> Copy:
+    """Begin the copy of an array."""
     geometries = geometries_of({"": array})
     regions: dict[str, Region | None] = {"": options.region}
     if options.bounds:
         regions = regions_within({"": array}, geometries, options.bounds)
-    copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
     warn_lost_systems(geometries, array.path, {}, "")
-    request = target.request("", copies[""], None if compares else array)
-    return Copy(alone=plan_write(request)), copies
+    if (images := image_of_variable(array, target.how.format, options)) is not None:
+        (name,) = images
+        parts = {name: regions[""]}
+        copied = copy_variables(images, {}, target.path, target.how, options, parts, alone=True)
+        request = target.placed("", copied.requests[name], None if compares else array)
+        return Copy(alone=plan_write(request))
+    copies = _copy_arrays({"": array}, geometries, {}, target, options, regions)
+    return Copy(alone=plan_write(target.request("", copies[""], None if compares else array)))
 
 
 def _begin_group(
@@ -158,20 +163,24 @@ def _begin_group(
     without: Collection[str],
     *,
     compares: bool,
-) -> tuple[Copy, Mapping[str, ArrayCopy]]:
-    """Begin the copy of a group; return it, and the arrays by their paths in the copy."""
+) -> Copy:
+    """Begin the copy of a group."""
     how, (arrays, groups) = target.how, sorted_nodes(group, without)
     lists = lists_of(group.container)
-    warn_of_datasets(groups.values(), into=how.format)
     hidden = {MULTISET} if options.label_multisets != "error" else set()
-    geometries, pyramids = geometries_of(arrays), {}
+    geometries = geometries_of(arrays)
     regions: dict[str, Region | None] = dict.fromkeys(arrays, options.region)
     if options.bounds:
         regions = regions_within(arrays, geometries, options.bounds)
+    datasets, requests = _copy_datasets(groups, arrays, target, options, regions, compares=compares)
+    plain = {path: each for path, each in arrays.items() if path not in requests}
+    pyramids = {}
     if options.region is None:
-        parts = parts_of(arrays, geometries, regions)
+        parts = parts_of(
+            plain, geometries, {path: regions[path] for path in plain if path in regions}
+        )
         pyramids = copied_pyramids(
-            groups, arrays, parts, how.container, target.path, options.dialect
+            groups, plain, parts, how.container, target.path, options.dialect
         )
     attributes = {
         inner: of_group(
@@ -183,44 +192,87 @@ def _begin_group(
             for_good=options.dialect is not None or bool(options.bounds),
         )
         for inner, each in groups.items()
+        if inner not in datasets
     }
-    for dtype in [array.dtype for inner, array in arrays.items() if "/" not in inner][:1]:
+    for dtype in [array.dtype for inner, array in plain.items() if "/" not in inner][:1]:
         attributes[""] = with_source(attributes[""], target.path, dtype, how.container)
+    of_datasets = {inner: each.stored.closing for inner, each in datasets.items()}
+    around = attributes | {inner: each.attributes for inner, each in of_datasets.items()}
     own = {path: each for pyramid in pyramids.values() for path, each in pyramid.own.items()}
-    arrays = {inner: arrays[inner] for inner in regions}
-    copies = _copy_arrays(arrays, geometries, attributes, target, options, regions, own)
-    warn_lost_systems(geometries, group.path, attributes, lists_of(how.container))
-    for inner, each in attributes.items():
+    plain = {inner: array for inner, array in plain.items() if inner in regions}
+    copies = _copy_arrays(plain, geometries, around, target, options, regions, own)
+    requests |= {
+        inner: target.request(inner, copy, None if compares else plain[inner])
+        for inner, copy in copies.items()
+    }
+    shown = {path: each for path, each in geometries.items() if path in plain}
+    warn_lost_systems(shown, group.path, attributes, lists_of(how.container))
+    for inner, each in around.items():
         where = how.container.where(join(target.path, inner))
         how.format.check(GroupMetadata(attributes=as_json(each, where)), where)
-
-    def check(resumes: bool) -> None:
-        target.check(copies, attributes, resumes=resumes)
-
-    written = GroupWrite(
-        options=how,
-        path=target.path,
-        requests={
-            inner: target.request(inner, copy, None if compares else arrays[inner])
-            for inner, copy in copies.items()
-        },
-        attributes=attributes,
-        check=check,
-        prepare=partial(create_group, how.container, target.path, mode="a"),
-        closing=partial(_close, attributes, target),
+    return Copy(
+        GroupWrite(
+            options=how,
+            path=target.path,
+            requests=dict(sorted(requests.items())),
+            attributes=around,
+            check=partial(_check, target, requests, around),
+            prepare=partial(create_group, how.container, target.path, mode="a"),
+            closing=partial(_close, attributes, list(of_datasets.values()), target),
+        ).plan()
     )
-    return Copy(written.plan()), copies
 
 
-def _close(attributes: Mapping[str, Attributes], target: CopyTarget) -> None:
+def _check(
+    target: CopyTarget,
+    requests: Mapping[str, WriteRequest],
+    groups: Collection[str],
+    resumes: bool,
+) -> None:
+    target.check(requests, groups, resumes=resumes)
+
+
+def _copy_datasets(
+    groups: Mapping[str, Group],
+    arrays: Mapping[str, Array],
+    target: CopyTarget,
+    options: CopyOptions,
+    regions: Mapping[str, Region | None],
+    *,
+    compares: bool,
+) -> tuple[dict[str, CopiedVariables], dict[str, WriteRequest]]:
+    """Return the Datasets by their groups, and the requests of all variables by their paths."""
+    how = target.how
+    datasets: dict[str, CopiedVariables] = {}
+    requests: dict[str, WriteRequest] = {}
+    for inner, group in groups.items():
+        members = arrays_in(inner, arrays)
+        parts = {n: regions[at] for n in members if (at := join(inner, n)) in regions}
+        place: Any = (join(target.path, inner), how, options, parts)
+        copied: dict[str, WriteRequest] = {}
+        if images := images_of_dataset(members, group.attrs, how.format, options):
+            datasets[inner] = copy_variables(images, group.attrs, *place)
+            copied = dict(datasets[inner].requests)
+        for name in members.keys() - set(levels_of(group, inner, arrays)) if not images else ():
+            if alone := image_of_variable(members[name], how.format, options):
+                copied[name] = copy_variables(alone, {}, *place, alone=True).requests[name]
+        for name, request in copied.items():
+            source = None if compares else members.get(name)
+            requests[join(inner, name)] = target.placed(join(inner, name), request, source)
+    return datasets, requests
+
+
+def _close(
+    attributes: Mapping[str, Attributes], datasets: Sequence[StoredAttributes], target: CopyTarget
+) -> None:
     """Set the attributes of groups, and what depends on them."""
     how = target.how
     for inner, each in attributes.items():
         group = create_group(how.container, join(target.path, inner), mode="a")
         if each:
             group.attrs.update(each)
-    list_labels(how.container, {target.path: attributes[""]})
-    how.consolidate(target.path, default=True)
+    list_labels(how.container, {target.path: attributes.get("", {})})
+    close(datasets, how, target.path)
 
 
 def _copy_arrays(

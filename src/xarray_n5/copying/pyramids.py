@@ -31,7 +31,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.bounds import Part
     from xarray_n5.formats.containers import Container
-    from xarray_n5.formats.protocol import Format
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.metadata import Attributes
 
@@ -89,7 +88,7 @@ def copied_pyramids(
     """
     found = {}
     for inner, group in groups.items() if dialect != "same" else ():
-        levels = [join(inner, name) for name in _levels(group, inner, arrays)]
+        levels = [join(inner, name) for name in levels_of(group, inner, arrays)]
         kept = {at: parts[at] for at in levels if at in parts}
         cropped = any(not part.is_whole for part in kept.values())
         if not (cropped or dialect is not None or _is_foreign(group, container)):
@@ -112,6 +111,12 @@ def copied_pyramids(
             found[inner] = replace(pyramid, around=around)
         elif cropped:
             found[inner] = CopiedPyramid(around={}, own={})
+        elif kept and images_of(group.attrs) and container.format.native_to_xarray:
+            warn(
+                f"{group.url}: 'multiscales' has no axes that OME-NGFF "
+                f"{container.format.ngff_version} can describe; it is copied as it is, and viewers "
+                "find no image in the copy (the axes that open from the source say why)"
+            )
     return found | _lists_of_labels(groups, found)
 
 
@@ -153,10 +158,15 @@ def _is_foreign(group: Group, container: Container) -> bool:
     return into_zarr or has_x_first(lists) != container.lists_x_first
 
 
-def _levels(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
+def arrays_in(inner: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays directly in a group by their names."""
+    parts = {path: path.rpartition("/") for path in arrays}
+    return {name: arrays[at] for at, (above, _, name) in parts.items() if above == inner}
+
+
+def levels_of(group: Group, inner: str, arrays: Mapping[str, Array]) -> list[str]:
     """Return the paths of the levels in a group; a single one only if the group lists it."""
-    names = [at.rpartition("/")[2] for at in arrays if at.rpartition("/")[0] == inner]
-    names = [] if is_dataset(group.attrs) else names
+    names = [] if is_dataset(group.attrs) else [*arrays_in(inner, arrays)]
 
     def copied(paths: Sequence[str]) -> dict[str, None]:
         return {path: None for path in paths if join(inner, path) in arrays}
@@ -202,24 +212,6 @@ def _described(
     if dialect is None and not around:
         return None
     return CopiedPyramid(around=around, own=dict(zip(levels, own, strict=True)))
-
-
-def warn_of_datasets(groups: Iterable[Group], into: Format) -> None:
-    """Warn about Datasets that keep the coordinates of another format in Zarr."""
-    urls = [
-        group.url
-        for group in groups
-        if into.native_to_xarray
-        and not group.container.format.native_to_xarray
-        and is_dataset(group.attrs)
-    ]
-    for first in urls[:1]:
-        more = f" and {len(urls) - 1} more" if urls[1:] else ""
-        warn(
-            f"{first}{more}: xr.open_zarr does not read the coordinates of this Dataset in the "
-            "copy; to store it as xarray does, use xr.open_dataset(source, engine='n5', "
-            "chunks={}).n5.to_n5(destination)"
-        )
 
 
 def level_path(

@@ -75,11 +75,13 @@ class Copy:
 
     def compared(self) -> Copy:
         """Return the copy with a comparison of all that it writes."""
-        if self.group is None:
+        several = [] if self.alone is None else [self.alone]
+        several += [] if self.group is None else self.group.plans.values()
+        sources = [(plan.request.path, plan.request.source) for plan in several]
+        if not sources:
             return self
-        requests = self.group.group.requests.values()
-        sources = [(request.path, request.source) for request in requests]
-        return replace(self, comparison=Comparison(self.group.group.options.container, sources))
+        container = several[0].request.options.container
+        return replace(self, comparison=Comparison(container, sources))
 
     def _write(self) -> xr.DataTree | xr.Dataset:
         if self.group is not None:

@@ -50,8 +50,14 @@ class CopyTarget:
             source_state="" if source is None else _state_of(source),
         )
 
+    def placed(self, inner: str, request: WriteRequest, source: Array | None) -> WriteRequest:
+        """Return the request to write a variable, which refuses a changed `source`."""
+        state = "" if source is None else _state_of(source)
+        spec = replace(request.spec, path=join(self.path, inner))
+        return replace(request, spec=spec, source_state=state)
+
     def check(
-        self, copies: Mapping[str, ArrayCopy], groups: Collection[str], *, resumes: bool
+        self, requests: Mapping[str, WriteRequest], groups: Collection[str], *, resumes: bool
     ) -> None:
         """Raise if a node must stay, or if an array that would be replaced is read by the copy.
 
@@ -61,11 +67,11 @@ class CopyTarget:
             If there is one.
         """
         self._check_group(resumes=resumes)
-        existing = self._existing_arrays(groups, copies)
+        existing = self._existing_arrays(groups, requests)
         if not resumes and self.how.mode == "w":
             replaced = [self.how.container.identity(path) for path in sorted(existing)]
-            for copy in copies.values() if replaced else ():
-                check_independent(copy.data, replaced)
+            for request in requests.values() if replaced else ():
+                check_independent(request.source, replaced)
 
     def _check_group(self, *, resumes: bool) -> None:
         """Raise if the group of a copy cannot be created, or must not be changed."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attributes:
+class StoredAttributes:
     """The attributes of a group that are set when all data are stored."""
 
     path: str
@@ -54,7 +54,7 @@ class _Attributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
+class Stored:
     """A Dataset or pyramid in the form of a group's arrays, before anything is written."""
 
     plan: GroupPlan
@@ -65,10 +65,10 @@ class _Stored:
     """The attributes of OME-NGFF that describe variables; None to remove one."""
 
     @property
-    def closing(self) -> _Attributes:
+    def closing(self) -> StoredAttributes:
         """The attributes of the group."""
         plan = self.plan
-        return _Attributes(plan.path, dict(plan.attributes), self.images, plan.is_pyramid)
+        return StoredAttributes(plan.path, dict(plan.attributes), self.images, plan.is_pyramid)
 
 
 def write(
@@ -96,10 +96,7 @@ def write(
         return scene_writer("write_datasets")(datasets, how)
     groups = [_plan_group(dataset, path, encoding, how) for dataset, path, encoding in datasets]
     variables = [variable for group in groups for variable in group.plan.variables.values()]
-    requests = {
-        variable.spec.path.removeprefix(root).strip("/"): _request(variable, how)
-        for variable in variables
-    }
+    requests = {_name(each.spec.path, root): request_of(each, how) for each in variables}
     return GroupWrite(
         options=how,
         path=root,
@@ -107,11 +104,15 @@ def write(
         attributes={group.plan.path: dict(group.plan.attributes) for group in groups},
         check=partial(_check, groups, how),
         prepare=partial(_prepare, groups, how),
-        closing=partial(_close, [stored.closing for stored in groups], how, root),
+        closing=partial(close, [stored.closing for stored in groups], how, root),
     )
 
 
-def _check(groups: Sequence[_Stored], how: WriteOptions, resumes: bool) -> None:
+def _name(path: str, root: str) -> str:
+    return path.removeprefix(root).strip("/")
+
+
+def _check(groups: Sequence[Stored], how: WriteOptions, resumes: bool) -> None:
     """Raise if something must stay, or if a variable is computed from what is replaced."""
     replaced: list[object] = []
     emptied: list[object] = []
@@ -129,7 +130,7 @@ def _check(groups: Sequence[_Stored], how: WriteOptions, resumes: bool) -> None:
                 check_independent(variable.encoded.data, replaced, groups=emptied)
 
 
-def _warn_of_older(groups: Sequence[_Stored]) -> None:
+def _warn_of_older(groups: Sequence[Stored]) -> None:
     """Warn about groups of an older tree, which a tree of other groups does not replace."""
     written = "".join(f"/{group.plan.path}/" for group in groups)
     older = [
@@ -142,7 +143,7 @@ def _warn_of_older(groups: Sequence[_Stored]) -> None:
         warn(f"mode='w' keeps groups that are not in the tree: {', '.join(map(repr, older))}")
 
 
-def _prepare(groups: Sequence[_Stored], how: WriteOptions) -> None:
+def _prepare(groups: Sequence[Stored], how: WriteOptions) -> None:
     """Create the groups, and remove what Datasets replace, except arrays of the same names."""
     for stored in groups:
         group = create_group(how.container, stored.plan.path, mode="a")
@@ -156,7 +157,7 @@ def _prepare(groups: Sequence[_Stored], how: WriteOptions) -> None:
                 del group[name]
 
 
-def _close(groups: Sequence[_Attributes], how: WriteOptions, root: str) -> None:
+def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> None:
     """Set the attributes of groups; in mode "a" they are added to their own."""
     for stored in groups:
         group = create_group(how.container, stored.path, mode="a")
@@ -172,7 +173,7 @@ def _plan_group(
     path: str,
     encoding: Encoding | None,
     how: WriteOptions,
-) -> _Stored:
+) -> Stored:
     """Return one Dataset or pyramid in the form of the arrays of its group."""
     group = find_group(path, how)
     existing = None if group is None else ExistingGroup(group, strict=how.mode != "w-")
@@ -183,21 +184,33 @@ def _plan_group(
         dataset = _with_coordinates(dataset, existing)
     if group is not None and how.mode != "w" and dataset.variables:
         check_not_scene(group)
-    plan = plan_group(dataset, path, how.format, encoding, shared=stays)
+    stored = plan_dataset(dataset, path, encoding, how, existing if stays else None)
+    return replace(stored, existing=existing)
+
+
+def plan_dataset(
+    dataset: xr.Dataset,
+    path: str,
+    encoding: Encoding | None,
+    how: WriteOptions,
+    stays: ExistingGroup | None = None,
+) -> Stored:
+    """Return a Dataset in the form of arrays, besides those of a group that `stays`."""
+    plan = plan_group(dataset, path, how.format, encoding, shared=stays is not None)
     images: Mapping[str, Any] = {}
     if how.format.native_to_xarray:
-        kept = existing.group.attrs if existing and stays else {}
+        kept = {} if stays is None else stays.group.attrs
         version = version_for(how.dialect, how.format.ngff_version)
         images = images_of(plan, kept, how.dialect, version)
         plan = with_layout(plan, images, how.format.nested_layout or {})
     if any(variable.geometry.systems for variable in plan.variables.values()):
         warn_lost_systems(plan, images)
-    return _Stored(plan=plan, existing=existing, images=images)
+    return Stored(plan=plan, existing=None, images=images)
 
 
 def _plan_pyramid(
     levels: Levels, path: str, existing: ExistingGroup | None, how: WriteOptions
-) -> _Stored:
+) -> Stored:
     """Return a pyramid as arrays; in mode "a" it replaces an older one in its group."""
     plan = plan_levels(levels, path, how)
     kept: Mapping[str, Any] = {}
@@ -212,7 +225,7 @@ def _plan_pyramid(
     check_levels(
         plan, {k: v for k, v in kept.items() if k not in _stale(plan.attributes, kept, how)}, how
     )
-    return _Stored(plan=plan, existing=existing, removed=removed)
+    return Stored(plan=plan, existing=existing, removed=removed)
 
 
 def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Dataset:
@@ -227,7 +240,8 @@ def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Datase
     return dataset.assign_coords(coordinates) if coordinates else dataset
 
 
-def _request(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
+def request_of(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
+    """Return the request to write a variable's array."""
     convention, encoded, spec = convention_of(how.format), variable.encoded, variable.spec
     spec = replace(spec, mode="w-" if how.mode == "w-" else "w")
     if spec.attributes is None:
@@ -250,7 +264,7 @@ def _request(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
 
 
 def _changes(
-    stored: _Attributes, before: Mapping[str, Any], how: WriteOptions
+    stored: StoredAttributes, before: Mapping[str, Any], how: WriteOptions
 ) -> tuple[dict[str, Any], set[str]]:
     """Return the attributes to set, and the names of those to remove, of those `before`."""
     convention, attributes = convention_of(how.format), dict(stored.attributes)

@@ -73,12 +73,12 @@ def pyramid(
     levels : int, optional
         The number of coarser levels; by default, until a level fits into one chunk.
     method : {"mean", "max", "min", "mode", "nearest"}, optional
-        "mean" (exact for integers, rounded to the nearest, halves to even; for floats NaN if there
-        is one), "max" or "min". "mode", for labels: the most frequent value, and of several the
-        smallest. "nearest": the first sample of each window, which keeps its position; with the
-        other methods, a sample is in the middle of its window. By default "mode" for labels, which
-        are bool, uint64, and integers that are in ``labels`` of an image of OME-Zarr or that
-        Paintera calls labels, and "mean" for all others.
+        "mean" (exact for integers, rounded to the nearest, halves to even), "max" or "min": NaN, or
+        the fill value of a stored variable of xarray, if a window has one. "mode", for labels: the
+        most frequent value, and of several the smallest. "nearest": the first sample of each
+        window, which keeps its position; with the other methods, a sample is in the middle of its
+        window. By default "mode" for labels, which are bool, uint64, and integers that are in
+        ``labels`` of an image of OME-Zarr or that Paintera calls labels, and "mean" for all others.
     partial : bool, default: False
         Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
         factor)``, as in TensorStore's "downsample".

@@ -16,10 +16,10 @@ from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import chunk_shape, with_shards
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.encoded import is_native
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry, axes_apart
+from xarray_n5.pyramids.meaning import Meaning, meaning_of
 from xarray_n5.writing.blocks import blocks_of
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class BaseLevel:
     """The stored array's attributes."""
     group: tuple[object, str] = ("", "")
     """The stored array's container, and the path of its group."""
+    meaning: Meaning = field(default_factory=Meaning)
+    """What masks, scales and types the samples."""
 
 
 def stored_base(
@@ -127,6 +129,7 @@ def stored_base(
         stored=Array(array.node.bare()),
         attributes=dict(array.attrs),
         group=(array.container.fresh(), array.path.rpartition("/")[0]),
+        meaning=meaning_of(array),
     )
 
 
@@ -152,6 +155,7 @@ def new_base(
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
         raise TypeError(f"expected an array as source, got {type(source).__name__}; {hint}")
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
+    meaning = meaning_of(source) if isinstance(source, Array) else Meaning()
     if axes is None and isinstance(source, Array):
         axes = source.geometry()
         warn_lost(source.url, axes.systems, {})  # transformations may name arrays and labels there
@@ -174,6 +178,7 @@ def new_base(
         token=blocks.name,
         compression=_compression(source),
         blocks=blocks,
+        meaning=meaning,
     )
 
 
@@ -215,18 +220,21 @@ def level_layout(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the layout of a pyramid's levels in Zarr, and the attributes that belong to it.
 
-    Levels have the fill value of a stored base level, which masks for all of them or for none.
+    Levels have the meaning of the base level, and the fill value of a stored one, which masks for
+    all of them or for none.
     """
     layout = dict(form.nested_layout or {}) if nested else {}
-    if base.stored is None:
-        return layout, dict(form.level_attributes)
-    metadata = base.stored.node.metadata
+    dims = [str(axis.name) for axis in base.geometry.axes]
+    attributes, mask = base.meaning.stored(dims, base.dtype, form)
     if not form.native_to_xarray:
-        return layout, {}
-    kept = form.layout_of(metadata)
-    layout |= {key: kept[key] for key in ("fill_value", "_FillValue") if key in kept}
-    masks = metadata.masks and is_native(base.stored, base.attributes)
-    return layout, dict(form.level_attributes) if metadata.may_lack_chunks and not masks else {}
+        return layout, attributes
+    if base.stored is not None:
+        kept = form.layout_of(base.stored.node.metadata)
+        layout |= {key: kept[key] for key in ("fill_value", "_FillValue") if key in kept}
+    elif mask is not None:
+        layout["fill_value"] = mask
+    lacks = base.stored is None or base.stored.node.metadata.may_lack_chunks
+    return layout, attributes | (dict(form.level_attributes) if lacks and mask is None else {})
 
 
 def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
@@ -89,6 +90,7 @@ class PyramidPlan:
         return tokenize(
             *(self.base.token, self.method, list(self.steps), self.base.chunks, shapes, described),
             *([] if self.base.shards is None else [self.base.shards]),
+            *([repr(self.base.meaning)] if self.base.meaning.attributes else []),
         )
 
     def write(self) -> xr.DataTree:
@@ -128,7 +130,13 @@ class PyramidPlan:
             blocks = self.base.blocks
             if step is not None and finer is not None:
                 blocks = coarser_blocks(
-                    finer, step, level.shape, stored, self.method, f"{token}-{name}"
+                    finer,
+                    step,
+                    level.shape,
+                    stored,
+                    self.method,
+                    f"{token}-{name}",
+                    self.base.meaning if self.base.meaning.attributes else None,
                 )
             spec = ArraySpec(
                 path=join(self.path, name),
@@ -267,11 +275,12 @@ def plan_pyramid(
         replace(context, path=join(path, f"s{number}"), shape=shape)
         for number, shape in enumerate(shapes)
     ]
+    dtype = np.dtype(bool) if base.meaning.is_bool else base.dtype
     if method is None:
         labels = any(is_labels(base.dtype, each) for each in context.parents[:2])
         labels = labels or is_label(path, base.dtype, how.container)
-        method = "mode" if labels or base.dtype.kind == "b" else "mean"
-    check_type(base.dtype, method)
+        method = "mode" if labels or dtype.kind == "b" else "mean"
+    check_type(dtype, method)
     return PyramidPlan(
         base=base,
         path=path,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import dask.array as da
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.pyramids.meaning import Meaning
 
 Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
 
@@ -235,6 +236,7 @@ def coarser_blocks(
     chunks: tuple[int, ...],
     method: Method,
     token: str,
+    meaning: Meaning | None = None,
 ) -> da.Array:
     """Return the next level, in blocks of whole chunks.
 
@@ -250,6 +252,8 @@ def coarser_blocks(
         The reduction of a window to a sample.
     token
         A string that distinguishes the level's values from others.
+    meaning
+        The meaning of the numbers; by default they mean themselves.
     """
     sides = _sides(finer, step, chunks)
     blocks = tuple(
@@ -258,18 +262,38 @@ def coarser_blocks(
     )
     name = f"{label('coarser', finer.node.name)}-{token}"
     where = slices_of(blocks)
-    return in_one_layer(
-        name, _read_coarser, finer, where, blocks, finer.dtype, step=step, method=method
-    )
+    options: Any = {"step": step, "method": method, "meaning": meaning}
+    return in_one_layer(name, _read_coarser, finer, where, blocks, finer.dtype, **options)
 
 
 def _read_coarser(
-    finer: Array, where: tuple[slice, ...], step: Sequence[int], method: Method
+    finer: Array,
+    where: tuple[slice, ...],
+    step: Sequence[int],
+    method: Method,
+    meaning: Meaning | None,
 ) -> np.ndarray:
     """Read and reduce the windows of a part of the next level."""
     sides = zip(where, step, finer.shape, strict=True)
     windows = tuple(slice(w.start * f, min(w.stop * f, size)) for w, f, size in sides)
-    return reduce_windows(np.asarray(finer[windows]), step, method)
+    block = np.asarray(finer[windows])
+    if meaning is None:
+        return reduce_windows(block, step, method)
+    return reduce_meant(block, step, method, meaning)
+
+
+def reduce_meant(
+    block: np.ndarray, factors: Sequence[int], method: Method, meaning: Meaning
+) -> np.ndarray:
+    """Reduce stored numbers: a window with a missing sample is missing, as with NaN."""
+    method = meaning.method(method)
+    result = reduce_windows(block.view(meaning.view(block.dtype)), factors, method)
+    result = result.view(block.dtype)
+    masks = np.asarray(meaning.masks).astype(block.dtype)
+    if masks.size and method in {"mean", "max", "min"}:
+        missing = np.isin(block, masks)
+        result[reduce_windows(missing, factors, "max")] = masks[0]
+    return result
 
 
 def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
