@@ -477,7 +477,9 @@ def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
     tree = levels_of(base, lambda array: array.coarsen(steps).mean().astype(array.dtype))
     with tempfile.TemporaryDirectory() as folder:
         tree.n5.to_n5(f"{folder}/a.n5")
-        xarray_n5.copy(f"{folder}/a.n5", f"{folder}/a.zarr")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*has no axes that OME-NGFF 0.4 can describe")
+            xarray_n5.copy(f"{folder}/a.n5", f"{folder}/a.zarr")
         tree.n5.to_n5(f"{folder}/b.zarr")
         xarray_n5.copy(f"{folder}/b.zarr", f"{folder}/b.n5")
         for name in ("a.n5", "a.zarr", "b.zarr", "b.n5"):

@@ -37,7 +37,7 @@ from xarray_n5.model.metadata import Content
 from xarray_n5.model.roundtrip_attrs import COPIED, coords_from_axes, is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.copying.array_copy import CopyOptions
