@@ -6,11 +6,10 @@ import errno
 import json
 import os
 import shutil
-import struct
-import zlib
+import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError, ReadOnlyError
 from xarray_n5.formats import FORMATS, Zarr3
@@ -18,7 +17,6 @@ from xarray_n5.formats.containers import Container, open_store
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.model.paths import final_key, is_partial, partial_key
 from xarray_n5.stores import LocalStore
-from xarray_n5.stores import _zip as zips
 from xarray_n5.stores.archive import OZX
 
 if TYPE_CHECKING:
@@ -30,11 +28,8 @@ _DOCUMENT = Zarr3.documents[0]
 
 _PIECE = 1 << 22
 
-_VERSION = 45
-"""The version of the format that has ZIP64."""
-
-_MIDNIGHT, _1980 = 0, 33
-"""The earliest time and date: equal containers become equal archives."""
+_UNIX = 3
+"""The system whose permissions entries have."""
 
 _MODE = 0o100644 << 16
 """The permissions of files that are unpacked."""
@@ -133,15 +128,20 @@ class Packing:
         finally:
             _remove(partial)
         if self.fsync and os.name == "posix":
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _flush(folder)
         # A directory that is removed in part must not be resumed.
         os.rename(self.folder, partial)  # noqa: PTH104
         _remove(partial)
         return KeyedContainer(open_store(self.target), FORMATS[Zarr3.name])  # type: ignore[arg-type]
+
+
+def _flush(path: str) -> None:
+    """Write a file, or the names in a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _remove(path: str) -> None:
@@ -176,7 +176,7 @@ def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | 
 def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
     """Write all files of a Zarr v3 container to a new archive.
 
-    Entries are stored in ZIP64, documents first and breadth first, and the comment says so.
+    Entries are not compressed, documents come first and breadth first, and the comment says so.
     """
     infos = (each for each in LocalStore(folder).list_info("") if not is_partial(each.key))
     sizes = {each.key: each.size for each in infos}
@@ -184,17 +184,18 @@ def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
     documents = [key for key in sizes if key.rpartition("/")[2] == _DOCUMENT]
     documents.sort(key=lambda key: (key.count("/"), key))
     others = sorted(sizes.keys() - {*documents})
-    records = bytearray()
-    with open(target, "xb") as file:  # noqa: PTH123
+    with zipfile.ZipFile(target, "x") as archive:
+        archive.comment = _comment(folder, documents)
         for key in (*documents, *others):
-            records += _write_entry(file, folder, key, sizes[key])
-        offset = file.tell()
-        comment = _comment(folder, documents)
-        file.write(records)
-        file.write(_end_of(len(sizes), len(records), offset, comment))
-        if fsync:
-            file.flush()
-            os.fsync(file.fileno())
+            entry = zipfile.ZipInfo(key)  # of the earliest time: equal containers, equal archives
+            entry.create_system, entry.external_attr = _UNIX, _MODE
+            with (
+                open(os.path.join(folder, key), "rb") as source,  # noqa: PTH118, PTH123
+                archive.open(entry, "w", force_zip64=True) as file,
+            ):
+                shutil.copyfileobj(source, file, _PIECE)
+    if fsync:
+        _flush(target)
 
 
 def _check_room(target: str, size: int) -> None:
@@ -202,35 +203,6 @@ def _check_room(target: str, size: int) -> None:
     if shutil.disk_usage(folder).free < size:
         why = f"the archive needs {size} bytes; free them, and resume the copy with resume=True"
         raise OSError(errno.ENOSPC, why, target)
-
-
-def _write_entry(file: BinaryIO, folder: str, key: str, size: int) -> bytes:
-    """Write a file to the archive, and return its record in the directory."""
-    name, offset, crc, left = key.encode(), file.tell(), 0, size
-    both = struct.pack("<QQ", size, size)
-
-    def header() -> bytes:
-        common = (_VERSION, zips.UTF_8, 0, _MIDNIGHT, _1980, crc, zips.FULL, zips.FULL, len(name))
-        return zips.LOCAL.pack(zips.LOCAL_MARK, *common, 4 + len(both)) + name
-
-    file.write(header() + struct.pack("<HH", zips.ZIP64, len(both)) + both)
-    with open(os.path.join(folder, key), "rb") as source:  # noqa: PTH118, PTH123
-        while piece := source.read(_PIECE):
-            crc, left = zlib.crc32(piece, crc), left - len(piece)
-            file.write(piece)
-    if left:
-        raise OSError(f"{os.path.join(folder, key)!r} has changed while it was packed")  # noqa: PTH118
-    end = file.tell()
-    file.seek(offset)
-    file.write(header())
-    file.seek(end)
-    extra = struct.pack("<HHQQQ", zips.ZIP64, 24, size, size, offset)
-    made = (_VERSION, 3, _VERSION, zips.UTF_8, 0, _MIDNIGHT, _1980, crc, zips.FULL, zips.FULL)
-    return (
-        zips.ENTRY.pack(zips.ENTRY_MARK, *made, len(name), len(extra), 0, 0, 0, _MODE, zips.FULL)
-        + name
-        + extra
-    )
 
 
 def _comment(folder: str, documents: Iterable[str]) -> bytes:
@@ -243,15 +215,3 @@ def _comment(folder: str, documents: Iterable[str]) -> bytes:
                     about = {"version": version, **about}
                     break
     return json.dumps({"ome": about}).encode()
-
-
-def _end_of(count: int, size: int, offset: int, comment: bytes) -> bytes:
-    """Return the records at the end of an archive."""
-    made = (zips.END_64.size - 12, _VERSION, _VERSION, 0, 0, count, count, size, offset)
-    small = (0, 0, 0xFFFF, 0xFFFF, zips.FULL, zips.FULL, len(comment))
-    return (
-        zips.END_64.pack(zips.END_64_MARK, *made)
-        + zips.LOCATOR.pack(zips.LOCATOR_MARK, 0, offset + size, 1)
-        + zips.END.pack(zips.END_MARK, *small)
-        + comment
-    )
