@@ -12,11 +12,11 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import dims_of
 from xarray_n5.arrays.spec import as_dtype
-from xarray_n5.copying.array_copy import (
+from xarray_n5.copying.array_copy import chunks_of_copy
+from xarray_n5.copying.elements import (
     blocks_of_array,
     box_of,
     check_blocks,
-    chunks_of_copy,
     converted_blocks,
     converted_mask,
     is_sparse,

@@ -20,7 +20,7 @@ from xarray_n5.arrays.overwrite import (
 from xarray_n5.arrays.records import look
 from xarray_n5.datasets.build import build
 from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.errors import NodeExistsError
+from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.select import images_of_arrays
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.level_names import level_name, number_in
@@ -220,11 +220,11 @@ def check_only_levels(group: Group) -> None:
         raise NodeExistsError(group.url, "", f"a group that contains {shown}", hint)
 
 
-def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any], where: str) -> None:
     """Raise if the group has other values of the attributes to write."""
     if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:
-        raise ValueError(
-            f"the group already has other {clash}; use mode='w' to replace attributes of pyramids"
+        raise MetadataError(
+            f"{where}: the group already has other {clash}; use mode='w' to replace them"
         )
 
 

@@ -29,7 +29,6 @@ from xarray_n5.datasets.overwrite import (
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images, warn_lost
 from xarray_n5.dialects.write import check_pyramid, warn_misspelt_units, write_pyramid
-from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import name_at
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -123,21 +122,15 @@ class PyramidPlan:
         finer, steps, token = self.base.stored, iter([None, *self.steps]), self.token
         dims = tuple(str(axis.name) for axis in self.base.geometry.axes)
         stored = self.base.shards or self.base.chunks
+        meaning = self.base.meaning if self.base.meaning.attributes else None
         for name, level, attributes in zip(self.names, self.levels, own, strict=True):
             step = next(steps)
             if name not in self.written:
                 continue
             blocks = self.base.blocks
             if step is not None and finer is not None:
-                blocks = coarser_blocks(
-                    finer,
-                    step,
-                    level.shape,
-                    stored,
-                    self.method,
-                    f"{token}-{name}",
-                    self.base.meaning if self.base.meaning.attributes else None,
-                )
+                key = f"{token}-{name}"
+                blocks = coarser_blocks(finer, step, level.shape, stored, self.method, key, meaning)
             spec = ArraySpec(
                 path=join(self.path, name),
                 mode=self.how.mode,
@@ -196,10 +189,7 @@ class PyramidPlan:
         """Raise if existing attributes of the group would make readers misread the levels."""
         kept = {k: v for k, v in (group.attrs if group else {}).items() if k not in stale}
         if not resumes:
-            try:
-                check_attributes(kept, attributes)
-            except ValueError as error:
-                raise MetadataError(f"{self._where}: {error}") from error
+            check_attributes(kept, attributes, self._where)
         real = [dict(each) for each in own]
         if self.base.stored is not None:
             real[0] = factors_of_base(own[0]) | dict(self.base.attributes)
