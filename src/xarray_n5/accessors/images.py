@@ -574,7 +574,7 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
 
     def map_overlap(
         self,
-        func: Callable[..., ArrayLike | xr.DataArray],
+        func: Callable[..., ArrayLike],
         *others: xr.DataArray,
         depth: Depth | list[Depth],
         boundary: Boundary | list[Boundary] = None,
@@ -582,7 +582,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         chunks: Blocks = None,
         dtype: DTypeLike | None = None,
         meta: np.ndarray | None = None,
-        as_dataarray: bool = False,
         **kwargs: object,
     ) -> xr.DataArray:
         """Apply a function to blocks and the samples around them, lazily.
@@ -611,8 +610,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             The type of the results; by default, `func` is called with a tiny array.
         meta : numpy.ndarray, optional
             An empty array of the type of the results, instead of `dtype`.
-        as_dataarray : bool, default: False
-            Whether `func` gets DataArrays with the coordinates of their boxes.
         **kwargs
             Further arguments of `func`.
 
@@ -649,7 +646,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             chunks=chunks,
             dtype=dtype,
             meta=meta,
-            as_dataarray=as_dataarray,
             **kwargs,
         )
 
