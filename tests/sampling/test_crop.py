@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,11 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-import xarray_n5
 from tests.support.stores import CountingStore
 from xarray_n5.datasets.sources import stored_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 SHAPE = (12, 10)
 
@@ -58,20 +55,6 @@ def opened(kind: str) -> xr.DataArray:
     return KINDS[kind](image())
 
 
-FAR = 60
-
-
-@cache
-def larger() -> xr.DataArray:
-    """The image with 60 more samples of 7 at each side."""
-    array = image()
-    found = array.pad(y=FAR, x=FAR, mode="constant", constant_values=7).astype(array.dtype)
-    positions = np.arange(-FAR, SHAPE[0] + FAR)
-    found["y"] = array.y.variable[0] - 0.5 * xr.Variable("y", positions)
-    found["x"] = 3.0 + xr.Variable("x", np.arange(-FAR, SHAPE[1] + FAR), {})
-    return found
-
-
 @contextmanager
 def nothing_or_a_warning(expected: xr.DataArray) -> Iterator[None]:
     """A warning is given if the result is empty, and else none."""
@@ -100,29 +83,13 @@ def test_a_crop_is_the_selection_of_both_ends(
     xr.testing.assert_identical(found, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(bounds=st.tuples(ends, ends))
-def test_a_padded_crop_is_the_selection_of_a_larger_array(
-    kind: str, bounds: tuple[float, float]
-) -> None:
-    array = image()
-    low, high = sorted(bounds)
-    expected = larger().sel(y=slice(high, low), x=slice(low, high))
-    with nothing_or_a_warning(expected):
-        found = opened(kind).n5.crop(y=bounds, x=bounds, pad=True, fill_value=7)
-    xr.testing.assert_equal(found, expected)
-    assert found.dtype == array.dtype
-    assert found.attrs == array.attrs
-    assert found.y.attrs == {"units": "um"}
-
-
 def test_rounded_coordinates_belong_to_the_box_that_ends_there() -> None:
     x = xr.Variable("x", 0.1 * np.arange(10), {"units": "um"})
     array = xr.DataArray(np.arange(10), {"x": x}, "x")
     assert x.values[3] > 0.3
     assert array.n5.crop(x=(0.1, 0.3)).values.tolist() == [1, 2, 3]
     assert array.n5.crop(x=("100 nm", "300nm")).values.tolist() == [1, 2, 3]
-    assert array.n5.crop(x=(0.6, 1.2), pad=True).values.tolist() == [6, 7, 8, 9, 0, 0, 0]
+    assert array.n5.crop(x=(0.6, 1.2)).values.tolist() == [6, 7, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -145,58 +112,26 @@ def chunks_of(box: tuple[slice, ...]) -> set[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("how", [{}, {"chunks": {}}], ids=["lazy", "dask"])
-@pytest.mark.parametrize("pad", [False, True])
-def test_nothing_outside_is_read(how: dict[str, Any], *, pad: bool) -> None:
+def test_nothing_outside_is_read(how: dict[str, Any]) -> None:
     store, array = stored(image(), **how)
     # Along y, the samples of 7 and less begin at index 3; along x, that of 5 is at index 2.
-    found = array.n5.crop(y=(4, 7), x=(5, 30), pad=pad)
-    assert found.shape == ((7, 26) if pad else (7, 8))
+    found = array.n5.crop(y=(4, 7), x=(5, 30))
+    assert found.shape == (7, 8)
     assert store.chunks_read() == set()
     expected = image().values[3:10, 2:]
-    np.testing.assert_array_equal(found.values[:, :8], expected)
+    np.testing.assert_array_equal(found.values, expected)
     assert store.chunks_read() == chunks_of((slice(3, 10), slice(2, 10)))
-    with nullcontext() if pad else pytest.warns(UserWarning, match="no samples are within"):
-        outside = array.n5.crop(x=(100, 120), pad=pad).load()
-    assert outside.sizes["x"] == (21 if pad else 0)
-    assert not outside.values.any()
+    with pytest.warns(UserWarning, match="no samples are within"):
+        outside = array.n5.crop(x=(100, 120)).load()
+    assert outside.sizes["x"] == 0
     assert store.chunks_read() == set()
-
-
-def test_a_lazy_padded_crop_reads_what_is_selected_of_it(tmp_path: Path) -> None:
-    image().n5.to_n5(tmp_path / "a.n5")
-    array = xr.open_dataarray(tmp_path / "a.n5", engine="n5")
-    found = pickle.loads(pickle.dumps(array.n5.crop(x=(-1, 30), pad=True)))  # noqa: S301
-    assert found.shape == (12, 32)
-    first = found.isel(y=[1, 0], x=slice(None, 6)).values
-    np.testing.assert_array_equal(first, [[0, 0, 0, 0, 11, 12], [0, 0, 0, 0, 1, 2]])
-    points = found.isel(y=xr.DataArray([0, 11], dims="p"), x=xr.DataArray([4, 20], dims="p"))
-    assert points.values.tolist() == [1, 0]
-    blocks = found.chunk(x=5)
-    np.testing.assert_array_equal(blocks[::-1, 4:8].values, image().values[::-1, :4])
 
 
 def test_a_box_within_the_array_is_a_plain_selection() -> None:
     _, array = stored(image())
-    padded = array.n5.crop(x=(4, 9), pad=True)
-    assert type(padded.variable._data) is type(array.isel(x=slice(1, 7)).variable._data)
-    assert padded.encoding == array.encoding
-    xr.testing.assert_identical(padded, array.n5.crop(x=(4, 9)))
     found = stored_source(array.n5.crop(x=(4, 9), y=(4, 5)))
     assert found is not None
     assert found.selection == (range(7, 10), range(1, 7))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [("f4", np.nan), ("u1", 0), ("?", False), ("M8[ns]", np.datetime64("NaT", "ns"))],
-)
-@pytest.mark.parametrize("kind", ["memory", "dask"])
-def test_samples_outside_are_missing_or_zero(kind: str, dtype: str, expected: object) -> None:
-    array = image(dtype="u1").astype(dtype)
-    array = array.chunk(4) if kind == "dask" else array
-    found = array.n5.crop(x=(12, 13), pad=True)
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found.values[:, 1], np.full(12, expected, dtype))
 
 
 def test_a_dataset_is_cropped_with_all_that_belongs_to_it() -> None:
@@ -206,10 +141,6 @@ def test_a_dataset_is_cropped_with_all_that_belongs_to_it() -> None:
     dataset = dataset.assign_coords(label=("x", list("abcdefghij")), time=5).assign_attrs(a=1)
     found = dataset.n5.crop(x=(4, 6))
     xr.testing.assert_identical(found, dataset.sel(x=slice(4, 6)))
-    padded = dataset.n5.crop(x=(4, 14), pad=True)
-    xr.testing.assert_identical(padded.isel(x=slice(9)), dataset.isel(x=slice(1, 10)))
-    assert list(padded.data_vars) == list(dataset.data_vars)
-    assert padded.label.values.tolist() == [*"bcdefghij", "", ""]
 
 
 def test_the_levels_of_a_tree_are_cropped_alike() -> None:
@@ -222,9 +153,6 @@ def test_the_levels_of_a_tree_are_cropped_alike() -> None:
         expected = level.sel(x=slice(5, 8), y=slice(6, 4))
         xr.testing.assert_identical(found[f"em/{name}"].to_dataset(), expected)
     assert found["em"].attrs == {"a": 1}
-    padded = tree.n5.crop(x=(5, 20), pad=True, fill_value=9)
-    assert padded["em/s0"].sizes["x"] == 16
-    assert (padded["em/s1/raw"][:, -3:] == 9).all()
 
 
 def test_views_of_a_project_keep_their_matrices() -> None:
@@ -241,13 +169,7 @@ def test_views_of_a_project_keep_their_matrices() -> None:
     array = xr.DataArray(np.zeros((6, 6, 6)), coords, list("zyx"), "raw")
     dataset = array.to_dataset().assign_coords(affine=affine)
     point = dataset.n5.to_world([4, 2, 3])
-    for pad in (False, True):
-        np.testing.assert_array_equal(
-            dataset.n5.crop(z=(1, 5), pad=pad).n5.to_world([3, 2, 3]), point
-        )
-    np.testing.assert_array_equal(
-        dataset.n5.crop(z=(-2, 5), pad=True).n5.to_world([6, 2, 3]), point
-    )
+    np.testing.assert_array_equal(dataset.n5.crop(z=(1, 5)).n5.to_world([3, 2, 3]), point)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +188,8 @@ def test_views_of_a_project_keep_their_matrices() -> None:
         (lambda a: a.assign_coords(x=range(10)), {"x": ("1 um", 5)}, "have no unit"),
         (lambda a: a.assign_coords(x=[0, 2, 1, *range(3, 10)]), {"x": (0, 5)}, "sortby"),
         (lambda a: a.assign_coords(x=list("abcdefghij")), {"x": (0, 5)}, "not numbers"),
-        (lambda a: a, {"x": (0, 5), "fill_value": 7}, "needs pad=True"),
-        (lambda a: a, {"x": (0, 5), "pad": True, "fill_value": -1}, "fill_value is -1"),
-        (lambda a: a, {"x": (0, 5), "pad": True, "fill_value": [1]}, "expected one value"),
-        (
-            lambda a: a.assign_coords(x=np.arange(10.0) ** 2),
-            {"x": (0, 500), "pad": True},
-            "'x' is not evenly spaced",
-        ),
-        (lambda a: a.isel(x=slice(1)), {"x": (0, 500), "pad": True}, "'x' is not evenly spaced"),
+        (lambda a: a, {"x": (0, 5), "pad": True}, "no dimension 'pad'.*reindex"),
+        (lambda a: a, {"x": (0, 5), "fill_value": 7}, "no dimension 'fill_value'.*reindex"),
     ],
 )
 def test_boxes_that_have_no_meaning_are_refused(
@@ -284,31 +199,14 @@ def test_boxes_that_have_no_meaning_are_refused(
         change(image()).n5.crop(**arguments)
 
 
-def test_a_section_continues_by_the_step_that_is_stored() -> None:
-    _, array = stored(image())
-    found = array.isel(x=slice(4, 5)).n5.crop(x=(5, 9), pad=True)
-    assert found.x.values.tolist() == [5.0, 6.0, 7.0, 8.0, 9.0]
-    assert found[0].values.tolist() == [0, 0, 5, 0, 0]
-
-
-def test_a_padded_crop_is_stored_with_its_coordinates() -> None:
-    _, array = stored(image())
-    found = array.n5.crop(x=(4, 20), y=(0, 5), pad=True)
-    store: Any = CountingStore()
-    found.n5.to_n5(store, "em")
-    again = xr.open_dataset(store, engine="n5", group="em")["raw"]
-    xr.testing.assert_identical(again, found)
-    assert xarray_n5.open_array(store, "em/raw").chunks == (4, 4)
-
-
 def test_coordinates_that_a_tree_shares_are_cropped_once() -> None:
     x = {"x": np.arange(6.0)}
     values = xr.Dataset({"raw": ("x", np.arange(6))})
     other = xr.Dataset({"mean": ("y", [1, 2])})
     tree = xr.DataTree.from_dict({"/": xr.Dataset(coords=x), "/s0": values, "/more": other})
-    found = tree.n5.crop(x=(4, 8), pad=True)
-    assert found["s0/raw"].values.tolist() == [4, 5, 0, 0, 0]
-    assert found["x"].values.tolist() == [4, 5, 6, 7, 8]
+    found = tree.n5.crop(x=(4, 8))
+    assert found["s0/raw"].values.tolist() == [4, 5]
+    assert found["x"].values.tolist() == [4, 5]
     assert found["more/mean"].values.tolist() == [1, 2]
 
 

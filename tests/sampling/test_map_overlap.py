@@ -262,7 +262,7 @@ def test_a_million_blocks_are_one_layer(tmp_path: Path) -> None:
     )
     del array
     raw = xr.open_dataset(tmp_path / "a.n5", engine="n5", group="raw")["raw"]
-    found = raw.n5.map_overlap(of_block, depth=1, chunks=32, as_dataarray=True)
+    found = raw.n5.map_overlap(of_block, depth=1, chunks=32)
     assert found.data.npartitions == 10**6
     (layer,) = found.data.dask.layers.values()
     assert not layer.is_materialized()
@@ -297,37 +297,6 @@ def test_blocks_that_read_much_more_than_they_hold_warn(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         array.n5.map_overlap(of_block, depth=2)
-
-
-def test_functions_may_get_dataarrays_with_the_coordinates_of_their_box(tmp_path: Path) -> None:
-    array = xarray_n5.create_array(
-        tmp_path / "a.n5",
-        "raw",
-        shape=(9, 8),
-        dtype="i4",
-        chunks=4,
-        axes=[xarray_n5.Axis(name=name, unit="um", scale=2.0, offset=1.0) for name in "yx"],
-    )
-    array[...] = np.arange(72).reshape(9, 8)
-    array.attrs["stain"] = "DAPI"
-
-    def where(box: xr.DataArray) -> xr.DataArray:
-        assert isinstance(box, xr.DataArray)
-        assert box.name == "raw"
-        assert box.attrs["stain"] == "DAPI"
-        assert box.y.attrs["units"] == "um"
-        return box.T + box.y  # type: ignore[no-any-return]
-
-    lazy = xr.open_dataset(tmp_path / "a.n5", engine="n5", group="raw", chunks={})["raw"]
-    assert stored_source(lazy) is not None
-    for raw in (lazy, lazy.compute()):
-        for boundary in ("none", "reflect", 0):
-            found = raw.n5.map_overlap(
-                where, depth=2, boundary=boundary, chunks=3, as_dataarray=True
-            )
-            wanted = (raw + raw.y).rename("raw")
-            wanted.attrs = raw.attrs
-            xr.testing.assert_identical(found.compute(), wanted)
 
 
 @pytest.mark.parametrize("boundary", ["none", "reflect", "periodic", {"y": 4}])
@@ -382,6 +351,7 @@ ERRORS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"depth": 1, "chunks": {"t": 2}}, ValueError, "chunks names 't'"),
     ({"depth": 1, "chunks": 0}, xarray_n5.MetadataError, "expected a number of at least 1"),
     ({"depth": 1, "drop_axis": 0}, TypeError, "drop_axis cannot be used here"),
+    ({"depth": 1, "as_dataarray": True}, TypeError, "as_dataarray cannot be used here"),
     ({"depth": 1, "weights": da.ones(3)}, TypeError, "weights is a Dask collection"),
 ]
 
@@ -421,20 +391,29 @@ def returns_two(block: np.ndarray) -> Any:
     return block, block
 
 
+def returns_labels(block: np.ndarray) -> Any:
+    return xr.DataArray(block, dims=("y", "x"))
+
+
 def returns_nothing(block: np.ndarray) -> Any:
     del block
 
 
 @pytest.mark.parametrize(
     ("function", "what"),
-    [(returns_two, "a tuple of 2"), (returns_nothing, "a NoneType"), (np.ndarray.tolist, "a list")],
+    [
+        (returns_two, "a tuple of 2"),
+        (returns_labels, "a DataArray"),
+        (returns_nothing, "a NoneType"),
+        (np.ndarray.tolist, "a list"),
+    ],
 )
 def test_a_result_that_is_no_array_is_named(function: Any, what: str, tmp_path: Path) -> None:
     array, _ = stored(tmp_path / "a.n5", np.zeros((6, 8), "i2"))
-    with pytest.raises(ValueError, match=f"returned {what}.*expected one array"):
+    with pytest.raises(ValueError, match=f"returned {what}.*expected one NumPy array"):
         array.n5.map_overlap(function, depth=1)
     found = array.n5.map_overlap(function, depth=1, dtype="i2")
-    with pytest.raises(TypeError, match=f"returned {what}.*expected one array"):
+    with pytest.raises(TypeError, match=f"returned {what}.*expected one NumPy array"):
         found.compute()
 
 

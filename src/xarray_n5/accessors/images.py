@@ -56,9 +56,6 @@ class Accessor(Generic[T]):
     def crop(
         self,
         bounds: Mapping[str, Bounds] | None = None,
-        *,
-        pad: bool = False,
-        fill_value: complex | None = None,
         **bounds_kwargs: Bounds,
     ) -> T:
         """Return the samples in a box of physical coordinates: ``raw.n5.crop(z=(100, 220))``.
@@ -74,11 +71,6 @@ class Accessor(Generic[T]):
             The two ends by dimension, both included, in the unit of the coordinates: ``z=(100,
             220)``, or a slice. A string may have another unit, as in ``z=("90 nm", "0.2 um")``;
             None is the end of the axis. ``z="90:200 nm"`` and ``z=":0.2 um"`` are short for both.
-        pad : bool, default: False
-            Whether to continue arrays beyond their ends to cover the whole box: by their
-            own steps, in samples that are computed, not read.
-        fill_value : scalar, optional
-            With `pad`, the value of these samples; by default NaN for floats and 0 for others.
         **bounds_kwargs : tuple of float or str
             `bounds` as keywords.
 
@@ -91,8 +83,7 @@ class Accessor(Generic[T]):
         Raises
         ------
         ValueError
-            If a dimension does not exist or has no coordinates, a unit cannot be converted, or
-            `pad` needs evenly spaced coordinates.
+            If a dimension does not exist or has no coordinates, or a unit cannot be converted.
 
         Examples
         --------
@@ -100,11 +91,6 @@ class Accessor(Generic[T]):
         >>> image = xr.DataArray([5, 6, 7], dims="x", coords={"x": x}, name="raw")
         >>> image.n5.crop(x=("1500 nm", 4)).values
         array([6, 7])
-        >>> image.n5.crop(x=(2, 8), pad=True)
-        <xarray.DataArray 'raw' (x: 4)> Size: 32B
-        array([6, 7, 0, 0])
-        Coordinates:
-          * x        (x) float64 32B 2.0 4.0 6.0 8.0
 
         All levels of a pyramid:
 
@@ -115,8 +101,7 @@ class Accessor(Generic[T]):
         """
         from xarray_n5.sampling.crop import crop
 
-        given = {**(bounds or {}), **bounds_kwargs}
-        return crop(self._object, given, pad=pad, fill_value=fill_value)
+        return crop(self._object, {**(bounds or {}), **bounds_kwargs})
 
     @property
     def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
@@ -589,7 +574,7 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
 
     def map_overlap(
         self,
-        func: Callable[..., ArrayLike | xr.DataArray],
+        func: Callable[..., ArrayLike],
         *others: xr.DataArray,
         depth: Depth | list[Depth],
         boundary: Boundary | list[Boundary] = None,
@@ -597,7 +582,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         chunks: Blocks = None,
         dtype: DTypeLike | None = None,
         meta: np.ndarray | None = None,
-        as_dataarray: bool = False,
         **kwargs: object,
     ) -> xr.DataArray:
         """Apply a function to blocks and the samples around them, lazily.
@@ -626,8 +610,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             The type of the results; by default, `func` is called with a tiny array.
         meta : numpy.ndarray, optional
             An empty array of the type of the results, instead of `dtype`.
-        as_dataarray : bool, default: False
-            Whether `func` gets DataArrays with the coordinates of their boxes.
         **kwargs
             Further arguments of `func`.
 
@@ -664,7 +646,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             chunks=chunks,
             dtype=dtype,
             meta=meta,
-            as_dataarray=as_dataarray,
             **kwargs,
         )
 

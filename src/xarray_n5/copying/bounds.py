@@ -50,7 +50,7 @@ def regions_within(
         coords = _coords(inner, arrays, geometries, own)
         whole = {dim: slice(0, size) for dim, size in zip(dims[inner], array.shape, strict=True)}
         try:
-            inside = {dim: each.inside for dim, each in windows_of(coords, own).items()}
+            inside = windows_of(coords, own)
         except ValueError as error:
             raise ValueError(f"{array.url!r}: {error}") from None
         if dim := next((dim for dim, part in inside.items() if part.start == part.stop), ""):

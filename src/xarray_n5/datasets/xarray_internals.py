@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray.backends.common import BackendArray, ensure_dtype_not_object
+from xarray.backends.common import ensure_dtype_not_object
 from xarray.backends.zarr import encode_zarr_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
 from xarray.conventions import (
@@ -48,7 +48,6 @@ __all__ = [
     "explicit_indexing_adapter",
     "is_in_memory",
     "is_of_chunk_manager",
-    "lazily_indexed",
 ]
 
 
@@ -60,9 +59,3 @@ def is_of_chunk_manager(data: Any) -> bool:
 def is_in_memory(variable: xr.Variable) -> bool:
     """Return whether the values of a variable are in memory, without reading them."""
     return isinstance(variable._data, np.ndarray)  # noqa: SLF001
-
-
-def lazily_indexed(array: BackendArray) -> Any:
-    """Return an array as the data of a variable, wrapped as those that xarray opens."""
-    lazy: Any = LazilyIndexedArray(array)
-    return MemoryCachedArray(CopyOnWriteArray(lazy))  # type: ignore[no-untyped-call]

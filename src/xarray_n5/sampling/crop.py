@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.coordinates import step_of
 from xarray_n5.datasets.world import are_apart
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import near
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, same_unit, unit_of, written_unit
 from xarray_n5.sampling.neighbours import slack_of
-from xarray_n5.sampling.padded import pad as pad_variable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -31,53 +27,22 @@ Bounds: TypeAlias = "tuple[Bound, Bound] | slice | str"
 Cropped = TypeVar("Cropped", xr.DataArray, xr.Dataset, xr.DataTree)
 Box = TypeVar("Box", xr.DataArray, xr.Dataset)
 
-_NAME = "__cropped__"
-
 _NUMBER = re.compile(r"^[-+]?[\d.]*(?:[eE][-+]?\d+)?")
 """The number that a coordinate with a unit begins with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A range of samples along a dimension, perhaps from before its first to after its last.
-
-    >>> window = Window(start=-2, stop=3, size=4)
-    >>> window.inside, window.widths
-    (slice(0, 3, None), (2, 0))
-    """
-
-    start: int
-    stop: int
-    size: int
-
-    @property
-    def inside(self) -> slice:
-        """The samples that exist."""
-        start = min(max(self.start, 0), self.size)
-        return slice(start, max(start, min(self.stop, self.size)))
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """The numbers of samples before the first and after the last."""
-        before = max(0, min(self.stop, 0) - self.start)
-        return before, max(0, self.stop - max(self.start, self.size))
-
-
-def crop(
-    cropped: Cropped, bounds: Mapping[str, Bounds], *, pad: bool = False, fill_value: object = None
-) -> Cropped:
+def crop(cropped: Cropped, bounds: Mapping[str, Bounds]) -> Cropped:
     """Return the box of an array, a Dataset or a tree; see the accessors' `crop`."""
     if isinstance(cropped, xr.DataTree):
         check({dim: size for node in cropped.subtree for dim, size in node.sizes.items()}, bounds)
 
         def of_node(dataset: xr.Dataset) -> xr.Dataset:
-            own = {dim: pair for dim, pair in bounds.items() if dim in dataset.sizes}
-            return _crop(dataset, own, pad=pad, fill_value=fill_value if own else None)
+            return _crop(dataset, {d: pair for d, pair in bounds.items() if d in dataset.sizes})
 
         tree: Any = cropped.map_over_datasets(of_node)
         return tree  # type: ignore[no-any-return]
     check(cropped.sizes, bounds)
-    found = _crop(cropped, bounds, pad=pad, fill_value=fill_value)
+    found = _crop(cropped, bounds)
     for dim, pair in bounds.items():
         if cropped.sizes[dim] and not found.sizes[dim]:
             ends, unit = cropped[dim].values[[0, -1]], cropped[dim].attrs.get("units", "")
@@ -86,12 +51,8 @@ def crop(
     return found
 
 
-def _crop(
-    cropped: Box, bounds: Mapping[str, Bounds], *, pad: bool, fill_value: object = None
-) -> Box:
+def _crop(cropped: Box, bounds: Mapping[str, Bounds]) -> Box:
     """Return the box of an array or a Dataset."""
-    if fill_value is not None and not pad:
-        raise ValueError("fill_value is the value of samples outside; it needs pad=True")
     if are_apart([cropped.coords.to_dataset()], bounds):
         warn(
             f"coordinates along {', '.join(bounds)} count from the first sample of each view, and "
@@ -100,25 +61,12 @@ def _crop(
             "; an unrotated view opened alone, with setup= and timepoint=, has coordinates of the "
             "world"
         )
-    windows = windows_of(cropped, bounds, pad=pad)
-    found = cropped.isel({dim: window.inside for dim, window in windows.items()})
-    widths: dict[Hashable, tuple[int, int]] = {
-        dim: window.widths for dim, window in windows.items() if any(window.widths)
-    }
-    if not widths:
-        return found
-    coords = {dim: _continued(cropped[dim], windows[str(dim)]) for dim in widths}
-    if isinstance(found, xr.DataArray):
-        padded = _pad(found.to_dataset(name=_NAME), widths, coords, fill_value)
-        return padded[_NAME].rename(found.name)
-    return _pad(found, widths, coords, fill_value)
+    return cropped.isel(windows_of(cropped, bounds))
 
 
-def windows_of(
-    of: xr.DataArray | xr.Dataset, bounds: Mapping[str, Bounds], *, pad: bool = False
-) -> dict[str, Window]:
+def windows_of(of: xr.DataArray | xr.Dataset, bounds: Mapping[str, Bounds]) -> dict[str, slice]:
     """Return the samples in ranges of coordinates, by dimension; both ends are included."""
-    return {dim: _window(of, dim, pair, pad=pad) for dim, pair in bounds.items()}
+    return {dim: _window(of, dim, pair) for dim, pair in bounds.items()}
 
 
 def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, Bounds]) -> None:
@@ -126,7 +74,9 @@ def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, Bounds]) -> None:
     for dim, pair in bounds.items():
         if dim not in sizes:
             known = [str(each) for each in sizes]
-            raise ValueError(f"there is no dimension {dim!r} in {known}{near(dim, known)}")
+            gone = dim in {"pad", "fill_value"}
+            hint = "; xarray's pad and reindex add samples" if gone else near(dim, known)
+            raise ValueError(f"there is no dimension {dim!r} in {known}{hint}")
         pair_of(dim, pair)
 
 
@@ -161,36 +111,17 @@ def pair_of(dim: str, bounds: Bounds) -> tuple[Bound, Bound]:
     )
 
 
-def _window(of: xr.DataArray | xr.Dataset, dim: str, bounds: Bounds, *, pad: bool) -> Window:
+def _window(of: xr.DataArray | xr.Dataset, dim: str, bounds: Bounds) -> slice:
     """Return the samples in a range of coordinates, both ends included."""
     coordinate, values = coordinate_of(of, dim)
     limits = _limits(coordinate, dim, bounds)
-    if pad:
-        return _window_on_grid(coordinate, dim, values, limits)
     if not values.size:
-        return Window(0, 0, 0)
+        return slice(0, 0)
     slack = slack_of(values)
     sign = -1 if values[-1] < values[0] else 1
     low, high = sorted(sign * limit for limit in limits)
     start = int(np.searchsorted(sign * values, low - slack, "left"))
-    return Window(start, int(np.searchsorted(sign * values, high + slack, "right")), values.size)
-
-
-def _window_on_grid(
-    coordinate: xr.DataArray, dim: str, values: np.ndarray, limits: tuple[float, float]
-) -> Window:
-    """Return the samples in a range of coordinates that continue by their step."""
-    step = step_of(coordinate)
-    if step is None:
-        raise ValueError(
-            f"the coordinate {dim!r} is not evenly spaced, so pad=True cannot continue it; use "
-            "pad=False, or assign another coordinate"
-        )
-    ends = {-math.inf: values.min(), math.inf: values.max()}
-    positions = sorted((ends.get(each, each) - values[0]) / step for each in limits)
-    slack = slack_of(values) / abs(step) if values.size > 1 else ROUNDING
-    start = math.ceil(positions[0] - slack)
-    return Window(start, max(start, math.floor(positions[1] + slack) + 1), values.size)
+    return slice(start, int(np.searchsorted(sign * values, high + slack, "right")))
 
 
 def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray, np.ndarray]:
@@ -248,31 +179,3 @@ def number_in(bound: Bound, coordinate: xr.DataArray, dim: str) -> float | None:
             advice = f"the unit {unit!r} is not known; expected a number and a unit, as '2.5 um'"
         raise ValueError(f"{dim} is {bound!r}, but the coordinates of {dim!r} {what}; {advice}")
     return number * factor
-
-
-def _continued(coordinate: xr.DataArray, window: Window) -> xr.Variable:
-    """Return the coordinates of a window, with the array's own where it has some."""
-    values, step = coordinate.to_numpy(), step_of(coordinate)
-    positions = np.arange(window.start, window.stop)
-    found = (float(values[0]) + (step or 0.0) * positions).astype(values.dtype)
-    inside = (positions >= 0) & (positions < window.size)
-    found[inside] = values[positions[inside]]
-    return xr.Variable(coordinate.dims, found, coordinate.attrs, dict(coordinate.encoding))
-
-
-def _pad(
-    dataset: xr.Dataset,
-    widths: Mapping[Hashable, tuple[int, int]],
-    coords: Mapping[Hashable, xr.Variable],
-    fill_value: object,
-) -> xr.Dataset:
-    """Return a Dataset with samples around it that have the given coordinates."""
-    variables = {
-        name: coords[name]
-        if name in coords
-        else pad_variable(variable, widths, fill_value if name in dataset.data_vars else None)
-        for name, variable in dataset.variables.items()
-    }
-    found = xr.Dataset(variables, attrs=dataset.attrs).set_coords([*dataset.coords])
-    found.encoding = dict(dataset.encoding)
-    return found

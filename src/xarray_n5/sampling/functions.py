@@ -5,18 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import xarray as xr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
-
-Coords: TypeAlias = "dict[Hashable, tuple[tuple[Hashable, ...], np.ndarray, dict[Any, Any]]]"
-"""Dimensions, values and attributes of coordinates by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +24,27 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     wanted: frozenset[str] = frozenset()
     """Which of ``block_id`` and ``block_info`` the function takes."""
-    dims: tuple[Hashable, ...] = ()
-    labels: tuple[tuple[Hashable, Mapping[Any, Any]], ...] = ()
-    """The names and attributes of the DataArrays to pass; none to pass NumPy arrays."""
 
     def __call__(
         self,
         *boxes: np.ndarray,
-        coords: Coords | None = None,
         block_id: tuple[int, ...] | None = None,
         block_info: Mapping[Any, Any] | None = None,
     ) -> Any:
-        """Return the function's result as an array.
+        """Return the function's result.
 
         Raises
         ------
         TypeError
-            If the function returns something else, such as a tuple of arrays.
+            If it is something else than an array without labels, such as a tuple of arrays.
         """
-        passed: list[Any] = list(boxes)
-        if self.labels:
-            passed = [
-                xr.DataArray(box, coords or {}, self.dims, name, attrs)
-                for box, (name, attrs) in zip(boxes, self.labels, strict=True)
-            ]
         about = {"block_id": block_id, "block_info": block_info}
-        more = {name: about[name] for name in self.wanted}
-        found = self.func(*passed, **self.kwargs, **more)
-        if isinstance(found, xr.DataArray):
-            same = set(found.dims) == set(self.dims)
-            return (found.transpose(*self.dims) if same else found).values
-        if not hasattr(found, "shape"):
+        found = self.func(*boxes, **self.kwargs, **{name: about[name] for name in self.wanted})
+        if isinstance(found, xr.DataArray) or not hasattr(found, "shape"):
             several = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
             raise TypeError(
                 f"the function {name_of(self.func)} returned a {type(found).__name__}{several}; "
-                "expected one array. For several results, call map_overlap for each"
+                "expected one NumPy array. For several results, call map_overlap for each"
             )
         return found
 
@@ -95,18 +78,9 @@ def identity_of(function: Any) -> object:
 
 
 def meta_of(
-    call: Call,
-    dtypes: Sequence[np.dtype[Any]],
-    coords: dict[Hashable, xr.Variable],
-    dtype: Any,
-    meta: Any,
+    call: Call, ndim: int, dtypes: Sequence[np.dtype[Any]], dtype: Any, meta: Any
 ) -> np.ndarray:
     """Return an empty array of the type of the results, as Dask finds it out."""
-    tiny = [da.ones((1,) * len(call.dims), dtype=each, chunks=1) for each in dtypes]
-    first = {
-        name: (each.dims, each.values[(slice(0, 1),) * each.ndim], each.attrs)
-        for name, each in coords.items()
-    }
-    func = partial(call, coords=first)
-    found = da.map_blocks(func, *tiny, dtype=dtype, meta=meta, token=name_of(call.func))
+    tiny = [da.ones((1,) * ndim, dtype=each, chunks=1) for each in dtypes]
+    found = da.map_blocks(call, *tiny, dtype=dtype, meta=meta, token=name_of(call.func))
     return found._meta  # type: ignore[no-any-return]  # noqa: SLF001

@@ -21,7 +21,6 @@ from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.options import check_option, near
 from xarray_n5.sampling.interpolation import AlongAxes, ByMatrix, check_scipy
 from xarray_n5.sampling.neighbours import Method, Neighbours
-from xarray_n5.sampling.padded import fill_for
 from xarray_n5.sampling.placement import Placement, Target, are_equal, inverse
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _interp(
             dim: replace(found[dim], values=np.clip(found[dim].values, along.min(), along.max()))
             for dim, along in ends.items()
         }
-    fill = fill_for(dtype, None if extrapolates else options.fill_value)
+    fill = _fill_for(dtype, None if extrapolates else options.fill_value)
     last = AXES if by_matrix else ()
     turned = source.transpose(*(dim for dim in source.dims if dim not in last), *last)
     plan: Interpolation = (_by_matrix if by_matrix else _along_axes)(
@@ -130,6 +129,22 @@ def _interp(
     by_dim = dict(zip(turned.dims, sides, strict=True))
     result.encoding["chunks"] = tuple(by_dim[dim] for dim in source.dims)
     return result
+
+
+def _fill_for(dtype: np.dtype[Any], fill_value: object) -> Any:
+    """Return the value of samples outside, of the type of the result."""
+    if fill_value is None:
+        fill_value = np.nan if dtype.kind in "fc" else 0
+    given = np.asarray(fill_value)
+    with np.errstate(invalid="ignore", over="ignore"):
+        same = given.astype(dtype)
+    inexact = dtype.kind in "fc" and given.dtype.kind in "biufc"
+    if given.ndim or not (inexact or np.array_equal(same, given)):
+        raise ValueError(
+            f"fill_value is {fill_value!r}; expected one value that arrays of {dtype} can hold; "
+            "choose another value, or convert the array with astype first"
+        )
+    return same[()]
 
 
 def _depends(coordinate: xr.DataArray, targets: Mapping[Any, object]) -> bool:
@@ -200,7 +215,7 @@ class _Boxes(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LazySource:
-    """A lazily indexed variable, as of a padded crop, or of another engine."""
+    """A lazily indexed variable, as of another engine, or of packed values."""
 
     variable: xr.Variable
 

@@ -15,7 +15,7 @@ from xarray_n5.graph import as_graph, dask_map_overlap, label, normalize_chunks,
 from xarray_n5.model.halos import by_axis, halos_of
 from xarray_n5.sampling.blocks import blocks_of, check_amplification, encoded_chunks
 from xarray_n5.sampling.functions import Call, identity_of, meta_of, name_of
-from xarray_n5.sampling.tasks import BlocksWithCoords, OverlapTask
+from xarray_n5.sampling.tasks import IndexedBlocks, OverlapTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from xarray_n5.dask.boxes import StoredSource
     from xarray_n5.model.halos import Blocks, Boundary, Depth, Halo
 
-_OF_DASK = frozenset(
+_REFUSED = frozenset(
     {"align_arrays", "allow_rechunk", "drop_axis", "enforce_ndim", "name", "new_axis", "token"}
+    | {"as_dataarray"}
 )
-"""Options of :func:`dask.array.map_overlap` that would be passed to the function instead."""
+"""Options, most of them of :func:`dask.array.map_overlap`, that the function would get instead."""
 
 _KEPT = ("n5_compression", "dialect", "axis_units")
 """The encodings that a result has from the first array."""
 
 
 def map_overlap(
-    func: Callable[..., ArrayLike | xr.DataArray],
+    func: Callable[..., ArrayLike],
     *arrays: xr.DataArray,
     depth: Depth | list[Depth],
     boundary: Boundary | list[Boundary] = None,
@@ -44,7 +45,6 @@ def map_overlap(
     chunks: Blocks = None,
     dtype: DTypeLike | None = None,
     meta: np.ndarray | None = None,
-    as_dataarray: bool = False,
     **kwargs: object,
 ) -> xr.DataArray:
     """Apply a function to blocks of an array and the samples around them, lazily.
@@ -83,9 +83,6 @@ def map_overlap(
         The type of the results; by default, `func` is called with a tiny array.
     meta : numpy.ndarray, optional
         An empty array of the type of the results, instead of `dtype`.
-    as_dataarray : bool, default: False
-        Whether `func` gets DataArrays with the coordinates of their boxes. Evenly spaced ones are
-        continued beyond the ends of the array; others are missing there.
     **kwargs
         Further arguments of `func`.
 
@@ -132,15 +129,16 @@ def map_overlap(
     arrays = tuple(each.transpose(*first.dims) for each in arrays)
     found = tuple(stored_source(each) for each in arrays)
     sources = tuple(each for each in found if each is not None)
-    call = _call(func, arrays, kwargs, as_dataarray=as_dataarray)
+    wanted = frozenset(name for name in ("block_id", "block_info") if has_keyword(func, name))
+    call = Call(func, kwargs, wanted - kwargs.keys())
     how: dict[str, Any] = {"trim": trim, "dtype": dtype, "meta": meta}
     if len(sources) == len(arrays):
         blocks = blocks_of(chunks, sources[0], first.dims, _widest(halos))
         check_amplification(blocks, first.shape, _widest(halos))
-        data = _from_stored(call, sources, halos, blocks, _coords(first), **how)
+        data = _from_stored(call, first.dims, sources, halos, blocks, **how)
     else:
         blocks = _blocks_of_dask(chunks, arrays, halos)
-        data = _from_dask(call, arrays, halos, blocks, _coords(first), **how)
+        data = _from_dask(call, arrays, halos, blocks, **how)
     return _labelled(data, first, halos[0], blocks, found[0], trim=trim)
 
 
@@ -151,10 +149,11 @@ def _check(func: object, arrays: Sequence[object], kwargs: dict[str, object]) ->
     if not arrays or not all(isinstance(each, xr.DataArray) for each in arrays):
         kinds = ", ".join(type(each).__name__ for each in arrays) or "none"
         raise TypeError(f"expected one or more DataArrays after the function, got {kinds}")
-    if refused := sorted(_OF_DASK & kwargs.keys()):
+    if refused := sorted(_REFUSED & kwargs.keys()):
         raise TypeError(
-            f"{', '.join(refused)} cannot be used here: the result has the dimensions of the first "
-            "array; pass array.data to dask.array.map_overlap, or other names to the function"
+            f"{', '.join(refused)} cannot be used here: functions get NumPy arrays, and return one "
+            "with the dimensions of the first; pass array.data to dask.array.map_overlap, or other "
+            "names to the function"
         )
     if lazy := sorted(name for name, value in kwargs.items() if is_dask_collection(value)):
         raise TypeError(
@@ -214,57 +213,28 @@ def _widest(halos: Sequence[Sequence[Halo]]) -> list[Halo]:
     ]
 
 
-def _call(
-    func: Any, arrays: Sequence[xr.DataArray], kwargs: dict[str, object], *, as_dataarray: bool
-) -> Call:
-    """Return the function with what is passed to it in each task."""
-    wanted = frozenset(name for name in ("block_id", "block_info") if has_keyword(func, name))
-    labels = tuple((each.name, each.attrs) for each in arrays) if as_dataarray else ()
-    return Call(func, kwargs, wanted - kwargs.keys(), tuple(arrays[0].dims), labels)
-
-
-def _coords(array: xr.DataArray) -> dict[Hashable, xr.Variable]:
-    """Return the coordinates that are in memory and vary along dimensions."""
-    return {
-        name: coord.variable
-        for name, coord in array.coords.items()
-        if coord.dims and coord.variable._in_memory  # noqa: SLF001
-    }
-
-
 def _from_stored(
     call: Call,
+    dims: tuple[Hashable, ...],
     sources: tuple[StoredSource, ...],
     halos: tuple[tuple[Halo, ...], ...],
     blocks: tuple[tuple[int, ...], ...],
-    coords: dict[Hashable, xr.Variable],
     *,
     trim: bool,
     dtype: Any,
     meta: Any,
 ) -> da.Array:
     """Return the result of a function whose tasks read boxes of stored arrays."""
-    passed = coords if call.labels else {}
-    meta = meta_of(call, [each.dtype for each in sources], passed, dtype, meta)
-    counts = tuple(map(len, blocks))
-    task = OverlapTask(call, sources, halos, counts, trim, meta.dtype)
-    tokens = [each.token for each in sources]
-    facts = (
-        identity_of(call.func),
-        call.kwargs,
-        call.labels,
-        halos,
-        trim,
-        spell(blocks),
-        meta.dtype,
-    )
+    meta = meta_of(call, len(dims), [each.dtype for each in sources], dtype, meta)
+    task = OverlapTask(call, dims, sources, halos, tuple(map(len, blocks)), trim, meta.dtype)
+    facts = (identity_of(call.func), call.kwargs, halos, trim, spell(blocks), meta.dtype)
     return from_boxes(
         task,
         blocks,
         meta.dtype,
-        tokenize(facts, tokens, passed),
+        tokenize(facts, [each.token for each in sources]),
         meta,
-        where=BlocksWithCoords(blocks, call.dims, halos[0], passed),
+        where=IndexedBlocks(blocks),
         verb=label("map_overlap", name_of(call.func)),
     )
 
@@ -304,42 +274,20 @@ def _from_dask(
     arrays: Sequence[xr.DataArray],
     halos: Sequence[Sequence[Halo]],
     blocks: tuple[tuple[int, ...], ...],
-    coords: dict[Hashable, xr.Variable],
-    *,
-    trim: bool,
-    dtype: Any,
-    meta: Any,
+    **how: Any,
 ) -> da.Array:
     """Return the result of Dask's own function, for arrays that were computed."""
-    dims = call.dims
-    data = [as_graph(each.chunk(dict(zip(dims, blocks, strict=True))).data) for each in arrays]
+    sides = dict(zip(arrays[0].dims, blocks, strict=True))
+    data = [as_graph(each.chunk(sides).data) for each in arrays]
     depths = [
         {i: h.before if h.before == h.after else (h.before, h.after) for i, h in enumerate(along)}
         for along in halos
     ]
     boundaries = [{i: halo.boundary for i, halo in enumerate(along)} for along in halos]
-    passed: Any = call.func
-    more: dict[str, Any] = dict(call.kwargs)
-    if call.labels:
-        where = BlocksWithCoords(blocks, dims, halos[0], coords)
-        passed, more = _WithCoords(call, where), {}
-        meta = meta_of(call, [each.dtype for each in arrays], coords, dtype, meta)
     found: da.Array = dask_map_overlap(
-        passed, *data, depth=depths, boundary=boundaries, trim=trim, dtype=dtype, meta=meta, **more
+        call.func, *data, depth=depths, boundary=boundaries, **how, **call.kwargs
     )
     return found
-
-
-class _WithCoords:
-    """A function that gets DataArrays in Dask's tasks."""
-
-    def __init__(self, call: Call, where: BlocksWithCoords) -> None:
-        self.func, self.where = call, where
-        self.__name__ = name_of(call.func)
-
-    def __call__(self, *boxes: np.ndarray, block_id: Any = None, block_info: Any = None) -> Any:
-        coords = {} if not block_id else self.where[block_id].coords
-        return self.func(*boxes, coords=coords, block_id=block_id, block_info=block_info)
 
 
 def _labelled(

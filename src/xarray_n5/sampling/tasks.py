@@ -11,75 +11,31 @@ from xarray_n5.graph import BlockwiseDep, slices_of
 from xarray_n5.model.halos import Halo
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    import xarray as xr
+    from collections.abc import Hashable, Sequence
 
     from xarray_n5.dask.boxes import StoredSource
-    from xarray_n5.sampling.functions import Call, Coords
+    from xarray_n5.sampling.functions import Call
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of the result, and the coordinates of the box around it."""
+    """A block of the result."""
 
     index: tuple[int, ...]
     slices: tuple[slice, ...]
-    coords: Coords
 
 
-class BlocksWithCoords(BlockwiseDep):
-    """Blocks, computed on access, so that a task gets the coordinates of its own box only."""
+class IndexedBlocks(BlockwiseDep):
+    """The blocks of a result, computed on access."""
 
     produces_tasks = False
 
-    def __init__(
-        self,
-        chunks: tuple[tuple[int, ...], ...],
-        dims: Sequence[Hashable] = (),
-        halos: Sequence[Halo] = (),
-        coords: Mapping[Hashable, xr.Variable] | None = None,
-    ) -> None:
+    def __init__(self, chunks: tuple[tuple[int, ...], ...]) -> None:
         self.where = slices_of(chunks)
         self.numblocks = tuple(map(len, chunks))
-        self.shape = tuple(map(sum, chunks))
-        self.dims, self.halos, self.coords = tuple(dims), tuple(halos), dict(coords or {})
 
     def __getitem__(self, index: tuple[int, ...]) -> Block:
-        slices = self.where[index]
-        coords: dict[Any, Any] = {}
-        for name, variable in self.coords.items():
-            if (values := self._around(variable, slices)) is not None:
-                coords[name] = (variable.dims, values, variable.attrs)
-        return Block(index, slices, coords)
-
-    def _around(self, variable: xr.Variable, slices: Sequence[slice]) -> np.ndarray | None:
-        """Return the values in the box around a block; None if they are unknown beyond an end."""
-        values = np.asarray(variable.values)
-        for axis, dim in enumerate(variable.dims):
-            at = self.dims.index(dim)
-            block, size, halo = slices[at], self.shape[at], self.halos[at]
-            start, stop = block.start - halo.before, block.stop + halo.after
-            inside = slice(max(0, start), min(size, stop))
-            if not halo.is_clipped and (start < 0 or stop > size):
-                if values.ndim != 1 or size < 2 or values.dtype.kind not in "iufmM":  # noqa: PLR2004
-                    return None
-                return extended(values, start, stop)
-            values = values[(slice(None),) * axis + (inside,)]
-        return values
-
-
-def extended(values: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Return values from `start` to `stop`, continued beyond the ends by the first and last step.
-
-    >>> extended(np.array([0, 2, 4]), -2, 4)
-    array([-4, -2,  0,  2,  4,  6])
-    """
-    size = values.size
-    before = values[0] + np.arange(min(start, 0), 0) * (values[1] - values[0])
-    after = values[-1] + np.arange(1, max(stop - size, 0) + 1) * (values[-1] - values[-2])
-    inside = values[max(start, 0) : min(stop, size)]
-    return np.concatenate([before, inside, after]).astype(values.dtype)
+        return Block(index, self.where[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +43,7 @@ class OverlapTask:
     """Compute a block from boxes of stored arrays."""
 
     func: Call
+    dims: tuple[Hashable, ...]
     sources: tuple[StoredSource, ...]
     halos: tuple[tuple[Halo, ...], ...]
     """The samples around a block of each source, along each dimension."""
@@ -108,7 +65,7 @@ class OverlapTask:
         try:
             return self._computed(block)
         except Exception as error:
-            sides = zip(self.func.dims, block.slices, strict=True)
+            sides = zip(self.dims, block.slices, strict=True)
             where = ", ".join(f"{dim}={side.start}:{side.stop}" for dim, side in sides)
             error.add_note(f"in block {block.index} of map_overlap, {where} without its halo")
             raise
@@ -119,7 +76,7 @@ class OverlapTask:
             for source, halos in zip(self.sources, self.halos, strict=True)
         ]
         info = self._info(block) if "block_info" in self.func.wanted else None
-        result = self.func(*boxes, coords=block.coords, block_id=block.index, block_info=info)
+        result = self.func(*boxes, block_id=block.index, block_info=info)
         if not self.trim:
             return result
         if np.shape(result) != boxes[0].shape:
