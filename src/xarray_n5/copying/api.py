@@ -70,8 +70,9 @@ def copy(
     path : str, default: ""
         The path of the copy in `destination`.
     mode : {"w-", "a", "w"}, default: "w-"
-        "w-" raises if anything exists at `path`; "a" adds nodes to the groups that exist; "w" also
-        replaces arrays of the same paths. Nodes of other paths stay.
+        "w-" raises if anything exists at `path`; "a" adds to the groups that exist, and replaces
+        arrays of the same paths; "w" first removes all arrays and attributes of the copied groups.
+        Other groups stay.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         By default that of `destination`, or that of a new container's name.
     level : int, str or mapping, optional

@@ -217,7 +217,7 @@ def _begin_group(
             requests=dict(sorted(requests.items())),
             attributes=around,
             check=partial(_check, target, requests, around),
-            prepare=partial(create_group, how.container, target.path, mode="a"),
+            prepare=partial(target.prepare, around, requests),
             closing=partial(_close, attributes, list(of_datasets.values()), target),
         ).plan()
     )

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from xarray_n5.arrays.overwrite import check_not_array, hint_of
+from xarray_n5.arrays.group import create_group
+from xarray_n5.arrays.overwrite import check_not_array, check_removable, hint_of
 from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.overwrite import find_group
@@ -36,7 +37,7 @@ class CopyTarget:
         metadata = copy.metadata
         spec = ArraySpec(
             path=join(self.path, inner),
-            mode="w" if self.how.mode == "w" else "w-",
+            mode="w-" if self.how.mode == "w-" else "w",
             chunks=metadata.inner or metadata.chunks,
             shards=metadata.chunks if metadata.inner else None,
             compression=metadata.compression,
@@ -68,10 +69,32 @@ class CopyTarget:
         """
         self._check_group(resumes=resumes)
         existing = self._existing_arrays(groups, requests)
-        if not resumes and self.how.mode == "w":
-            replaced = [self.how.container.identity(path) for path in sorted(existing)]
+        others = {array.path: array.node for array in self._others(groups, requests)}
+        check_removable(self.how.container.url, others)
+        if not resumes and self.how.mode != "w-":
+            paths = sorted(existing.union(others))
+            replaced = [self.how.container.identity(path) for path in paths]
             for request in requests.values() if replaced else ():
                 check_independent(request.source, replaced)
+
+    def prepare(self, groups: Collection[str], arrays: Collection[str]) -> None:
+        """Create the group of a copy, and remove what mode "w" removes from those in it."""
+        others = self._others(groups, arrays)
+        for array in others:
+            self.how.container.delete(array.path)
+        create_group(self.how.container, self.path, mode="a")
+        for inner in groups if self.how.mode == "w" else ():
+            if (group := find_group(join(self.path, inner), self.how)) is not None:
+                group.attrs.clear()
+
+    def _others(self, groups: Collection[str], arrays: Collection[str]) -> list[Array]:
+        """Return the arrays of the groups that mode "w" removes, since the copy has none there."""
+        found = []
+        for inner in groups if self.how.mode == "w" else ():
+            group = find_group(join(self.path, inner), self.how)
+            existing = {} if group is None else group.arrays()
+            found += [each for name, each in existing.items() if join(inner, name) not in arrays]
+        return found
 
     def _check_group(self, *, resumes: bool) -> None:
         """Raise if the group of a copy cannot be created, or must not be changed."""
