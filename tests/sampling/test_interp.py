@@ -757,6 +757,13 @@ def test_nearest_labels_reach_beyond_the_last_centres(kind: str) -> None:
 
 def test_only_nearest_samples_along_coordinates_extrapolate() -> None:
     array = xr.DataArray(np.arange(3.0), {"x": np.arange(3.0)}, ("x",), "raw")
-    with pytest.raises(ValueError, match="'extrapolate' is for method='nearest', along"):
-        array.n5.interp(x=[-1.0, 4.0], fill_value="extrapolate")
+    for source in (array, array.to_dataset(), xr.DataTree.from_dict({"s0": array.to_dataset()})):
+        with pytest.raises(ValueError, match=r"is for method='nearest'.* array\.interp\("):
+            source.n5.interp(x=[-1.0, 4.0], fill_value="extrapolate")
+        with pytest.raises(ValueError, match="is for method='nearest'"):
+            source.n5.interp_like(array, fill_value="extrapolate")
     assert array.n5.interp(x=-1.0, method="nearest", fill_value="extrapolate") == 0
+    assert array[:0].n5.interp(x=[1.0], method="nearest", fill_value="extrapolate").isnull()
+    turned = view(np.ones((3, 4, 5)), rotated(np.random.default_rng(0)))
+    with pytest.raises(ValueError, match="samples that no matrix places"):
+        turned.n5.interp(z=[1.0], y=[1.0], x=[9.0], method="nearest", fill_value="extrapolate")

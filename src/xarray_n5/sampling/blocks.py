@@ -113,20 +113,13 @@ def grown(
         sizes = larger
 
 
-def amplification(
-    blocks: Sequence[Sequence[int]], shape: Sequence[int], halos: Sequence[Halo]
-) -> float:
-    """Return the number of samples read for each sample of the largest block."""
-    return math.prod(_ratios([max(sizes, default=0) for sizes in blocks], shape, halos))
-
-
 def check_amplification(
     blocks: Sequence[Sequence[int]], shape: Sequence[int], halos: Sequence[Halo]
 ) -> None:
     """Warn if several times the samples of blocks are read."""
-    factor = amplification(blocks, shape, halos)
+    largest = tuple(max(sizes, default=0) for sizes in blocks)
+    factor = math.prod(_ratios(largest, shape, halos))
     if factor > TOO_MUCH:
-        largest = tuple(max(sizes, default=0) for sizes in blocks)
         depths = tuple(max(halo.before, halo.after) for halo in halos)
         warn(
             f"blocks of {largest} with a depth of {depths} read {factor:.1f} times as many samples "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from uuid import uuid4
 
@@ -52,6 +52,11 @@ class Options:
     def __post_init__(self) -> None:
         check_option("method", self.method, "linear", "nearest")
 
+    @property
+    def extrapolates(self) -> bool:
+        """Whether samples outside are those at the end."""
+        return isinstance(self.fill_value, str) and self.fill_value == "extrapolate"
+
 
 def sample(source: Sampled, targets: Targets, options: Options) -> Sampled:
     """Return an array or a Dataset on another grid; see the accessors' `interp`."""
@@ -96,22 +101,16 @@ def _interp(
     if options.method == "linear" and dtype.kind in "biu":
         dtype = np.dtype(np.float64)
     by_matrix = placement.matrices is not None and not found.keys().isdisjoint(AXES)
-    if extrapolates := isinstance(options.fill_value, str) and options.fill_value == "extrapolate":
-        if by_matrix or options.method != "nearest":
-            raise ValueError(
-                "fill_value='extrapolate' is for method='nearest', along coordinates; samples that "
-                "matrices place, and method='linear', have a number outside"
-            )
-        ends = {dim: placement.along(source, dim) for dim in found if source.sizes[dim]}
-        found |= {
-            dim: replace(found[dim], values=np.clip(found[dim].values, along.min(), along.max()))
-            for dim, along in ends.items()
-        }
-    fill = _fill_for(dtype, None if extrapolates else options.fill_value)
+    if options.extrapolates and (by_matrix or options.method != "nearest"):
+        raise ValueError(
+            "fill_value='extrapolate' is for method='nearest' and samples that no matrix places; "
+            "xarray extrapolates linearly: array.interp(..., kwargs={'fill_value': 'extrapolate'})"
+        )
+    fill = _fill_for(dtype, None if options.extrapolates else options.fill_value)
     last = AXES if by_matrix else ()
     turned = source.transpose(*(dim for dim in source.dims if dim not in last), *last)
     plan: Interpolation = (_by_matrix if by_matrix else _along_axes)(
-        turned, placement, found, options.method, dtype, fill
+        turned, placement, found, options, dtype, fill
     )
     sizes = [found[d].values.size if d in found else n for d, n in turned.sizes.items()]
     data, sides = _compute(turned, source.dims, plan, sizes, options)
@@ -159,7 +158,7 @@ def _along_axes(
     source: xr.DataArray,
     placement: Placement,
     targets: Mapping[str, Target],
-    method: Method,
+    options: Options,
     dtype: np.dtype[Any],
     fill: Any,
 ) -> AlongAxes:
@@ -170,8 +169,10 @@ def _along_axes(
             axes.append(None)
             continue
         samples, values = placement.along(source, str(dim)), targets[str(dim)].values
+        if options.extrapolates and samples.size:
+            values = values.clip(samples.min(), samples.max())
         same = are_equal(samples, values)
-        axes.append(None if same else Neighbours.of(samples, values, method))
+        axes.append(None if same else Neighbours.of(samples, values, options.method))
     return AlongAxes(tuple(axes), dtype, fill)
 
 
@@ -179,7 +180,7 @@ def _by_matrix(
     source: xr.DataArray,
     placement: Placement,
     targets: Mapping[str, Target],
-    method: Method,
+    options: Options,
     dtype: np.dtype[Any],
     fill: Any,
 ) -> ByMatrix:
@@ -200,7 +201,7 @@ def _by_matrix(
         matrices.reshape(*shape, *matrices.shape[-2:]),
         tuple(targets[axis].values.astype(np.float64) for axis in AXES),
         tuple(source.sizes[axis] for axis in AXES),
-        method,
+        options.method,
         dtype,
         fill,
     )
