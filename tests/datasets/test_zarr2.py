@@ -192,11 +192,11 @@ def test_layouts_and_compressions_are_encodings(tmp_path: Path) -> None:
     assert not (tmp_path / "g").exists()
 
 
-# OME-NGFF
+# Images of single variables, as earlier versions wrote them
 
 
 def volume() -> xr.Dataset:
-    """An image, another with channels, and what is none."""
+    """Variables with lengths, also with channels, and without."""
     places = {"z": 40.0 * np.arange(2), "y": 8 + 4.0 * np.arange(3), "x": 4.0 * np.arange(4)}
     return xr.Dataset(
         {
@@ -214,130 +214,75 @@ def volume() -> xr.Dataset:
     )
 
 
-def images(place: Path) -> list[Any]:
-    attributes = place / ".zattrs"  # which a group without attributes does not have
-    found = json.loads(attributes.read_text()) if attributes.exists() else {}
-    return [*found.get("multiscales", [])]
-
-
-def test_variables_with_lengths_are_images(tmp_path: Path) -> None:
-    volume().n5.to_n5(tmp_path, format="zarr2")
-    # That with labelled channels is the first one, since they are common to all.
-    assert [each["name"] for each in images(tmp_path)] == ["colours", "em"]
-    (level,) = images(tmp_path)[1]["datasets"]
-    assert level == {
-        "path": "em",
-        "coordinateTransformations": [
-            {"type": "scale", "scale": [40, 4, 4]},
-            {"type": "translation", "translation": [0, 8, 0]},
-        ],
+def of_variable(path: str, scale: list[float], start: list[float]) -> dict[str, Any]:
+    """Return an image of a variable with the axes z, y, x in nanometres."""
+    steps = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": start}]
+    return {
+        "version": "0.4",
+        "name": path,
+        "axes": [{"name": each, "type": "space", "unit": "nanometer"} for each in "zyx"],
+        "datasets": [{"path": path, "coordinateTransformations": steps}],
+        "metadata": {"method": "xarray_n5", "regular": ["z", "y", "x"]},
     }
-    xr.testing.assert_identical(ours(tmp_path), volume())
-    found = theirs(tmp_path)
-    assert found.attrs.pop("multiscales") == images(tmp_path)
-    assert [each["label"] for each in found.attrs.pop("omero")["channels"]] == ["r", "g"]
-    xr.testing.assert_identical(found, volume())
-    assert open_array(tmp_path, "em").axes[1].offset == 8
-    alone = ours(tmp_path, "colours")
-    assert set(alone.coords) == {"c", "y", "x"}
-    assert alone.c.values.tolist() == ["r", "g"]
 
 
-@pytest.mark.parametrize(("step", "there"), [(4.0, True), (5.0, False)])
-def test_images_stay_true(tmp_path: Path, step: float, there: bool) -> None:
-    first = volume()[["em"]]
-    first.n5.to_n5(tmp_path, format="zarr2")
+def older(place: Path, form: str) -> xr.Dataset:
+    """Store a Dataset as earlier versions did, and return it."""
+    dataset = volume()[["em"]]
+    dataset.n5.to_n5(place, format=form)
+    image = of_variable("em", [40, 4, 4], [0, 8, 0])
+    ome: dict[str, Any] = {"multiscales": [image]}
+    if form == "zarr3":
+        ome = {"ome": {"version": "0.5", "multiscales": [image]}}
+    xarray_n5.open_group(place, mode="r+").attrs.update(ome)
+    return dataset
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_variables_are_not_described_as_images(tmp_path: Path, form: str) -> None:
+    volume().n5.to_n5(tmp_path / "a", format=form)
+    assert dict(xarray_n5.open_group(tmp_path / "a").attrs) == {"title": "k"}
+    xr.testing.assert_identical(theirs(tmp_path / "a"), volume())
+    tree = xr.DataTree.from_dict({"/deep": volume()})
+    for dialect in ("ngff", ["ngff"], "ngff-0.6", "cosem"):
+        for source in (volume(), volume()["em"], volume()["profile"], tree):
+            with pytest.raises(MetadataError, match=r"xarray_n5\.pyramid\(.*levels=0\)"):
+                source.n5.to_n5(tmp_path / "b", format=form, dialect=dialect)
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_older_images_of_variables_are_read(tmp_path: Path, form: str) -> None:
+    dataset = older(tmp_path, form)
+    xr.testing.assert_identical(ours(tmp_path), dataset)
+    axes = open_array(tmp_path, "em").axes
+    assert [(axis.scale, axis.offset) for axis in axes] == [(40, 0), (4, 8), (4, 0)]
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+@pytest.mark.parametrize(("step", "stay"), [(4.0, True), (5.0, False)])
+def test_older_images_do_not_outlast_their_coordinates(
+    tmp_path: Path, form: str, step: float, *, stay: bool
+) -> None:
+    first = older(tmp_path, form)
     second = first.assign_coords(x=("x", 16 + step * np.arange(4), {"units": "nm"}))
     second.n5.to_n5(tmp_path, append_dim="x")
-    assert bool(images(tmp_path)) is there
+    attributes = xarray_n5.open_group(tmp_path).attrs
+    assert attributes.keys() == {"title", *(["multiscales" if form == "zarr2" else "ome"] * stay)}
     xr.testing.assert_identical(ours(tmp_path), xr.concat([first, second], "x"))
 
 
-def test_images_of_others_stay_alone(tmp_path: Path) -> None:
-    volume()[["em"]].n5.to_n5(tmp_path, format="zarr2")
-    volume()[["colours"]].n5.to_n5(tmp_path, mode="a")
-    assert [each["name"] for each in images(tmp_path)] == ["colours", "em"]
-    xr.Dataset({"q": ("x", np.ones(4))}, {"x": [1.0, 5.0, 6.0, 7.0]}).n5.to_n5(tmp_path, mode="a")
-    assert images(tmp_path) == []
-    assert "omero" not in json.loads((tmp_path / ".zattrs").read_text())
-    foreign = volume()[["em"]].assign_attrs(multiscales=[{"version": "0.4", "datasets": []}])
-    foreign.n5.to_n5(tmp_path, mode="w")
-    xr.testing.assert_identical(ours(tmp_path), foreign)
-    with pytest.raises(MetadataError, match="other images"):
-        foreign.n5.to_n5(tmp_path, mode="w", dialect="ngff")
-
-
-@pytest.mark.parametrize(
-    ("coords", "labels"),
-    [
-        ({"channel": [0, 1]}, []),
-        ({"channel": [3, 7], "channel_name": ("channel", ["red", "green"])}, ["red", "green"]),
-        ({"channel": ["red", "green"], "t": [0, 1, 2]}, ["red", "green"]),
-        ({"t": [0, 2, 5]}, None),
-    ],
-)
-def test_images_of_numbered_channels_and_times(
-    tmp_path: Path, coords: Any, labels: list[str] | None
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+def test_older_images_do_not_describe_variables_that_replace_them(
+    tmp_path: Path, form: str
 ) -> None:
-    nm = {"units": "nm"}
-    space = {"y": ("y", 4.0 * np.arange(4), nm), "x": ("x", 4.0 * np.arange(5), nm)}
-    shape = xr.DataArray(np.ones((3, 2, 4, 5)), {**space, **coords}, ("t", "channel", "y", "x"))
-    shape.to_dataset(name="a").n5.to_n5(tmp_path, format="zarr2")
-    assert len(images(tmp_path)) == (labels is not None)
-    omero = xarray_n5.open_group(tmp_path).attrs.get("omero", {"channels": []})
-    assert [each["label"] for each in omero["channels"]] == (labels or [])
-    xr.testing.assert_identical(ours(tmp_path), shape.to_dataset(name="a"))
-
-
-def numbered(ids: list[int], names: list[str]) -> xr.Dataset:
-    nm = {"units": "nm"}
-    space = {"y": ("y", 4.0 * np.arange(4), nm), "x": ("x", 4.0 * np.arange(5), nm)}
-    coords = {"channel": ids, "channel_name": ("channel", names), **space}
-    return xr.Dataset({"a": (("channel", "y", "x"), np.ones((len(ids), 4, 5)))}, coords)
-
-
-MERGED = {"partial_chunks": "merge"}
-
-
-@pytest.mark.parametrize(
-    ("ids", "names", "how", "expected"),
-    [
-        ([2, 3], ["blue", "pink"], {"append_dim": "channel"}, ["red", "gree", "blue", "pink"]),
-        ([7], ["blue"], {"region": {"channel": slice(0, 1)}, **MERGED}, ["blue", "gree"]),
-        ([0], ["blue"], {"region": {"channel": slice(0, 1)}, **MERGED}, ["blue", "gree"]),
-    ],
-)
-def test_names_of_numbered_channels_change_with_a_part(
-    tmp_path: Path, ids: list[int], names: list[str], how: Any, expected: list[str]
-) -> None:
-    numbered([0, 1], ["red", "gree"]).n5.to_n5(tmp_path, format="zarr2")
-    part = numbered(ids, names)
-    if "region" in how:
-        part = part.drop_vars(["y", "x"])
-    part.n5.to_n5(tmp_path, **how)
-    found = xarray_n5.open_group(tmp_path).attrs["omero"]["channels"]
-    assert [each["label"] for each in found] == expected
-    assert ours(tmp_path).channel_name.values.tolist() == expected
-
-
-@pytest.mark.parametrize("days", [1, 2])
-def test_days_are_no_numbers_of_samples(tmp_path: Path, days: int) -> None:
-    moments = np.datetime64("2020-01-01", "ns") + np.arange(3) * np.timedelta64(days, "D")
-    image = numbered([0, 1], ["a", "b"]).expand_dims(t=moments)
-    image.n5.to_n5(tmp_path, format="zarr2")
-    assert images(tmp_path) == []
-
-
-def test_images_without_lengths_are_written_where_asked_for(tmp_path: Path) -> None:
-    plain = xr.Dataset({"a": (("y", "x"), np.ones((2, 2)))}, {"y": [0.0, 2.0], "x": [1.0, 2.0]})
-    plain.n5.to_n5(tmp_path / "a", format="zarr2")
-    assert images(tmp_path / "a") == []
-    plain.n5.to_n5(tmp_path / "b", format="zarr2", dialect="ngff")
-    assert len(images(tmp_path / "b")) == 1
-    xr.testing.assert_identical(ours(tmp_path / "b"), plain)
-    for dialect, message in (("ngff", "found profile"), ("cosem", "only 'ngff'")):
-        with pytest.raises(MetadataError, match=message):
-            volume()[["profile"]].n5.to_n5(tmp_path / "c", format="zarr2", dialect=dialect)
+    older(tmp_path, form)
+    dims = ("a", "b", "c")
+    other = xr.Dataset({"em": (dims, np.ones((2, 2, 2)))}, {"a": [1.0, 5.0]})
+    other.n5.to_n5(tmp_path, mode="a")
+    assert xarray_n5.open_group(tmp_path).attrs.keys() == {"title"}
+    found = ours(tmp_path)[["em"]].drop_attrs(deep=False)
+    xr.testing.assert_identical(found, other)
 
 
 # Where the container is
@@ -402,34 +347,6 @@ def test_paths_are_zarrs(tmp_path: Path) -> None:
         ):
             with pytest.raises(PathError, match="Zarr does not allow"):
                 act()
-
-
-def test_images_that_xarray_shows_are_made_anew(tmp_path: Path) -> None:
-    volume().n5.to_n5(tmp_path / "a", format="zarr2")
-    found = theirs(tmp_path / "a").isel(x=slice(0, None, 2)).rename(em="half")
-    found.n5.to_n5(tmp_path / "b", format="zarr2", dialect="ngff")
-    # In which order zarr lists arrays, it does not say.
-    shown = {each["datasets"][0]["path"]: each for each in images(tmp_path / "b")}
-    assert shown.keys() == {"half", "colours"}
-    half = shown["half"]
-    assert half["datasets"][0]["coordinateTransformations"][0]["scale"] == [40, 4, 8]
-    found.n5.to_n5(tmp_path / "c.n5")
-    assert "multiscales" not in xr.open_dataset(tmp_path / "c.n5", engine="n5").attrs
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-def test_images_go_with_their_arrays(tmp_path: Path, replaced: bool) -> None:
-    volume().n5.to_n5(tmp_path, "g", format="zarr2")
-    root = xarray_n5.open_group(tmp_path, mode="r+")
-    if replaced:
-        to_n5(np.ones(3), tmp_path, "g/em", mode="w")
-    else:
-        del root["g/em"]
-    assert [each["name"] for each in images(tmp_path / "g")] == ["colours"]
-    group = xarray_n5.open_group(tmp_path, "g", mode="r+")
-    del group["colours"]
-    assert "multiscales" not in group.attrs
-    assert images(tmp_path / "g") == []
 
 
 @pytest.mark.matrix(6)

@@ -1,4 +1,4 @@
-"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids, Datasets and copies; 0.6 is read."""
+"""OME-NGFF 0.5, which is written in Zarr v3: for pyramids and copies; 0.6 is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ models: Any = pytest.importorskip("ome_zarr_models.v05")
 VALUES = np.arange(2 * 16 * 32, dtype="u2").reshape(2, 16, 32)
 
 
-def image(**coords: Any) -> xr.DataArray:
+def image() -> xr.DataArray:
     """A volume in micrometres."""
     units = {"units": "um"}
     places = {
@@ -31,7 +31,7 @@ def image(**coords: Any) -> xr.DataArray:
         "x": ("x", np.arange(32) * 2.0, units),
     }
     blocks = da.from_array(VALUES, chunks=8)
-    return xr.DataArray(blocks, places | coords, ("z", "y", "x"), "raw")
+    return xr.DataArray(blocks, places, ("z", "y", "x"), "raw")
 
 
 def validated(place: Path, path: str = "") -> Any:
@@ -81,139 +81,6 @@ def test_copies_of_pyramids_are_valid_images(tmp_path: Path, source: str, form: 
     xarray_n5.copy(tmp_path / "q.zarr", back, format=form)
     assert dict(open_group(back, "em").attrs) == before
     np.testing.assert_array_equal(open_array(back, "em/s0")[...], VALUES)
-
-
-def test_variables_of_datasets_are_valid_images(tmp_path: Path) -> None:
-    place = tmp_path / "x.zarr"
-    dataset = image().to_dataset().assign(other=image() * 2)
-    dataset.n5.to_n5(place, format="zarr3")
-    assert sorted(each.name for each in validated(place).multiscales) == ["other", "raw"]
-    assert xr.open_dataset(place, engine="n5").attrs == {}
-    xr.testing.assert_identical(xr.open_dataset(place, engine="n5").load(), dataset.compute())
-    del open_group(place, mode="r+")["other"]
-    assert [each.name for each in validated(place).multiscales] == ["raw"]
-    del open_group(place, mode="r+")["raw"]
-    assert "ome" not in open_group(place).attrs
-
-
-def stained(*names: str, **more: Any) -> xr.Dataset:
-    """An image with a channel for each name, and another without channels."""
-    places = {dim: (dim, 0.5 * np.arange(8), {"units": "um"}) for dim in "yx"}
-    values = np.arange(len(names) * 64, dtype="u2").reshape(-1, 8, 8)
-    variables = {"mask": (("y", "x"), np.ones((8, 8), "u1")), "cells": (("c", "y", "x"), values)}
-    return xr.Dataset(variables, {"c": list(names), **places}, more)
-
-
-def described(place: Any) -> dict[str, Any]:
-    """The attributes of OME-NGFF of either version."""
-    attributes = dict(open_group(place).attrs)
-    found: dict[str, Any] = attributes.get("ome", attributes)
-    return found
-
-
-def labels(place: Any) -> list[str]:
-    """The labels of channels."""
-    channels = described(place).get("omero", {}).get("channels", [])
-    return [each["label"] for each in channels]
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-@pytest.mark.parametrize("where", ["local", "memory"])
-def test_names_of_channels_of_datasets_are_in_omero(
-    tmp_path: Path, request: pytest.FixtureRequest, form: str, where: str
-) -> None:
-    place: Any = tmp_path / "x.zarr"
-    if where == "memory":
-        place = f"memory://{request.node.name.replace('[', '-').replace(']', '')}/x.zarr"
-    stained("DNA", "actin").n5.to_n5(place, format=form)
-    assert labels(place) == ["DNA", "actin"]
-    # Programs that open one image apply the names to the first one.
-    assert [each["name"] for each in described(place)["multiscales"]] == ["cells", "mask"]
-    window = described(place)["omero"]["channels"][1]["window"]
-    assert window == {"min": 0, "max": 65535, "start": 0, "end": 65535}
-    xr.testing.assert_identical(xr.open_dataset(place, engine="n5").load(), stained("DNA", "actin"))
-    assert open_array(place, "cells").axes[0].labels == ("DNA", "actin")
-    if where == "local" and form == "zarr3":
-        assert [each.name for each in validated(place).multiscales] == ["cells", "mask"]
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_names_of_channels_follow_appends_regions_and_deletions(tmp_path: Path, form: str) -> None:
-    place = tmp_path / "x.zarr"
-    stained("a", "b").n5.to_n5(place, format=form)
-    stained("c").n5.to_n5(place, append_dim="c")
-    assert labels(place) == ["a", "b", "c"]
-    assert xr.open_dataset(place, engine="n5").attrs == {}
-    renamed = stained("B", "C").drop_vars("mask")
-    part = {"c": slice(1, 3), "y": slice(None), "x": slice(None)}
-    renamed.n5.to_n5(place, region=part, partial_chunks="merge")
-    assert labels(place) == ["a", "B", "C"]
-    stained("a", "B", "C").assign(mask=lambda ds: ds["mask"] * 2)[["mask"]].n5.to_n5(
-        place, mode="a"
-    )
-    assert labels(place) == ["a", "B", "C"]
-    del open_group(place, mode="r+")["cells"]
-    assert [each["name"] for each in described(place)["multiscales"]] == ["mask"]
-    assert "omero" not in described(place)
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_colours_of_channels_are_kept_by_their_names(tmp_path: Path, form: str) -> None:
-    window = {"min": 0, "max": 99, "start": 1, "end": 50}
-    channels = [
-        {"label": name, "color": color, "window": window}
-        for name, color in {"a": "123456", "b": "ABCDEF"}.items()
-    ]
-    omero = {"channels": channels, "id": 7}
-    more = {"omero": omero} if form == "zarr2" else {"ome": {"version": "0.5", "omero": omero}}
-    place = tmp_path / "x.zarr"
-    stained("a", "b", **more).n5.to_n5(place, format=form)
-    assert described(place)["omero"] == omero
-    opened = xr.open_dataset(place, engine="n5").load()
-    assert opened.attrs == more
-    opened.isel(c=[1]).n5.to_n5(tmp_path / "y.zarr", format=form)
-    assert described(tmp_path / "y.zarr")["omero"] == {**omero, "channels": channels[1:]}
-    opened.assign_coords(c=["b", "new"]).n5.to_n5(tmp_path / "z.zarr", format=form)
-    found = described(tmp_path / "z.zarr")["omero"]["channels"]
-    assert [(each["label"], each["color"]) for each in found] == [
-        ("b", "ABCDEF"),
-        ("new", "ABCDEF"),
-    ]
-    stained("c").n5.to_n5(place, append_dim="c")
-    found = described(place)["omero"]["channels"]
-    assert found[:2] == channels
-    assert found[2]["label"] == "c"
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_channels_that_images_do_not_share_are_not_named(tmp_path: Path, form: str) -> None:
-    both = stained("a", "b")
-    more = both["cells"].isel(c=[0]).drop_vars("c").rename(c="channel")
-    both = both.assign(other=more.assign_coords(channel=["only"]))
-    both.n5.to_n5(tmp_path / "x.zarr", format=form)
-    assert len(described(tmp_path / "x.zarr")["multiscales"]) == 3
-    assert "omero" not in described(tmp_path / "x.zarr")
-    for values in ([1, 2], ["a", ""]):
-        both = stained("a", "b").assign_coords(c=values)
-        both.n5.to_n5(tmp_path / "y.zarr", format=form, mode="w")
-        assert "omero" not in described(tmp_path / "y.zarr")
-
-
-def test_images_go_where_coordinates_contradict_them(tmp_path: Path) -> None:
-    place = tmp_path / "x.zarr"
-    image().to_dataset().n5.to_n5(place, format="zarr3")
-    more = image(x=("x", np.arange(32) ** 2 + 100.0, {"units": "um"})).to_dataset()
-    more.n5.to_n5(place, append_dim="x")
-    assert "ome" not in open_group(place).attrs
-
-
-def test_other_members_of_ome_are_kept(tmp_path: Path) -> None:
-    place = tmp_path / "x.zarr"
-    image().to_dataset().n5.to_n5(place, format="zarr3")
-    group = open_group(place, mode="r+")
-    group.attrs["ome"] = {**group.attrs["ome"], "labels": ["cells"]}
-    del group["raw"]
-    assert open_group(place).attrs["ome"] == {"version": "0.5", "labels": ["cells"]}
 
 
 # Version 0.6: coordinate systems

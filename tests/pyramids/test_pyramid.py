@@ -107,6 +107,33 @@ def nm(**scales: float) -> tuple[Axis, ...]:
 # What is in the levels, and where
 
 
+@pytest.mark.parametrize("blocks", [None, 4])
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize("path", ["", "em"])
+def test_a_pyramid_without_coarser_levels_is_an_image_of_one_level(
+    tmp_path: Path, form: Any, path: str, blocks: int | None
+) -> None:
+    values = np.arange(2 * 6 * 8, dtype="u2").reshape(2, 6, 8)
+    coords: dict[str, Any] = {"c": ["DNA", "actin"]}
+    coords["y"] = ("y", 7 + 3.0 * np.arange(6), {"units": "nm"})
+    coords["x"] = ("x", 0.5 * np.arange(8), {"units": "nm"})
+    source = xr.DataArray(values, coords, ("c", "y", "x"), "em")
+    how: dict[str, Any] = {"format": form, "dialect": "ngff" if form == "n5" else None}
+    pyramid(source.chunk(blocks) if blocks else source, tmp_path / "em", path, levels=0, **how)
+    group = open_group(tmp_path / "em", path)
+    assert list(group) == ["s0"]
+    ome = group.attrs["ome"] if form == "zarr3" else group.attrs
+    (found,) = ome["multiscales"]
+    (level,) = found["datasets"]
+    (scale, start) = level["coordinateTransformations"]
+    order = slice(None, None, -1 if form == "n5" else 1)
+    assert (level["path"], found["name"]) == ("s0", "em")
+    assert (scale["scale"][order], start["translation"][order]) == ([1, 3, 0.5], [0, 7, 0])
+    assert [each["label"] for each in ome["omero"]["channels"]] == ["DNA", "actin"]
+    again = xr.open_dataset(tmp_path / "em", engine="n5", group=path, level=0)
+    xr.testing.assert_equal(again["em"].load(), source)
+
+
 @pytest.mark.matrix(4)
 @pytest.mark.parametrize("unit", ["nm", "\N{MICRO SIGN}m", "Millimeters", "m", "wish"])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])

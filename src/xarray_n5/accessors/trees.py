@@ -221,9 +221,9 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
             Options of the fsspec filesystem, such as credentials.
         dialect : str or iterable of str, optional
             The metadata dialects that describe the axes; by default those that TensorStore,
-            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, "ngff" also describes
-            images on their group, and in Zarr v3 "ngff-0.6" in version 0.6: images with a
-            coordinate `affine` become a scene.
+            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, only pyramids
+            and scenes have one: with "ngff-0.6", images with a coordinate `affine` become a scene
+            of OME-Zarr. For other images of OME-Zarr, see :func:`~xarray_n5.pyramid`.
         format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
             The format of the container; by default that of an existing container. For a new one, it
             is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.

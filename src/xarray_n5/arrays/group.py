@@ -13,7 +13,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.attributes import NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
-from xarray_n5.arrays.overwrite import check_overwrite, complete_group, without_image
+from xarray_n5.arrays.overwrite import check_overwrite, complete_group
 from xarray_n5.arrays.records import state_of
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
@@ -270,10 +270,6 @@ class Group(Mapping[str, "Array | Group"]):
             raise ValueError("a group cannot delete itself; delete it from its parent")
         if name not in self:
             raise KeyError(name)
-        inner = path.removeprefix(self.path).strip("/").rpartition("/")[0]
-        attributes = (self[inner] if inner else self).attrs
-        if (left := without_image(attributes, path)) != attributes:
-            attributes.put(left)
         self.container.delete(path)
 
     def _check_writable(self) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.records import look
-from xarray_n5.dialects.ngff_attributes import images_of, is_of_variable, with_images
 from xarray_n5.errors import N5Error, NodeExistsError
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.formats.containers import Container
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Metadata
 
 
 def hint_of(otherwise: str, *, resume: bool, unfinished: bool) -> str:
@@ -65,14 +64,8 @@ class Overwrite:
 
     def complete_groups(self) -> None:
         """Write the documents that the groups around lack."""
-        container, path = self.container, self.node.path
         for group in self.groups:
-            container.complete_group(group, fresh=self.fresh and not group.path)
-        for parent in self.groups[-1:]:
-            if without_image(parent.metadata.attributes, path) != parent.metadata.attributes:
-                container.change_attributes(
-                    parent.path, lambda attributes: without_image(attributes, path), "group"
-                )
+            self.container.complete_group(group, fresh=self.fresh and not group.path)
 
     def clear(self) -> None:
         """Remove what is replaced, but for records of writes."""
@@ -205,19 +198,3 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
 def _is_unfinished(container: Container, path: str) -> bool:
     """Return whether a node has the record of an unfinished write."""
     return bool(look(container.uncached().store, path).opens)
-
-
-def without_image(attributes: Attributes, path: str) -> Attributes:
-    """Return a group's attributes without the image of an array that is removed."""
-    if not attributes:
-        return attributes
-    name, images = path.rpartition("/")[2], images_of(attributes)
-    kept = [
-        image
-        for image in images
-        if not (is_of_variable(image) and image["datasets"][0]["path"] == name)
-    ]
-    if len(kept) == len(images):
-        return attributes
-    changed = {**attributes, **with_images(attributes, kept, "0.4")}
-    return {key: value for key, value in changed.items() if value is not None}

@@ -131,8 +131,7 @@ def _parse(document: bytes) -> dict[str, Any]:
     try:
         changes = json.loads(document)
         coordinate = changes.get("coordinate")
-        sound = isinstance(changes.get("attributes", {}), dict)
-        sound = sound and all(isinstance(dim, str) for dim in changes.get("moved", ()))
+        sound = all(isinstance(dim, str) for dim in changes.get("moved", ()))
         if coordinate is not None:
             np.array(coordinate["values"], np.dtype(coordinate["type"]))
             sound = sound and "/" not in coordinate["dim"] and not coordinate["dim"].startswith(".")

@@ -1,4 +1,4 @@
-"""Metadata that change with the values of a Dataset: coordinates in axes, attributes of images."""
+"""Metadata that change with the values of a Dataset: coordinates in axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import regular_axis
-from xarray_n5.datasets.ngff import updated_images
+from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import NOTES, coords_from_axes, note_of
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 def changes_of(plan: Update) -> dict[str, Any]:
     """Return the changes of a write besides the values and the shapes of arrays, as JSON."""
-    moved, version = _moved(plan), plan.how.format.ngff_version
-    known = plan.group.attrs, plan.stored, plan.written, plan.slices
-    changes: dict[str, Any] = {"attributes": updated_images(*known, moved, version), "moved": moved}
+    moved = _moved(plan)
+    changes: dict[str, Any] = {"moved": moved}
     for dim in set(moved).intersection(plan.in_axes):
         values = np.concatenate([plan.stored[dim].to_numpy(), plan.dataset[dim].to_numpy()])
         changes["coordinate"] = {
@@ -65,14 +64,19 @@ def apply_changes(
     group = open_group(how.container, path, mode="r+")
     if coordinate := changes.get("coordinate"):
         _store_coordinate(group, coordinate, how)
-    attributes = changes.get("attributes", {})
-    stale = [key for key, value in attributes.items() if value is None]
-    if attributes:
-        group.attrs.change({k: v for k, v in attributes.items() if k not in stale}, stale)
+    if changes.get("moved"):
+        forget_images(group)
     for name in names if changes.get("moved") else ():
         if isinstance(array := group.get(name), Array):
             for dim in changes["moved"]:
                 _remove_coordinate(array, dim, how)
+
+
+def forget_images(group: Group) -> None:
+    """Remove the images that earlier versions wrote of variables, which may differ from now on."""
+    attributes = dict(group.attrs)
+    if (kept := without_variables(attributes)) != attributes:
+        group.attrs.put(kept)
 
 
 def _store_coordinate(group: Group, coordinate: Mapping[str, Any], how: WriteOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,8 @@ from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
+from xarray_n5.datasets.grow import forget_images
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
-from xarray_n5.datasets.ngff import images_of, version_for, warn_lost_systems, with_layout
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
     check_coordinates,
@@ -24,10 +24,12 @@ from xarray_n5.datasets.overwrite import (
     older_levels,
 )
 from xarray_n5.datasets.world import is_placed
+from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
 from xarray_n5.leaves import scene_writer
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
 from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.group import GroupWrite
@@ -49,7 +51,6 @@ class StoredAttributes:
 
     path: str
     attributes: Mapping[str, Any]
-    images: Mapping[str, Any]
     is_pyramid: bool
 
 
@@ -61,14 +62,12 @@ class Stored:
     existing: ExistingGroup | None
     removed: Sequence[str] = ()
     """The names of levels to remove, besides what the mode removes."""
-    images: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes of OME-NGFF that describe variables; None to remove one."""
 
     @property
     def closing(self) -> StoredAttributes:
         """The attributes of the group."""
         plan = self.plan
-        return StoredAttributes(plan.path, dict(plan.attributes), self.images, plan.is_pyramid)
+        return StoredAttributes(plan.path, dict(plan.attributes), plan.is_pyramid)
 
 
 def write(
@@ -161,6 +160,8 @@ def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> N
     """Set the attributes of groups; in mode "a" they are added to their own."""
     for stored in groups:
         group = create_group(how.container, stored.path, mode="a")
+        if not stored.is_pyramid:
+            forget_images(group)
         attributes, stale = _changes(stored, group.attrs, how)
         if attributes or stale:
             group.attrs.change(attributes, stale)
@@ -184,7 +185,13 @@ def _plan_group(
         dataset = _with_coordinates(dataset, existing)
     if group is not None and how.mode != "w" and dataset.variables:
         check_not_scene(group)
-    stored = plan_dataset(dataset, path, encoding, how, existing if stays else None)
+    if how.format.native_to_xarray and how.dialect is not None and dataset.variables:
+        raise MetadataError(
+            f"{join(how.container.url, path)}: dialect={how.dialect!r} cannot describe Datasets "
+            "and DataArrays in Zarr, whose coordinates are arrays; omit it, or write an image of "
+            "OME-Zarr with xarray_n5.pyramid(image, url, levels=0)"
+        )
+    stored = plan_dataset(dataset, path, encoding, how, shared=stays)
     return replace(stored, existing=existing)
 
 
@@ -193,19 +200,14 @@ def plan_dataset(
     path: str,
     encoding: Encoding | None,
     how: WriteOptions,
-    stays: ExistingGroup | None = None,
+    *,
+    shared: bool = False,
 ) -> Stored:
-    """Return a Dataset in the form of arrays, besides those of a group that `stays`."""
-    plan = plan_group(dataset, path, how.format, encoding, shared=stays is not None)
-    images: Mapping[str, Any] = {}
-    if how.format.native_to_xarray:
-        kept = {} if stays is None else stays.group.attrs
-        version = version_for(how.dialect, how.format.ngff_version)
-        images = images_of(plan, kept, how.dialect, version)
-        plan = with_layout(plan, images, how.format.nested_layout or {})
-    if any(variable.geometry.systems for variable in plan.variables.values()):
-        warn_lost_systems(plan, images)
-    return Stored(plan=plan, existing=None, images=images)
+    """Return a Dataset in the form of arrays, which may share coordinates with others."""
+    plan = plan_group(dataset, path, how.format, encoding, shared=shared)
+    for name, variable in plan.variables.items():
+        warn_lost(name, variable.geometry.systems, {})
+    return Stored(plan=plan, existing=None)
 
 
 def _plan_pyramid(
@@ -276,9 +278,7 @@ def _changes(
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
     if stored.is_pyramid:
         return attributes, _stale(attributes, before, how) - attributes.keys()
-    stale = {key for key, value in stored.images.items() if value is None}
-    merged = {**attributes, **stored.images}
-    return {key: value for key, value in merged.items() if key not in stale}, stale
+    return attributes, set()
 
 
 def _stale(written: Mapping[str, Any], existing: Mapping[str, Any], how: WriteOptions) -> set[str]:

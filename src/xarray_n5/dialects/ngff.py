@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_attributes import (
-    METHOD,
     described,
     is_of_variable,
     omero_for,
@@ -24,7 +23,6 @@ from xarray_n5.dialects.ngff_attributes import (
 from xarray_n5.dialects.ngff_steps import level_matrix
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
-    WRITTEN,
     chosen_version,
     described_problems,
     has_systems,
@@ -33,7 +31,6 @@ from xarray_n5.dialects.ngff_systems import (
     systems_around,
     with_systems,
 )
-from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.pyramids import axis, over
 from xarray_n5.dialects.values import as_tuples, per_axis, whole_number
 from xarray_n5.model.alerts import ODD, warn
@@ -44,6 +41,7 @@ from xarray_n5.model.units import same_unit, unit_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.axes import Axis
     from xarray_n5.model.system_graph import ImageSystems
 
@@ -101,8 +99,7 @@ class Ngff:
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: in N5 order for N5, in ``ome`` since 0.5."""
-        written = WRITTEN if self.version == VERSION else None
-        version = chosen_version(written, levels[0][0].ngff)
+        version = chosen_version(self.version, levels[0][0].ngff)
         in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
@@ -151,18 +148,6 @@ def can_show(kinds: Sequence[str | None]) -> bool:
     proper = list(kinds) == sorted(kinds, key=lambda kind: _ORDER.index(str(kind)))
     few = kinds.count("time") <= 1 and kinds.count("channel") <= 1
     return proper and few and _LEAST <= kinds.count("space") <= _SPACE
-
-
-def variable_image(name: str, geometry: Geometry) -> dict[str, Any]:
-    """Return version 0.4's image for a variable with separate arrays of coordinates.
-
-    It requires a scale for all axes; that of axes without one is ignored when it is read here.
-    """
-    node = ArrayContext(shape=(0,) * geometry.ndim, path=name, lists_x_first=False)
-    (image,) = Ngff().write_group([(node, geometry)])["multiscales"]
-    regular = [axis.name for axis in geometry.axes if axis.scale is not None]
-    metadata = {"method": METHOD, "regular": regular}
-    return {**image, "name": name, "metadata": metadata}
 
 
 def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:

@@ -14,14 +14,12 @@ from xarray_n5.dialects.ngff_systems import (
     VERSION,
     WRITTEN,
     has_systems,
-    listed_axes,
-    with_systems,
 )
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import user_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -39,8 +37,8 @@ KEYS = frozenset({_IMAGES, _OME})
 _AXES = frozenset({"version", "axes", "coordinateSystems", "coordinateTransformations", "datasets"})
 """The members of an image that describe its axes and levels."""
 
-METHOD = "xarray_n5"
-"""The method of images that describe variables."""
+_METHOD = "xarray_n5"
+"""The method of images of single variables, as earlier versions wrote them."""
 
 
 def images_of(attributes: Attributes) -> list[Any]:
@@ -115,12 +113,6 @@ def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None
     return {**omero, "channels": [known.get(each["label"], each) for each in new["channels"]]}
 
 
-def channel_axes(images: Iterable[Any]) -> set[str]:
-    """Return the names of images' axes of channels."""
-    listed = (axis for image in images for axis in listed_axes(image))
-    return {str(a["name"]) for a in listed if isinstance(a, dict) and a.get("type") == "channel"}
-
-
 def is_label_image(attributes: Attributes) -> bool:
     """Return whether attributes describe an image of labels."""
     return isinstance(_holder(attributes, _LABEL).get(_LABEL), dict)
@@ -133,7 +125,7 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     return {
         _OME: {
             "version": version,
-            _IMAGES: _bare(images, version),
+            _IMAGES: _bare(images),
             **({_OMERO: omero} if omero else {}),
         }
     }
@@ -176,37 +168,12 @@ def with_others(
     return {**attributes, _OME: found} if _OME in attributes else found
 
 
-def with_images(
-    attributes: Attributes,
-    images: Sequence[Any],
-    version: str,
-    omero: Attributes | None = None,
-    systems: Mapping[str, ImageSystems] | None = None,
-) -> dict[str, Any]:
-    """Return the attributes that change with other images: their values, or None to remove them.
-
-    Images are kept where they are, and in their version unless `version` is 0.6; new ones are where
-    `version` has them. So are channels, which `omero` replaces. They are removed if they are labels
-    only, and `omero` is empty or no image has channels. Version 0.6 has the `systems` of images by
-    the path of their first level.
-    """
+def with_images(attributes: Attributes, images: Sequence[Any]) -> dict[str, Any]:
+    """Return the attributes that change with other images, which are kept where they are."""
     ome = attributes.get(_OME)
-    known = ome if isinstance(ome, dict) else {}
-    top_level = _IMAGES not in known and (_IMAGES in attributes or version == "0.4")
-    channels = (attributes if top_level else known).get(_OMERO)
-    if omero:
-        channels = omero
-    elif has_labels_only(channels) and (omero is not None or not channel_axes(images)):
-        channels = None
-    if top_level:
-        changed = {_OMERO: channels} if channels != attributes.get(_OMERO) else {}
-        return {_IMAGES: list(images) or None, **changed}
-    others = {key: value for key, value in known.items() if key not in {_IMAGES, _OMERO}}
-    others |= {} if channels is None else {_OMERO: channels}
-    if images:
-        kept = version if version == VERSION else str(others.get("version", version))
-        return {_OME: {**others, "version": kept, _IMAGES: _bare(images, kept, systems)}}
-    return {_OME: others if others.keys() - {"version"} else None}
+    if isinstance(ome, dict) and _IMAGES in ome:
+        return {_OME: {**ome, _IMAGES: _bare(images)}}
+    return {_IMAGES: list(images)}
 
 
 def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, Any]:
@@ -236,15 +203,9 @@ def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
     return {"channels": channels} if channels else {}
 
 
-def _bare(
-    images: Sequence[Any], version: str, systems: Mapping[str, ImageSystems] | None = None
-) -> list[Any]:
-    """Return images of a version without it, since ``ome`` has one for all."""
-    bare = [{key: each for key, each in image.items() if key != "version"} for image in images]
-    if not version.startswith(VERSION):
-        return bare
-    known = systems or {}
-    return [with_systems(each, known.get(each["datasets"][0]["path"])) for each in bare]
+def _bare(images: Sequence[Any]) -> list[Any]:
+    """Return images without their versions, since ``ome`` has one for all."""
+    return [{key: each for key, each in image.items() if key != "version"} for image in images]
 
 
 _SHOWN = 3
@@ -328,10 +289,10 @@ def _text(reference: object) -> str:
 
 
 def is_of_variable(image: object) -> bool:
-    """Return whether an image is a :func:`variable_image`."""
+    """Return whether an image is one that earlier versions wrote of a single variable."""
     match image:
         case {"metadata": {"method": method}, "datasets": [{"path": str()}]}:
-            return bool(method == METHOD)
+            return bool(method == _METHOD)
     return False
 
 

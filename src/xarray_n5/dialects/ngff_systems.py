@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.values import whole_number
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.matrices import compose, matrix
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
@@ -201,49 +200,15 @@ def _dataset(entry: Mapping[str, Any], name: str, axes: Sequence[Mapping[str, An
     return {**entry, "coordinateTransformations": [whole]}
 
 
-def without_systems(image: dict[str, Any]) -> dict[str, Any]:
-    """Return an image that :func:`with_systems` has written as one of version 0.5."""
-    if not has_systems(image):
-        return image
-    (entry,) = image["datasets"]
-    axes = [axis.to_json() for axis in system_of(image, entry).axes]
-    rows = level_rows(entry, len(axes))
-    moves = [
-        {"type": "scale", "scale": [whole_number(n) for n in np.diag(rows).tolist()]},
-        {"type": "translation", "translation": [whole_number(n) for n in rows[:, -1].tolist()]},
-    ]
-    gone = {"coordinateSystems", "coordinateTransformations"}
-    rest = {key: value for key, value in image.items() if key not in gone}
-    return {**rest, "axes": axes, "datasets": [{**entry, "coordinateTransformations": moves}]}
-
-
-def systems_in(images: Sequence[Mapping[str, Any]]) -> dict[str, ImageSystems]:
-    """Return the systems of images with coordinate systems, by the path of their first level."""
-    return {
-        str(image["datasets"][0]["path"]): systems_around(
-            image, system_of(image, image["datasets"][0]), ""
-        )
-        for image in images
-        if has_systems(image)
-    }
-
-
-def listed_axes(image: Mapping[str, Any]) -> list[Any]:
-    """Return the axes of an image of any version, as it lists them."""
-    if has_systems(image):
-        return [axis.to_json() for axis in system_of(image, image["datasets"][0]).axes]
-    return list(image.get("axes") or ())
-
-
-def chosen_version(dialect: object, version: str) -> str:
-    """Return the version of images that a dialect means, or the default of the format.
+def chosen_version(wanted: str | None, version: str) -> str:
+    """Return the version of images that is wanted, or the default of the format.
 
     Raises
     ------
     ValueError
         If the format cannot store it.
     """
-    if dialect not in (WRITTEN, [WRITTEN]):
+    if wanted != VERSION:
         return version
     if version != STORED_WITH:
         raise ValueError(

@@ -29,7 +29,7 @@ _ALSO = ("multiscales", "scales", "downsamplingFactors")
 _IMAGES = ("multiscales", "ome", "omero")
 """Attributes with members that no dialect writes, such as names and channels."""
 
-_RESOLUTION, _V04 = "pixelResolution", "0.4"
+_RESOLUTION = "pixelResolution"
 
 _SETS: tuple[tuple[str, ...] | None, ...] = (None, ("cosem",), ("neuroglancer",))
 """The dialects that are written: the default ones, or those that can describe the image."""
@@ -222,7 +222,7 @@ def _joined(own: Mapping[str, Any], kept: dict[str, Any], more: dict[str, Any]) 
     # The written levels include the transformations of the whole image.
     image = {k: v for k, v in known[0].items() if k != "coordinateTransformations"}
     name = {"name": image["name"]} if "name" in image else {}
-    changed = with_images(own, [image | images[0] | name], _V04)
+    changed = with_images(own, [image | images[0] | name])
     return found | changed
 
 
