@@ -69,10 +69,6 @@ class GroupPlan:
     path: str
     variables: Mapping[str, VariablePlan]
     attributes: Mapping[str, Any]
-    data_vars: frozenset[str]
-    """The variables that are not coordinates."""
-    irregular: frozenset[str]
-    """The dimensions with a coordinate of numbers or times that is not regular."""
     is_pyramid: bool = False
     """Whether the variables are the levels of a pyramid, which differ in size."""
 
@@ -139,16 +135,10 @@ def plan_group(
         path=path,
         variables=plans,
         attributes=convention.group_attributes(
-            # xarray's Zarr engine shows the images that this package wrote.
+            # xarray's Zarr engine shows the images that earlier versions wrote.
             without_variables(attributes) if attributes else {},
             f"group {path or '/'!r}",
             empty=not plans,
-        ),
-        data_vars=frozenset(map(str, dataset.data_vars)),
-        irregular=frozenset(
-            dim
-            for dim, axis in axes.items()
-            if axis is None and dim in dataset.variables and dataset[dim].dtype.kind in "iufMmO"
         ),
     )
 

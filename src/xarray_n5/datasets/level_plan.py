@@ -98,8 +98,6 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         path=path,
         variables=variables,
         attributes=with_source(described, path, dtype, how.container),
-        data_vars=frozenset(variables),
-        irregular=frozenset(),
         is_pyramid=True,
     )
 

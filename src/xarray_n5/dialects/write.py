@@ -266,8 +266,8 @@ def _written(
             written = dialect.write(geometry, node)
             if not written and not group:
                 raise ValueError(
-                    f"{name} metadata cannot be written on a single array; write a pyramid with "
-                    "xarray_n5.pyramid(array, ...), or choose another dialect"
+                    f"{name} metadata cannot be written on a single array; write an image of one "
+                    "level with xarray_n5.pyramid(array, url, levels=0), or choose another dialect"
                 )
             _merge(attributes, written, name)
     if group:

@@ -71,7 +71,8 @@ def pyramid(
         level, and ``(1, 2, 2)`` three. By default the axes of space with the shortest voxels, and
         those less than 1.41 times as long, are halved, which brings voxels towards cubes.
     levels : int, optional
-        The number of coarser levels; by default, until a level fits into one chunk.
+        The number of coarser levels, 0 for an image of one level; by default, until a level fits
+        into one chunk.
     method : {"mean", "max", "min", "mode", "nearest"}, optional
         "mean" (exact for integers, rounded to the nearest, halves to even), "max" or "min": NaN, or
         the fill value of a stored variable of xarray, if a window has one. "mode", for labels: the
