@@ -79,12 +79,7 @@ class Name(click.ParamType[str]):
             self.fail(f"unknown {self.name} {value!r}; expected one of {known}", param, ctx)
         return value
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> Any:  # noqa: ARG002
         """Return the names that begin with a word."""
         return [CompletionItem(name) for name in self.table() if name.startswith(incomplete)]
 

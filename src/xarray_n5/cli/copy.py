@@ -165,13 +165,11 @@ def copy(
     (source, source_path), (target, path) = split_url(src), split_url(dst)
     source_options = for_url(source, options)
     if level is not None:
-        where = source, source_path
         try:
-            source_path = level_path(*where, level, source_options)
-        except NodeNotFoundError:
-            if not level.lstrip("-").isdigit():
-                raise
-            source_path = level_path(*where, int(level), source_options)
+            source_path = level_path(source, source_path, level, source_options)
+        except NodeNotFoundError:  # raised again, unless it is a number
+            number = int(level) if level.lstrip("-").isdigit() else level
+            source_path = level_path(source, source_path, number, source_options)
     how: dict[str, Any] = {
         "mode": mode,
         "options": CopyOptions(**changes),

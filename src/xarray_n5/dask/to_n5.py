@@ -146,8 +146,8 @@ def to_n5(
     chunks : sequence of int, int or "auto", optional
         The shape of a stored chunk; "auto" for about 2^20 elements. By default that of the Dask
         blocks (the largest along each axis), or of the existing array; "auto" for other arrays than
-        Dask's. One side, and "auto", are for the axes of space, if `axes` tell them: along those of
-        time, channels and others, a chunk has one sample.
+        Dask's. One side, and "auto", are for the axes of space, if `axes` names them: along those
+        of time, channels and others, a chunk has one sample.
     compression : str, mapping, Compression or None, default: "gzip"
         A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
         "level": 1}``; a compression; or None for uncompressed chunks.

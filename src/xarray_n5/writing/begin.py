@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EARLIER = "an earlier run"
-
 _TRIES = 3
 """The number of times that a write which meets another beginning is planned."""
 
@@ -241,7 +239,8 @@ def _before(write: ArrayWrite) -> Receipts:
     """
     node, claim, ndim, rest = write.target, write.claim, len(write.shape), list[str]()
     stored = {index for index in node.stored_indices(rest) if index in write}
-    partials = [key for key in rest if (final := final_key(key)) and _is_own(write, final)]
+    finals = {key: final_key(key) for key in rest}
+    partials = [key for key, name in finals.items() if name and node.chunk_index(name) in write]
     if partials:
         claim.store.delete([join(claim.path, key) for key in partials])
     noted = claim.notes(ndim, write.prefix)
@@ -254,9 +253,4 @@ def _before(write: ArrayWrite) -> Receipts:
     if not write.fresh:
         return noted
     rows = [(index, 0, 0, np.nan) for index in sorted(stored.difference(at))]
-    return Receipts.merge([noted, Receipts.of(rows, ndim, _EARLIER)])
-
-
-def _is_own(write: ArrayWrite, key: str) -> bool:
-    index = write.target.chunk_index(key)
-    return index is not None and index in write
+    return Receipts.merge([noted, Receipts.of(rows, ndim, "an earlier run")])

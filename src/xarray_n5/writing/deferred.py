@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,14 @@ from dask.delayed import delayed
 from xarray_n5.arrays.claims import looks, writer_name
 from xarray_n5.arrays.records import look
 from xarray_n5.errors import ContainerNotVisibleError, N5Error, StaleTaskError
-from xarray_n5.graph import DelayedReport, cut, fused, tree_reduce
+from xarray_n5.graph import DelayedReport, cut, fused, reduce_all, tree_reduce
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.begin import Begun, begin, begun_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import Template
-from xarray_n5.writing.run import compute_writes, expect_chunks, finish, joined, receipts_of
+from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of
 from xarray_n5.writing.tasks import Pending, write_blocks
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class DeferredWrite(DelayedReport):
             begun = begun if plan.resumed is None else begun.renewed()
             parts += [first, receipts_of(begun, first)]
         last = partial(_finish, names=[*plans], before=reports, closing=closing, result=result)
-        whole = joined(parts, last)
+        whole = reduce_all(parts, last, f"to_n5-{uuid.uuid4().hex}")
         write = cls(whole.key, whole.dask)
         for name, value in zip(cls.__slots__, (closing, plans, reports, result), strict=True):
             object.__setattr__(write, name, value)  # Dask's own objects cannot be changed

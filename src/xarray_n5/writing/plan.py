@@ -292,13 +292,10 @@ def _refuse_ended(plan: WritePlan, target: Array) -> NoReturn:
     request, source = plan.request, plan.request.source
     rows = plan.state.rows_meeting(plan.record.box)
     wanted = (source.shape, as_dtype(source.dtype, target.url))
-    hint = "no write of it is unfinished: choose another path, or replace it with mode='w'"
-    if (target.shape, target.dtype) != wanted:
-        hint = (
-            f"no write of it is unfinished, and the new array is {wanted[0]} {wanted[1]}; "
-            "choose another path, or replace it with mode='w'"
-        )
-    elif rows:
+    differs = (target.shape, target.dtype) != wanted
+    new = f", and the new array is {wanted[0]} {wanted[1]}" if differs else ""
+    hint = f"no write of it is unfinished{new}: choose another path, or replace it with mode='w'"
+    if rows and not differs:
         facts = read(request.options.store, request.path, rows[0].name) or {}
         hint = explain(plan, facts, target, None)
     shown = f"an array, {target.shape} {target.dtype}"

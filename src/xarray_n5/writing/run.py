@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import uuid
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from dask.base import compute
 from dask.callbacks import Callback
 
 from xarray_n5.arrays.changes import fill_repairs
-from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, reduce_all, tree_reduce
+from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, tree_reduce
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
@@ -78,11 +77,11 @@ def receipts_of(begun: Begun, later: object = None) -> DelayedReport:
 
 
 def _merged(begun: Begun) -> Callable[[list[Receipts]], Receipts]:
-    return functools.partial(_merge, ndim=len(begun.write.shape))
+    return functools.partial(_merge, none=Receipts.of([], len(begun.write.shape), ""))
 
 
-def _merge(parts: list[Receipts], ndim: int) -> Receipts:
-    return Receipts.merge([Receipts.of([], ndim, ""), *parts])
+def _merge(parts: list[Receipts], none: Receipts) -> Receipts:
+    return Receipts.merge([none, *parts])
 
 
 def _in_batches(begun: Begun, size: int) -> Receipts:
@@ -95,7 +94,7 @@ def _in_batches(begun: Begun, size: int) -> Receipts:
         part = f"to_n5-{name}-{len(parts)}"
         lazy = tree_reduce(cut(blocks, some), some, Receipts.merge, _merged(begun), part)
         parts.extend(compute(lazy))
-    return _merge(parts, len(begun.write.shape))
+    return _merged(begun)(parts)
 
 
 def _submitted(writes: Mapping[str, Begun]) -> Iterator[tuple[dict[str, Begun], int | None]]:
@@ -220,13 +219,3 @@ def report_of(receipts: Receipts, begun: Begun) -> xr.Dataset:
     table = on_grid(receipts.indices, columns, write.box, write.dims, fill, attributes)
     table.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
     return table
-
-
-def new_name() -> str:
-    """Return a unique name for a task that finishes writes."""
-    return f"to_n5-{uuid.uuid4().hex}"
-
-
-def joined(parts: list[DelayedReport], last: Callable[[list[Any]], Any]) -> DelayedReport:
-    """Return `last` of several delayed results, delayed."""
-    return reduce_all(parts, last, new_name())

@@ -69,10 +69,12 @@ class ArrayWrite:
         """Return whether a task keeps a note of a chunk: where storing it proves nothing."""
         return not (self.fresh and nbytes) and not self.is_cut(index)
 
-    def __contains__(self, index: Index) -> bool:
+    def __contains__(self, index: Index | None) -> bool:
         """Whether a chunk is written."""
-        return len(index) == len(self.box) and all(
-            number in side for number, side in zip(index, self.box, strict=True)
+        return (
+            index is not None
+            and len(index) == len(self.box)
+            and all(number in side for number, side in zip(index, self.box, strict=True))
         )
 
 
