@@ -25,6 +25,7 @@ from tests.whole.test_costs import calls
 from xarray_n5 import (
     Axis,
     FinishedAppendError,
+    Geometry,
     N5Error,
     NodeExistsError,
     ResumeError,
@@ -361,6 +362,27 @@ def test_planning_to_replace_costs_the_same_for_any_number_of_tasks() -> None:
         write = partial(to_n5, source, store, "a", mode="w", compute=False)
         counts.append(calls(write))
     assert counts[1] < counts[0] + 5000, counts  # for 8 and 216,000 tasks
+
+
+AXES = {
+    "a scale of nine digits": [Axis(name="y"), Axis(name="x", scale=4.00000001, unit="nm")],
+    "an offset": [Axis(name="y"), Axis(name="x", scale=4.0, offset=1e-9, unit="nm")],
+    "the last of many names": [
+        Axis(name="y", labels=(*"abcde", "g")),
+        Axis(name="x", scale=4.0, unit="nm"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_a_small_correction_of_axes_is_never_ignored(tmp_path: Path, name: str) -> None:
+    labels = tuple("abcdef") if "names" in name else None
+    axes = [Axis(name="y", labels=labels), Axis(name="x", scale=4.0, unit="nm")]
+    values = da.arange(6 * 5, chunks=-1, dtype="i4").reshape(6, 5).rechunk(3)
+    to_n5(values, tmp_path / "a.n5", "a", axes=Geometry(tuple(axes)))
+    to_n5(values, tmp_path / "a.n5", "a", axes=Geometry(tuple(axes)), resume=True)
+    with pytest.raises(NodeExistsError, match=r"axes|along|axis"):
+        to_n5(values, tmp_path / "a.n5", "a", axes=Geometry(tuple(AXES[name])), resume=True)
 
 
 # Records that others have written

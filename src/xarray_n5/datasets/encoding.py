@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
@@ -194,7 +195,8 @@ def _prepared(
     data, unit = values_of(before := variable.data, f"variable {name!r}")
     if data.dtype.kind == "T":
         data = data.astype(object)  # which preserves a trailing NUL
-    if is_dask_collection(data) and not is_of_chunk_manager(data):
+    plain = isinstance(data, np.ndarray | da.Array)
+    if not plain and is_dask_collection(data) and not is_of_chunk_manager(data):
         data = as_graph(data)
     dtype = (chosen or {}).get("dtype")
     plain = dtype is None or is_characters(dtype) or not is_string(variable)

@@ -160,7 +160,7 @@ def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> N
     """Set the attributes of groups; in mode "a" they are added to their own."""
     for stored in groups:
         group = create_group(how.container, stored.path, mode="a")
-        if not stored.is_pyramid:
+        if how.mode == "a" and not stored.is_pyramid:
             forget_images(group)
         attributes, stale = _changes(stored, group.attrs, how)
         if attributes or stale:

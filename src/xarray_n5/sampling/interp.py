@@ -95,8 +95,7 @@ def _interp(
     """Return an array on another grid; targets of one number keep their dimension."""
     placement = Placement.of(source, dataset)
     found = {str(dim): placement.target(str(dim), each) for dim, each in targets.items()}
-    dtype = source.dtype
-    if dtype.kind not in "biufc":
+    if (dtype := source.dtype).kind not in "biufc":
         raise TypeError(f"{source.name!r} has values of {dtype}; expected numbers; use sel")
     if options.method == "linear" and dtype.kind in "biu":
         dtype = np.dtype(np.float64)
@@ -109,9 +108,8 @@ def _interp(
     fill = _fill_for(dtype, None if options.extrapolates else options.fill_value)
     last = AXES if by_matrix else ()
     turned = source.transpose(*(dim for dim in source.dims if dim not in last), *last)
-    plan: Interpolation = (_by_matrix if by_matrix else _along_axes)(
-        turned, placement, found, options, dtype, fill
-    )
+    planned = _by_matrix if by_matrix else _along_axes
+    plan: Interpolation = planned(turned, placement, found, options, dtype, fill)
     sizes = [found[d].values.size if d in found else n for d, n in turned.sizes.items()]
     data, sides = _compute(turned, source.dims, plan, sizes, options)
     kept = {n: c.variable for n, c in source.coords.items() if not _depends(c, found)}

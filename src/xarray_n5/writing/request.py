@@ -17,6 +17,7 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.records import is_token
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
+from xarray_n5.model.axes import Geometry
 from xarray_n5.model.json import as_json
 from xarray_n5.writing.blocks import blocks_of, values_of
 from xarray_n5.writing.chunk_table import dims_or_numbers
@@ -204,14 +205,16 @@ class WriteRequest:
         if self.template is not None:
             return self.template.identity
         spec, options, source = self.spec, self.options, self.source
-        axes, dialect = spec.axes, spec.dialect
+        axes: Any = spec.axes
+        if isinstance(axes, Geometry):
+            axes = [*axes.axes, axes.affine, axes.systems]  # whose text is rounded
         parts: dict[str, Any] = {
             "data": self.values,
             "shape": source.shape,
             "type": str(as_dtype(source.dtype, self.path)),
             "start": start,
             "axes": axes,
-            "dialect": dialect,
+            "dialect": spec.dialect,
             "attributes": as_json(spec.attributes or {}, self.path),
             "options": [options.write_empty_chunks, options.edge_chunks],
             "mode": self.keeps_array,
