@@ -213,10 +213,7 @@ def _look_again(plan: WritePlan) -> None:
     """
     options, path = plan.request.options, plan.request.path
     container, box = options.container.fresh(), plan.record.box
-    looks: list[Any] = [
-        partial(look, options.store, path),
-        partial(documents_of, container, path),
-    ]
+    looks: list[Any] = [partial(look, options.store, path), partial(documents_of, container, path)]
     now, documents = together(options.store, looks)
     if plan.record not in now.opens:
         raise CrossedError("another write has removed its record")

@@ -143,11 +143,10 @@ class WriteRequest:
         """
         if spec.axes is None and region is None and isinstance(arr, xr.DataArray):
             spec = replace(spec, axes=geometry_from(arr))
-        given: dict[str, Any] = {"axes": spec.axes, "dialect": spec.dialect}
-        once: dict[str, Any] = {
-            key: [*each] for key, each in given.items() if isinstance(each, Iterator)
-        }
-        spec = replace(spec, **once) if once else spec
+        if isinstance(spec.axes, Iterator):
+            spec = replace(spec, axes=[*spec.axes])
+        if isinstance(spec.dialect, Iterator):
+            spec = replace(spec, dialect=[*spec.dialect])
         if (unit := values_of(arr)[1]) is not None:
             if region is not None:
                 raise ValueError(
