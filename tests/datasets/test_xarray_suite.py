@@ -59,6 +59,9 @@ class TestZarr(TestN5):
         """Not ours."""
         pytest.skip("bytes have their own length in Zarr: there are no arrays of characters")
 
+    test_roundtrip_string_encoded_characters = test_encoding_kwarg_fixed_width_string
+    test_roundtrip_string_with_fill_value_nchar = test_encoding_kwarg_fixed_width_string
+
 
 class TestZarrByXarray(TestZarr):
     """The same for Datasets that xarray's own engine opens."""

@@ -210,7 +210,7 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
         "look like chunks, but no attributes.json",
     ),
     "unfinished": (an_unfinished_write, "unfinished", "em/new", "has an unfinished write"),
-    "repaired": (a_repair_without_a_second_write, "unfinished", "em/s0", "were removed"),
+    "repaired": (a_repair_without_a_second_write, "unfinished", "em/s0", "unfinished write"),
     "lost level": (a_lost_level, "missing-level", "em", "3 levels by .*, of which s2 is not"),
     "gap": (a_gap, "missing-level", "em", "3 levels by the names of levels, of which s1 is not"),
     "no base": (no_base_level, "missing-level", "em", "of which s0 is not stored"),

@@ -187,7 +187,7 @@ def test_each_of_many_chunks_is_one_put(bucket: Bucket, cluster: Client) -> None
         np.testing.assert_array_equal(from_n5(place, "a", options), NUMBERS)
     wanted = chunks(open_array(place, "a", storage_options=options))
     assert len(wanted) == 160
-    stored = bucket.keys("once.n5/a")
+    stored = {key: n for key, n in bucket.keys("once.n5/a").items() if ".xn5/" not in key}
     assert set(stored) == {key[2:] for key in wanted} | {"attributes.json"}
     assert all(stored.values())
     puts = bucket.puts("once.n5")
@@ -251,14 +251,18 @@ def test_datasets_and_trees_come_back(bucket: Bucket) -> None:
 # What else lies there
 
 
+def _is_data(key: str) -> bool:
+    return ".xn5/" not in key
+
+
 def test_replacing_replaces_every_object_and_keeps_the_bucket(bucket: Bucket) -> None:
     whole = replace(bucket, url=f"{bucket.url}-whole")
     bucket.fs().mkdir(whole.name)
     place, options = whole.place()
     to_n5(NUMBERS, place, "", options, chunks=(20, 9, 20))
-    assert len(whole.keys()) == 9
+    assert len([*filter(_is_data, whole.keys())]) == 9
     to_n5(NUMBERS[:9, 0, 0], place, "", options, chunks=5, mode="w")
-    assert set(whole.keys()) == {"0", "1", "attributes.json"}
+    assert {*filter(_is_data, whole.keys())} == {"0", "1", "attributes.json"}
     open_store(place, options).delete_tree("", "attributes.json")
     assert not whole.keys()
     if bucket.client is not None:

@@ -173,8 +173,6 @@ def test_a_viewer_shows_an_n5_that_became_sharded_ome_zarr(tmp_path: Path) -> No
         ("n5", 0.0, "micrometer"),
         ("n5", 0.0, "\N{GREEK SMALL LETTER MU}m"),
         ("n5", 0.0, "\N{LATIN CAPITAL LETTER A WITH RING ABOVE}"),
-        ("zarr2", 12.0, "um"),
-        ("zarr3", 12.0, "um"),
     ],
 )
 def test_a_viewer_shows_a_dataset_whatever_its_unit_is_called(

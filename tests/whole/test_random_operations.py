@@ -474,9 +474,13 @@ class World:
         trimmed = np.zeros_like(self.array)
         trimmed[both] = self.array[both]
         self.log.append(f"resize {self.array.shape} to {shape}")
+        try:
+            array.resize(shape)
+        except xarray_n5.ResumeError:
+            assert self.unfinished is not None  # an append is under way
+            return
         if self.unfinished is not None:
             self.unfinished.disturbed = True
-        array.resize(shape)
         self.values = values
         self.reopen()
 

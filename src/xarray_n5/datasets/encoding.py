@@ -299,7 +299,8 @@ def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:
             "the encoding instead"
         )
     if encoded.fill_value is not None:
-        layout["fill_value"] = encoded.fill_value
+        fill = encoded.fill_value  # of netCDF as an array of one number
+        layout["fill_value"] = fill.item() if isinstance(fill, np.ndarray) else fill
     return layout or None
 
 

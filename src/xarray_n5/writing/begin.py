@@ -94,13 +94,9 @@ def tried(first: Callable[[], T], again: Callable[[], T], url: str, path: str) -
 
 def begin(plan: WritePlan) -> Begun:
     """Begin a planned write; plan it again if another one begins at the same moment."""
-    request = plan.request
-    return tried(
-        partial(_begin, plan),
-        lambda: _begin(plan_write(request.renewed())),
-        request.options.container.url,
-        request.path,
-    )
+    request, first = plan.request, partial(_begin, plan)
+    url, path = request.options.container.url, request.path
+    return tried(first, lambda: _begin(plan_write(request.renewed())), url, path)
 
 
 def _begin(plan: WritePlan) -> Begun:

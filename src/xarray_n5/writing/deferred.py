@@ -23,7 +23,7 @@ from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.begin import Begun, begin, begun_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import Template
-from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of
+from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of, whole
 from xarray_n5.writing.tasks import Pending, write_blocks
 
 if TYPE_CHECKING:
@@ -138,10 +138,8 @@ def _finish(
 ) -> Any:
     """Finish writes, given how each has begun, and its receipts."""
     writes = dict(zip(names, parts[::2], strict=True))
-    receipts = {}
-    for name, written in zip(names, parts[1::2], strict=True):
-        earlier = writes[name].before
-        receipts[name] = written if earlier is None else Receipts.merge([earlier, written])
+    computed = zip(names, parts[1::2], strict=True)
+    receipts = {name: whole(writes[name], written) for name, written in computed}
     return result({**before, **finish(writes, receipts, closing)})
 
 

@@ -195,12 +195,17 @@ def _write(
 ) -> dict[str, xr.Dataset]:
     """Write arrays and finish all of them together."""
     token = claim.token if claim is not None else ""
-    requests = [replace(plan.request, group_token=token) for plan in plans.values()]
     calls = [
-        partial(begin, replace(plan, request=request))
-        for plan, request in zip(plans.values(), requests, strict=True)
+        partial(begin, replace(plan, request=replace(plan.request, group_token=token)))
+        for plan in plans.values()
     ]
-    writes = dict(zip(plans, together(group.options.store, calls), strict=True))
+    try:
+        writes = dict(zip(plans, together(group.options.store, calls), strict=True))
+    except BaseException:
+        for plan in plans.values():  # nothing is written: no record stays that nobody would end
+            if not (plan.creates or plan.own):
+                delete_records(group.options.store, plan.request.path, [plan.record.name])
+        raise
     receipts: dict[str, Receipts] = {}
     for stage in _stages(writes) if group.in_turn else [writes]:
         receipts |= compute_writes(stage)

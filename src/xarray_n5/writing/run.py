@@ -48,9 +48,8 @@ def compute_writes(writes: Mapping[str, Begun]) -> dict[str, Receipts]:
         elif (written := _without_graph(some)) is not None:
             receipts |= written
         else:
-            lazily = [receipts_of(begun) for begun in some.values()]
-            receipts |= dict(zip(some, compute(*lazily), strict=True))
-    return {name: _whole(begun, receipts.get(name)) for name, begun in writes.items()}
+            receipts |= dict(zip(some, compute(*map(receipts_of, some.values())), strict=True))
+    return {name: whole(begun, receipts.get(name)) for name, begun in writes.items()}
 
 
 def expect_chunks(begun: Begun, count: int) -> None:
@@ -59,14 +58,12 @@ def expect_chunks(begun: Begun, count: int) -> None:
     expect(count, len(begun.before or ()), unit, begun.write.claim.token)
 
 
-def _whole(begun: Begun, receipts: Receipts | None) -> Receipts:
+def whole(begun: Begun, receipts: Receipts | None) -> Receipts:
     """Return receipts with those of earlier attempts; of a finished write, for all its chunks."""
-    ndim = len(begun.write.shape)
     if begun.is_done:
         rows = [(index, 0, 0, math.nan) for index in product(*begun.write.box)]
-        return Receipts.of(rows, ndim, "an earlier run")
-    parts = [Receipts.of([], ndim, ""), begun.before, receipts]
-    return Receipts.merge([part for part in parts if part is not None])
+        return Receipts.of(rows, len(begun.write.shape), "an earlier run")
+    return _merged(begun)([part for part in (begun.before, receipts) if part is not None])
 
 
 def receipts_of(begun: Begun, later: object = None) -> DelayedReport:
