@@ -148,13 +148,11 @@ ONE_CALLER = {
             "is_link",
             "list_partials",
             "most_at_once",
-            "sender",
         ),
         "set_many",
     },
     KeyedContainer: {
         *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews", "set_chunks"),
-        "sweep",
     },
     KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
 }

@@ -29,7 +29,7 @@ from tests.writing.test_promises import (
     kill,
     unfinished,
 )
-from xarray_n5 import FinishedAppendError, N5Error, open_array, repair, to_n5
+from xarray_n5 import FinishedAppendError, N5Error, ResumeError, open_array, repair, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -271,3 +271,20 @@ def test_repair_finishes_an_append_whose_data_are_stored(tmp_path: Path) -> None
     dead_commit(tmp_path / "a.n5", "n5")
     repair(tmp_path / "a.n5", "v")
     check_series(tmp_path / "a.n5", *range(7))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_regions_of_which_one_is_refused_leave_no_records(tmp_path: Path, form: str) -> None:
+    place, zeros = tmp_path / NAMES[form], da.zeros(8, chunks=2)
+    xr.Dataset({name: ("x", zeros) for name in "abc"}).n5.to_n5(place, group="g", format=form)
+    part = xr.Dataset({name: ("x", zeros[4:] + 1) for name in "abc"})
+    lazily = part.n5.to_n5(place, group="g", region={"x": slice(4, 8)}, compute=False)
+    other = place / "g/b/.xn5/open-0123456789abcdef-01234567@2-2.json"
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes(b"{}")
+    with pytest.raises(ResumeError):
+        lazily.save(tmp_path / "plan")
+    assert [*place.rglob("open-*")] == [other]
+    other.unlink()
+    lazily.save(tmp_path / "plan").run()
+    np.testing.assert_array_equal(open_array(place, "g/c")[...], [0] * 4 + [1] * 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.records import parse, state_of
+from xarray_n5.arrays.records import append_name, parse, state_of
 from xarray_n5.model.paths import HIDDEN, join
 
 if TYPE_CHECKING:
@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.stores.base import Store
-
-
-def name_of(attempt: str) -> str:
-    """Return the name of the record of an append."""
-    return f"open-append-{attempt}.json"
 
 
 def appends_in(store: Store, path: str) -> dict[str, dict[str, Any]]:
@@ -28,7 +23,7 @@ def appends_in(store: Store, path: str) -> dict[str, dict[str, Any]]:
 def read_appends(store: Store, path: str, attempts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return some records, by attempt; one that is gone has ended."""
     names = sorted(attempts)
-    keys = [join(path, HIDDEN, name_of(attempt)) for attempt in names]
+    keys = [join(path, HIDDEN, append_name(attempt)) for attempt in names]
     documents = store.get_many(keys) if keys else ()
     return {
         attempt: parse(document)

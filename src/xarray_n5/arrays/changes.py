@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
-from xarray_n5.arrays.records import REPAIR, Record, Row, look, read
+from xarray_n5.arrays.records import REPAIR, Record, Row, append_name, look, read
 from xarray_n5.errors import ChunkError, ResumeError
 from xarray_n5.model.receipts import Receipts
 
@@ -216,7 +216,7 @@ def check_no_append(store: Store, url: str, path: str) -> None:
         return
     group = path.rpartition("/")[0]
     for attempt in sorted(look(store, group).appends):
-        facts = read(store, group, f"open-append-{attempt}.json") or {}
+        facts = read(store, group, append_name(attempt)) or {}
         why = "it is an append that changes the end of this array: repeat that with resume=True"
         raise ResumeError(url, group, began(facts), why)
 

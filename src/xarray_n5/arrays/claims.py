@@ -103,14 +103,6 @@ class Claim:
         if len(_seen) > LARGEST:
             del _seen[next(iter(_seen))]
 
-    def is_current(self) -> bool:
-        """Return whether the record is there."""
-        now = time.monotonic()
-        if not self.store.exists(self.key):
-            return False
-        self._see(now)
-        return True
-
     def check(self, *, trusted: bool = True) -> None:
         """Raise unless this attempt may still write; a process relies on it for two seconds.
 
@@ -125,7 +117,9 @@ class Claim:
         if trusted and when is not None and time.monotonic() < when + _TRUSTED:
             return
         for _ in looks(self.store):
-            if self.is_current():
+            now = time.monotonic()
+            if self.store.exists(self.key):
+                self._see(now)
                 return
             state = look(self.store, self.path)
             if when is not None or any(row.token == self.token for row in state.rows):
@@ -225,10 +219,7 @@ def forget_rows(store: Store, path: str, box: Box | None, *, appends: bool = Fal
     delete_records(store, path, names)
 
 
-def sweep_notes(store: Store, path: str) -> None:
-    """Remove the notes of tasks in a node without an unfinished write."""
-    state = look(store, path)
-    if state.notes and not state.opens and not state.appends:
-        for began in state.notes:
-            store.delete_tree(join(path, HIDDEN, f"notes-{began}"), "")
-        store.clear_folder(join(path, HIDDEN))
+def delete_all_notes(store: Store, path: str, state: State) -> None:
+    """Delete the notes of tasks of a node, which no unfinished write has kept."""
+    for began in state.notes:
+        store.delete_tree(join(path, HIDDEN, f"notes-{began}"), "")

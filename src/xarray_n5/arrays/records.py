@@ -145,6 +145,11 @@ def state_of(listing: Listing, done: Iterable[str] = ()) -> State:
     )
 
 
+def append_name(attempt: str) -> str:
+    """Return the name of the record of an append."""
+    return f"open-append-{attempt}.json"
+
+
 def box_text(box: Box | None) -> str:
     """Return a box as names state it.
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.appends import name_of, read_appends
+from xarray_n5.arrays.appends import read_appends
 from xarray_n5.arrays.changes import began
-from xarray_n5.arrays.claims import Claim, delete_records, new_attempt, provenance, sweep_notes
-from xarray_n5.arrays.records import look, read, state_of
+from xarray_n5.arrays.claims import Claim, delete_all_notes, delete_records, new_attempt, provenance
+from xarray_n5.arrays.records import append_name, look, read, state_of
 from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.grow import changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup
@@ -90,7 +90,7 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         raise _unfinished(how, path, record)
     records = read_appends(how.store, path, state.appends)
     if not records and state.notes:
-        sweep_notes(how.store, path)
+        delete_all_notes(how.store, path, state)
     try:
         if complete(how, path, records):
             return _plan(dataset, path, _renewed(how), dim, discard=discard)
@@ -116,7 +116,7 @@ def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
     claim = Claim(
         store=how.store,
         path=plan.group.path,
-        name=name_of(attempt),
+        name=append_name(attempt),
         token=_token(plan),
         began=earlier.get("began", attempt),
     )
@@ -156,7 +156,7 @@ def _discard(append: _Append, records: Mapping[str, dict[str, Any]]) -> None:
     how = append.plan.how
     for facts in records.values() if how.format.one_writer else ():
         Commit(how=how, claim=append.claim, facts=facts).shrink()
-    delete_records(how.store, append.claim.path, map(name_of, records))
+    delete_records(how.store, append.claim.path, map(append_name, records))
 
 
 def _check_earlier(append: _Append) -> None:
@@ -233,7 +233,7 @@ def _begin(append: _Append) -> Commit:
     if changes:
         commit.keep(changes)
     claim.begin(commit.facts)
-    delete_records(how.store, claim.path, map(name_of, append.records))
+    delete_records(how.store, claim.path, map(append_name, append.records))
     return commit
 
 
@@ -252,7 +252,7 @@ def _look(append: _Append, *, first: bool) -> None:
     ]
     listings, nodes = together(store, calls)
     attempts = state_of(listings[0]).appends
-    others = {attempt for attempt in attempts if name_of(attempt) != claim.name}
+    others = {attempt for attempt in attempts if append_name(attempt) != claim.name}
     records = read_appends(store, claim.path, others)
     mine = [facts for facts in records.values() if facts.get("token") == claim.token]
     if others == attempts or (mine and not first):

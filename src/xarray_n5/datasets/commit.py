@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from xarray_n5.arrays.appends import appends_in, name_of
+from xarray_n5.arrays.appends import appends_in
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import Claim, delete_records, new_attempt
+from xarray_n5.arrays.records import append_name
 from xarray_n5.datasets.grow import apply_changes
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import ODD
@@ -47,10 +48,12 @@ class Commit:
         """Take over an append that has been committed by others."""
         attempt, facts = new_attempt(), dict(next(iter(records.values())))
         token, first = str(facts.pop("token", "")), str(facts.pop("began", attempt))
-        claim = Claim(store=how.store, path=path, name=name_of(attempt), token=token, began=first)
+        claim = Claim(
+            store=how.store, path=path, name=append_name(attempt), token=token, began=first
+        )
         claim.begin(facts)
         now = appends_in(how.store, path)
-        delete_records(how.store, path, [name_of(key) for key in now if key in records])
+        delete_records(how.store, path, [append_name(key) for key in now if key in records])
         return cls(how=how, claim=claim, facts=facts)
 
     @property

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.paths import HIDDEN, final_key, join
+from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import CachedStore, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.base import Store
@@ -95,23 +95,6 @@ def _write(store: Store, path: str, documents: Documents) -> None:
 def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
     """Remove a node and everything below it, its first document first."""
     store.delete_tree(path, form.documents[0])
-
-
-def sweep_documents(store: Store, path: str, documents: Collection[str]) -> None:
-    """Remove partial documents, and partly removed nodes, of killed writers.
-
-    Those of a node and of the groups around it are removed.
-    """
-    parts = path.split("/") if path else []
-    for depth in range(len(parts) + 1):
-        folder = "/".join(parts[:depth])
-        folders, files = store.list(folder)
-        left = [join(folder, name) for name in files if final_key(name) in documents]
-        if left:
-            store.delete(left)
-        for name in folders:
-            if final_key(name) is not None:
-                store.delete_tree(join(folder, name), next(iter(documents)))
 
 
 def hidden_names(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,6 @@ from xarray_n5.formats.documents import (
     get_documents,
     prefetch_documents,
     replace_documents,
-    sweep_documents,
     where,
 )
 from xarray_n5.formats.missing import not_found
@@ -266,10 +265,6 @@ class KeyedContainer:
     def consolidate(self, path: str) -> None:
         """Write a group's consolidated metadata."""
         consolidated.consolidate(self.store, path, self.format.documents)
-
-    def sweep(self, path: str) -> None:
-        """Remove what killed writers of documents left at a node, and at its parents."""
-        sweep_documents(self.store, path, _FOREIGN | self.documents)
 
     # Chunks
 

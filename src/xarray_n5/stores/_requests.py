@@ -212,10 +212,6 @@ class Requests:
             for key in keys:
                 yield key, request(key)
 
-    def begin(self, request: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a request in the event loop of the filesystem."""
-        return asyncio.run_coroutine_threadsafe(request, _loop_of(self.fs))
-
     def map_in_threads(
         self, keys: Iterable[K], ahead: int, request: Callable[[K], T], *, finish: bool = False
     ) -> Iterator[tuple[K, T]]:

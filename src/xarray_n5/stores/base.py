@@ -13,8 +13,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.stores._parts import FilePart, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
@@ -160,13 +159,6 @@ class Store(ABC):
         for key, data in items:
             self.delete([key]) if data is None else self.set(key, data)
             yield key
-
-    def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
-        """Return a function that begins to write or remove a key, as :meth:`set_many` does.
-
-        None if the store waits for each request.
-        """
-        return None
 
     # One file
 

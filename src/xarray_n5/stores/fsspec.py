@@ -20,8 +20,7 @@ from xarray_n5.stores.base import Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from fsspec import AbstractFileSystem
 
@@ -287,13 +286,6 @@ class FsspecStore(Store):
         change = partial(self._change_async, requests)
         done = requests.map(items, ahead, change, self._change, finish=True)
         return (key for _, key in done)
-
-    def sender(self) -> Callable[[tuple[str, Buffer | None]], Future[str]] | None:
-        """Return a function that begins to write or remove a key."""
-        requests = self._requests(self._source)
-        if self._has_real_files or not filesystems.is_async(requests.fs):
-            return None
-        return lambda item: requests.begin(self._change_async(requests, item))
 
     async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
         path = self._path(item[0])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from xarray_n5.arrays.changes import began, check_no_append, touches_end
-from xarray_n5.arrays.claims import claim_of, delete_records, provenance
+from xarray_n5.arrays.claims import claim_of, delete_all_notes, delete_records, provenance
 from xarray_n5.arrays.records import REPAIR, look, read
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
@@ -99,6 +99,22 @@ def begin(plan: WritePlan) -> Begun:
     return tried(first, lambda: _begin(plan_write(request.renewed())), url, path)
 
 
+def begin_all(plans: Mapping[str, WritePlan]) -> dict[str, Begun]:
+    """Begin several planned writes; if one is refused, no record stays that nobody would end.
+
+    Those of writes that create arrays, or continue earlier attempts, stay to be resumed.
+    """
+    stores = [plan.request.options.store for plan in plans.values()]
+    calls = [partial(begin, plan) for plan in plans.values()]
+    try:
+        return dict(zip(plans, together(stores[0], calls) if calls else (), strict=True))
+    except BaseException:
+        for store, plan in zip(stores, plans.values(), strict=True):
+            if not (plan.creates or plan.own):
+                delete_records(store, plan.request.path, [plan.record.name])
+        raise
+
+
 def _begin(plan: WritePlan) -> Begun:
     """Begin a planned write, in the order that docs/writing.md explains."""
     begun = begun_of(plan)
@@ -177,9 +193,7 @@ def _sweep(plan: WritePlan) -> None:
     """Remove notes of tasks that no unfinished write has kept."""
     state = plan.state
     if state.notes and plan.resumed is None and (plan.creates or state.opens <= {*plan.own}):
-        for began_by in state.notes:
-            folder = join(plan.request.path, HIDDEN, f"notes-{began_by}")
-            plan.request.options.store.delete_tree(folder, "")
+        delete_all_notes(plan.request.options.store, plan.request.path, state)
 
 
 def _replaced(plan: WritePlan) -> list[str]:

@@ -20,7 +20,7 @@ from xarray_n5.graph import DelayedReport, cut, fused, reduce_all, tree_reduce
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.writing.begin import Begun, begin, begun_of
+from xarray_n5.writing.begin import Begun, begin, begin_all, begun_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import Template
 from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of, whole
@@ -84,7 +84,7 @@ class DeferredWrite(DelayedReport):
         result: Result,
     ) -> Self:
         """Return the deferred writes of some arrays, and the reports of others."""
-        done = {name: begin(plan) for name, plan in plans.items() if plan.is_done}
+        done = begin_all({name: plan for name, plan in plans.items() if plan.is_done})
         reports = {**reports, **finish(done, compute_writes(done))}
         plans = {name: place(plan) for name, plan in plans.items() if name not in done}
         parts: list[Any] = []
@@ -125,8 +125,7 @@ class DeferredWrite(DelayedReport):
         return self._begin().run(share)
 
     def _begin(self) -> SavedWrite:
-        writes = {name: begin(plan) for name, plan in self._plans.items()}
-        return SavedWrite(writes, self._reports, self._closing, self._result)
+        return SavedWrite(begin_all(self._plans), self._reports, self._closing, self._result)
 
 
 def _finish(

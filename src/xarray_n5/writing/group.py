@@ -11,12 +11,12 @@ import xarray as xr
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.records import Record, look, read
+from xarray_n5.arrays.records import Record, append_name, look, read
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together
-from xarray_n5.writing.begin import begin
+from xarray_n5.writing.begin import begin_all
 from xarray_n5.writing.deferred import DeferredWrite
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import short_hash
@@ -171,8 +171,8 @@ class PlannedGroup:
             raise ResumeError(options.container.url, path, "just now", why)
         if state.opens.difference(self.own) or state.appends:
             warn(f"mode='w' replaces an unfinished write of {path or '/'!r} in {store.url!r}")
-        appends = [f"open-append-{attempt}.json" for attempt in state.appends]
-        delete_records(store, path, [*(each.name for each in state.opens), *appends])
+        replaced = [*(each.name for each in state.opens), *map(append_name, state.appends)]
+        delete_records(store, path, replaced)
         return claim
 
     def _defer(self, claim: Claim | None) -> DeferredWrite:
@@ -195,17 +195,12 @@ def _write(
 ) -> dict[str, xr.Dataset]:
     """Write arrays and finish all of them together."""
     token = claim.token if claim is not None else ""
-    calls = [
-        partial(begin, replace(plan, request=replace(plan.request, group_token=token)))
-        for plan in plans.values()
-    ]
-    try:
-        writes = dict(zip(plans, together(group.options.store, calls), strict=True))
-    except BaseException:
-        for plan in plans.values():  # nothing is written: no record stays that nobody would end
-            if not (plan.creates or plan.own):
-                delete_records(group.options.store, plan.request.path, [plan.record.name])
-        raise
+    writes = begin_all(
+        {
+            name: replace(plan, request=replace(plan.request, group_token=token))
+            for name, plan in plans.items()
+        }
+    )
     receipts: dict[str, Receipts] = {}
     for stage in _stages(writes) if group.in_turn else [writes]:
         receipts |= compute_writes(stage)

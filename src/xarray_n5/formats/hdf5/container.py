@@ -111,7 +111,7 @@ class Hdf5Container:
     def _nothing(self, *args: object, **options: object) -> None:
         """Do nothing: HDF5 distinguishes arrays from groups, and keeps its metadata consistent."""
 
-    parent = foreign = check_array = check_version = consolidate = renew = sweep = _nothing
+    parent = foreign = check_array = check_version = consolidate = renew = _nothing
 
     # Nodes
 
