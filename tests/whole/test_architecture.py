@@ -301,7 +301,7 @@ def test_files_stay_small() -> None:
 
 
 MOST_LINES = {
-    "core": 28_950,
+    "core": 28_919,
     ENGINE: 230,
     "bdv": 4_750,
     "cli": 1_470,

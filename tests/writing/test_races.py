@@ -276,8 +276,8 @@ def test_repair_finishes_an_append_whose_data_are_stored(tmp_path: Path) -> None
 @pytest.mark.parametrize("form", FORMS)
 def test_regions_of_which_one_is_refused_leave_no_records(tmp_path: Path, form: str) -> None:
     place, zeros = tmp_path / NAMES[form], da.zeros(8, chunks=2)
-    xr.Dataset({name: ("x", zeros) for name in "abc"}).n5.to_n5(place, group="g", format=form)
-    part = xr.Dataset({name: ("x", zeros[4:] + 1) for name in "abc"})
+    xr.Dataset(dict.fromkeys("abc", ("x", zeros))).n5.to_n5(place, group="g", format=form)
+    part = xr.Dataset(dict.fromkeys("abc", ("x", zeros[4:] + 1)))
     lazily = part.n5.to_n5(place, group="g", region={"x": slice(4, 8)}, compute=False)
     other = place / "g/b/.xn5/open-0123456789abcdef-01234567@2-2.json"
     other.parent.mkdir(exist_ok=True)
