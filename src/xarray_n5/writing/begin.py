@@ -100,7 +100,7 @@ def begin(plan: WritePlan) -> Begun:
 
 
 def begin_all(plans: Mapping[str, WritePlan]) -> dict[str, Begun]:
-    """Begin several planned writes; if one is refused, no record stays that nobody would end.
+    """Begin several planned writes; if one is refused, no record stays that has no writer.
 
     Those of writes that create arrays, or continue earlier attempts, stay to be resumed.
     """
