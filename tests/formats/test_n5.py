@@ -139,11 +139,8 @@ def test_an_unknown_compression_lists_those_that_are_known() -> None:
 @pytest.mark.parametrize("name", compressions.NAMES)
 def test_the_first_n5_named_its_compression_alone(name: str) -> None:
     found = array(compression=..., compressionType=name)
-    assert found.legacy
     assert found.compression == array(compression={"type": name}).compression
-    assert not array(compression={"type": "raw"}, compressionType="xz").legacy or (
-        array(compression={"type": "raw"}, compressionType="xz").compression == Raw()
-    )
+    assert array(compression={"type": "raw"}, compressionType="xz").compression == Raw()
 
 
 @pytest.mark.parametrize("name", ["bool", "float16"])
@@ -356,19 +353,6 @@ def test_a_varlength_block_with_others_is_a_list() -> None:
 def test_bytes_that_are_no_chunk_are_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises((ValueError, EOFError), match=why):
         N5.decode(array(), data)
-
-
-def test_the_first_readmes_header_is_read_where_that_version_wrote() -> None:
-    data = struct.pack(">2I", 3, 2) + bytes(range(12))
-    old = array(compression=..., compressionType="raw")
-    assert N5.decode(old, data).tolist() == [[1, 515, 1029], [1543, 2057, 2571]]
-    with pytest.raises(ValueError, match=r"mode|dimensions|shape"):
-        N5.decode(array(), data)
-
-
-def test_a_modern_header_wins_over_the_first_readmes() -> None:
-    old = array(compression=..., compressionType="raw")
-    assert N5.decode(old, header(1, 2) + b"\0\1\0\2").tolist() == [[1], [2]]
 
 
 # Strings, objects, label multisets

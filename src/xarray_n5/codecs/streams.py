@@ -16,6 +16,9 @@ _WINDOW = 1 << 12
 """The number of bytes that the decompressor of a later stream gets first."""
 
 
+_LONGEST_MAGIC = 8
+
+
 def bytes_of(data: Buffer) -> memoryview:
     """Return a flat view of a buffer's bytes."""
     return np.frombuffer(data, np.uint8).data
@@ -36,7 +39,9 @@ class Decompressor(Protocol):
         """Return at most `max_length` bytes."""
 
 
-def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes) -> bytes:
+def read_streams(
+    data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes | tuple[bytes, ...]
+) -> bytes:
     """Return the content of concatenated streams, at most `size` bytes.
 
     After the first stream, zeros (the padding of xz) and bytes that do not begin with `magic` are
@@ -63,7 +68,7 @@ def read_streams(data: Buffer, size: int, new: Callable[[], Decompressor], magic
                 f"the compressed stream is truncated: it ends after {size + 1 - left} bytes"
             )
         start = _skip_zeros(view, end)
-        if view[start : start + len(magic)] != magic:
+        if not bytes(view[start : start + _LONGEST_MAGIC]).startswith(magic):
             return b"".join(pieces)
 
 

@@ -107,8 +107,6 @@ class ArrayMetadata:
     """The user's attributes."""
     content: Content = Content.NUMBERS
     """The content of chunks."""
-    legacy: bool = False
-    """Whether chunk headers of the README's first version are tried, too."""
     fill: Any = None
     """The value of missing chunks; None for zero."""
     layout: Any = None

@@ -117,20 +117,15 @@ def _header(metadata: ArrayMetadata, data: bytes) -> tuple[tuple[int, ...], int 
     if metadata.content is Content.OBJECTS:
         raise ValueError(_OBJECTS)
     try:
-        mode, shape, count, start = _modern_header(data)
-        problem = _problem(metadata, mode, shape)
-        doubtful = not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=False))
+        mode, shape, count, start = _parse_header(data)
     except struct.error:
-        mode, shape, count, start = -1, (), None, 0
-        problem, doubtful = f"the header is truncated after {len(data)} bytes", True
-    if (problem or doubtful) and metadata.legacy and (old := _legacy_header(metadata, data)):
-        return old
-    if problem:
-        raise (EOFError if mode < 0 else ValueError)(problem)
+        raise EOFError(f"the header is truncated after {len(data)} bytes") from None
+    if problem := _problem(metadata, mode, shape):
+        raise ValueError(problem)
     return shape, count, start
 
 
-def _modern_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
+def _parse_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
     mode, ndim = struct.unpack_from(">HH", data)
     if mode == _OBJECT:
         return mode, (), None, 0
@@ -149,27 +144,6 @@ def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str 
     if len(shape) != len(metadata.shape):
         return f"the header has {len(shape)} dimensions; the dataset has {len(metadata.shape)}"
     return None
-
-
-def _legacy_header(
-    metadata: ArrayMetadata, data: bytes
-) -> tuple[tuple[int, ...], int | None, int] | None:
-    """Return the header of the README's first version, which has only the dimensions.
-
-    No release ever wrote it, so it is only used if everything is consistent.
-    """
-    ndim = len(metadata.shape)
-    if len(data) < 4 * ndim:
-        return None
-    shape = struct.unpack_from(f">{ndim}I", data)[::-1]
-    if not all(1 <= n <= c for n, c in zip(shape, metadata.chunks, strict=True)):
-        return None
-    size = math.prod(shape) * metadata.dtype.itemsize
-    try:
-        decoded = metadata.compression.decode(data[4 * ndim :], size)
-    except Exception:  # noqa: BLE001 - any error of a codec means a wrong guess
-        return None
-    return (shape, None, 4 * ndim) if memoryview(decoded).nbytes == size else None
 
 
 def _check_shape(

@@ -17,6 +17,7 @@ import numpy as np
 from xarray_n5.codecs import from_json, to_json
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.n5 import chunk as n5_chunk
+from xarray_n5.formats.values import whole_numbers
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
@@ -52,9 +53,6 @@ VERSION = "2.0.0"
 """The version of new containers, which every Java release opens, unlike later ones."""
 
 _NEWEST = 4
-_MOST_AXES = 64
-"""The maximum number of axes, as in NumPy."""
-
 _MAX_BYTES = (1 << 31) - 1
 """The maximum size of a chunk in Java (README: "cannot be larger than 2GB")."""
 
@@ -194,7 +192,7 @@ class N5:
             raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
         members = {"compression": {"type": "gzip"}, **constraints}
         if "blockSize" not in members:
-            shape = _integers(members, "dimensions", 0, where)[::-1]
+            shape = whole_numbers(members["dimensions"], "dimensions", where)[::-1]
             members["blockSize"] = list(auto_chunks(shape)[::-1])
         return _array(members, where)
 
@@ -259,16 +257,12 @@ def _allowed(attributes: Attributes, metadata: Metadata, where: str) -> Attribut
 
 
 def _array(members: Attributes, where: str) -> ArrayMetadata:
-    shape = _integers(members, "dimensions", 0, where)[::-1]
-    chunks = _integers(members, "blockSize", 1, where)[::-1]
+    shape = whole_numbers(members["dimensions"], "dimensions", where)[::-1]
+    chunks = whole_numbers(members["blockSize"], "blockSize", where, least=1)[::-1]
     if len(shape) != len(chunks):
         raise MetadataError(
             f"{where}: 'dimensions' {list(shape[::-1])} and 'blockSize' {list(chunks[::-1])} "
             "differ in length"
-        )
-    if len(shape) > _MOST_AXES:
-        raise MetadataError(
-            f"{where}: expected at most {_MOST_AXES} 'dimensions', got {len(shape)}"
         )
     dtype, content = _element(members["dataType"], where)
     if members.get(MULTISET) is True:
@@ -286,26 +280,7 @@ def _array(members: Attributes, where: str) -> ArrayMetadata:
         compression=compression,
         attributes=_others(members, _STRUCTURAL),
         content=content,
-        legacy="compressionType" in members,
     )
-
-
-def _integers(members: Attributes, key: str, least: int, where: str) -> tuple[int, ...]:
-    value = members[key]
-    # Gson sometimes writes whole numbers as 1.0.
-    whole = isinstance(value, list) and all(
-        isinstance(item, (int, float)) and not isinstance(item, bool) and item == int(item) >= least
-        for item in value
-        if not (isinstance(item, float) and not math.isfinite(item))
-    )
-    if not whole or any(isinstance(item, float) and not math.isfinite(item) for item in value):
-        raise MetadataError(
-            f"{where}: {key!r} is {value!r}; expected a list of whole numbers of at least {least}"
-        )
-    result = tuple(int(item) for item in value)
-    if any(item >= 1 << 63 for item in result):
-        raise MetadataError(f"{where}: {key!r} is {value!r}; expected numbers below 2**63")
-    return result
 
 
 def _element(name: object, where: str) -> tuple[np.dtype[Any], Content]:

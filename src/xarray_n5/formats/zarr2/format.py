@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.values import whole_numbers
 from xarray_n5.formats.zarr2 import layout as zarr2_layout
 from xarray_n5.formats.zarr2.layout import (
     Layout,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Metadata
-
-_MOST_AXES = 64
-"""The maximum number of axes, as in NumPy."""
 
 _ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
 
@@ -155,8 +153,9 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
     if members.get("zarr_format") != 2:  # noqa: PLR2004 - this is Zarr v2
         raise MetadataError(f"{where}: 'zarr_format' is {members.get('zarr_format')!r}; expected 2")
     stored = parse_dtype(members.get("dtype"), where)
-    shape, chunks = (_sizes(members, key, where) for key in ("shape", "chunks"))
-    if len(shape) != len(chunks) or min(chunks, default=1) < 1:
+    shape = whole_numbers(members.get("shape"), "shape", where)
+    chunks = whole_numbers(members.get("chunks"), "chunks", where, least=1)
+    if len(shape) != len(chunks):
         raise MetadataError(
             f"{where}: 'chunks' {list(chunks)} do not fit the 'shape' {list(shape)}"
         )
@@ -175,20 +174,6 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
             stored, order, separator, filters, filled, filled and UNMASKED not in attributes
         ),
     )
-
-
-def _sizes(members: Mapping[str, Any], key: str, where: str) -> tuple[int, ...]:
-    found = members.get(key)
-    sizes = found if isinstance(found, list) else [None]
-    proper = all(
-        isinstance(size, int | float) and 0 <= size < 1 << 63 and size == int(size)
-        for size in sizes
-    )
-    if not proper or len(sizes) > _MOST_AXES:
-        raise MetadataError(
-            f"{where}: {key!r} is {found!r}; expected at most {_MOST_AXES} whole numbers"
-        )
-    return tuple(map(int, sizes))
 
 
 def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:

@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.values import LARGEST, NOT_A_TIME, NUMBERS
 from xarray_n5.model.times import check_time_units
 
 _SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\w+\])")
-NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-LARGEST = 1 << 20
-"""The maximum size of an element in bytes, which limits the size of a fill value."""
-
-NOT_A_TIME = np.iinfo(np.int64).min
 
 
 def parse_dtype(value: object, where: str) -> np.dtype[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from xarray_n5.codecs import from_json
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.values import whole_numbers
 from xarray_n5.formats.zarr3 import layout as zarr3_layout
 from xarray_n5.formats.zarr3.layout import MASK, NAMES, Layout, encode_mask, members_of, pipeline_of
 from xarray_n5.formats.zarr3.sharding import Sharding
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
 
 DOCUMENT = "zarr.json"
-
-_MOST_AXES = 64
-"""The maximum number of axes, as in NumPy."""
 
 _OF_ARRAYS = frozenset(
     {"shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"}
@@ -217,9 +215,10 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
     for each in transformers if isinstance(transformers, list) else [transformers]:
         if not (isinstance(each, dict) and each.get("must_understand") is False):
             raise MetadataError(f"{where}: storage transformer {str(each)[:100]} is not supported")
-    shape = _sizes(members["shape"], "shape", where)
-    chunks = _sizes(_chunk_shape(members["chunk_grid"], where), "chunk_shape", where)
-    if len(shape) != len(chunks) or min(chunks, default=1) < 1:
+    shape = whole_numbers(members["shape"], "shape", where)
+    sides = _chunk_shape(members["chunk_grid"], where)
+    chunks = whole_numbers(sides, "chunk_shape", where, least=1)
+    if len(shape) != len(chunks):
         raise MetadataError(
             f"{where}: 'chunk_shape' is {list(chunks)} for a shape of {list(shape)}"
         )
@@ -261,16 +260,6 @@ def _chunk_shape(grid: Any, where: str) -> Any:
     if name != "regular":
         raise MetadataError(f"{where}: chunk grid {name!r} is not supported; only 'regular' is")
     return members.get("chunk_shape")
-
-
-def _sizes(found: Any, key: str, where: str) -> tuple[int, ...]:
-    sizes = found if isinstance(found, list) else [None]
-    proper = all(type(size) is int and 0 <= size < 1 << 63 for size in sizes)
-    if not proper or len(sizes) > _MOST_AXES:
-        raise MetadataError(
-            f"{where}: {key!r} is {str(found)[:200]}; expected at most {_MOST_AXES} whole numbers"
-        )
-    return tuple(sizes)
 
 
 def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.zarr2.values import LARGEST, NOT_A_TIME, NUMBERS
+from xarray_n5.formats.values import LARGEST, NOT_A_TIME, NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
