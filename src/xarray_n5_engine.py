@@ -35,9 +35,6 @@ _DECODERS = frozenset(
 )
 """The names of decoders in xarray's functions."""
 
-_NOT_MEANT = ("filename_or_obj", "kwargs")
-"""Parameters of xarray's functions that no misspelt option is compared with."""
-
 
 class N5BackendEntrypoint(BackendEntrypoint):
     """Open arrays and groups of N5 containers with ``xr.open_dataset(url, engine="n5")``."""
@@ -349,11 +346,8 @@ def _settings(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
-    import xarray as xr
-
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.model.options import refuse_keywords
 
     decoders = {name: options.pop(name) for name in _DECODERS & options.keys()}
     kind = N5BackendEntrypoint if engine == "n5" else BdvBackendEntrypoint
@@ -365,8 +359,10 @@ def _settings(
             "their XML with engine='bdv'; in a container, select with .sel or group="
         )
     if unknown:
-        theirs = [name for name in signature(xr.open_dataset).parameters if name not in _NOT_MEANT]
-        refuse_keywords(f"the engine {engine!r}", unknown, dict.fromkeys([*parameters, *theirs]))
+        raise TypeError(
+            f"the engine {engine!r} has no parameter {unknown[0]!r}; its parameters are "
+            f"{', '.join(parameters)}"
+        )
     return {
         "path": group or "",
         "storage_options": storage_options,

@@ -7,14 +7,13 @@ from typing import Any
 
 import xarray as xr
 
-from xarray_n5.model.options import near, suggest_keywords
+from xarray_n5.model.options import near
 
 __all__ = ["names", "open_dataset", "path"]
 
 _SAMPLES = Path(__file__).with_name("samples")
 
 
-@suggest_keywords
 def names() -> list[str]:
     """Return the names of the sample containers.
 
@@ -35,7 +34,6 @@ def _samples() -> dict[str, Path]:
     return {path.stem: path for path in sorted([*_SAMPLES.glob("*.n5"), *_SAMPLES.glob("*/*.xml")])}
 
 
-@suggest_keywords
 def path(name: str) -> Path:
     """Return the path of a sample container. Do not write to it.
 

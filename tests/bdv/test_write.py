@@ -467,7 +467,7 @@ def test_a_container_is_no_name_of_an_xml(two_tiles: xr.Dataset, tmp_path: Path)
 
 def test_an_attribute_of_setups_is_no_option(two_tiles: xr.Dataset) -> None:
     del two_tiles
-    with pytest.raises(TypeError, match=r"no parameter 'tile'; open all and select, as in .isel"):
+    with pytest.raises(TypeError, match="no parameter 'tile'"):
         xr.open_dataset(tutorial.path("tiles"), engine="bdv", level=0, tile=1)
 
 
@@ -517,7 +517,7 @@ def test_what_is_not_a_project_is_refused_before_anything_is_written(
     [
         ({"data": "a.h5"}, "a project is written as N5 or Zarr, but this is hdf5"),
         ({"data": "a.n5/inner"}, "omit the group 'inner'"),
-        ({"append_dim": "t"}, "to_bdv.. has no parameter 'append_dim'"),
+        ({"append_dim": "t"}, "append_dim"),
         ({"mode": "r+"}, "mode"),
         ({"encoding": {"image": {"scale_factor": 2}}}, "scale_factor"),
         ({"encoding": {"image": {"chunks": (2, 2)}}}, "sides along z, y, x"),
@@ -874,7 +874,7 @@ def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
 def test_pyramids_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use 'mode' for labels"):
         xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", method="nearest")
-    with pytest.raises(TypeError, match="has no parameter 'partial'"):
+    with pytest.raises(TypeError, match="partial"):
         xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="mode"):
         xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")  # type: ignore[arg-type]

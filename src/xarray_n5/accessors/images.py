@@ -14,7 +14,6 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.describe import as_html, as_text, geometry_rows
-from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,7 +39,6 @@ T = TypeVar("T", xr.DataArray, xr.Dataset, xr.DataTree)
 S = TypeVar("S", xr.DataArray, xr.Dataset)
 
 
-@suggest_keywords
 class Accessor(Generic[T]):
     """What DataArrays, Datasets and DataTrees have alike."""
 
@@ -167,7 +165,6 @@ class Accessor(Generic[T]):
         return view(self._object, labels=labels, open=open, address=address, port=port)
 
 
-@suggest_keywords
 class _ImageAccessor(Accessor[S]):
     """What DataArrays and Datasets have alike."""
 
@@ -361,7 +358,6 @@ class _ImageAccessor(Accessor[S]):
 
         return interp_like(self._object, other, method=method, fill_value=fill_value, chunks=chunks)
 
-    @suggest_keywords_of(encoding="encoding={variable: ...}")
     def to_n5(
         self,
         url: object,
@@ -534,7 +530,6 @@ class _ImageAccessor(Accessor[S]):
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
-@suggest_keywords
 class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
     """The geometry of a DataArray, storing it, and looking at it: ``array.n5``.
 
@@ -675,7 +670,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
 
 
 @xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
-@suggest_keywords
 class DatasetAccessor(_ImageAccessor[xr.Dataset]):
     """The geometry of a Dataset, storing it, and looking at it: ``ds.n5``.
 

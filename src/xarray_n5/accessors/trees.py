@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from xarray_n5.accessors.images import Accessor, show_each
-from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
-@suggest_keywords
 class DataTreeAccessor(Accessor[xr.DataTree]):
     """Storing a DataTree, and looking at it: ``tree.n5``.
 
@@ -166,7 +164,6 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         dataset = level_for(self._object, other, level)
         return interp_like(dataset, other, method=method, fill_value=fill_value, chunks=chunks)
 
-    @suggest_keywords_of(encoding="encoding={path: {variable: ...}}")
     def to_n5(
         self,
         url: object,

@@ -24,7 +24,6 @@ from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import span
 from xarray_n5.model.indexing import broadcast, normalize
-from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes
 
 
-@suggest_keywords
 class Array:
     """An array in a container, as :func:`open_array` and :func:`create_array` return it.
 

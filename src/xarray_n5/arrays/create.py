@@ -23,7 +23,6 @@ from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.formats.open import open_container
 from xarray_n5.model.axes import as_geometry
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import new_path
 from xarray_n5.model.units import same_unit
 
@@ -68,7 +67,6 @@ class ArrayPlan:
             self.array.attrs.change(self.attributes, self.stale)
 
 
-@suggest_keywords
 def create_array(
     url: object,
     path: str = "",

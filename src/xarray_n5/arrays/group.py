@@ -22,7 +22,7 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _MOST_SHOWN = 40
 """The maximum number of nodes of a group that are shown."""
 
 
-@suggest_keywords
 class Group(Mapping[str, "Array | Group"]):
     """A group in a container, as :func:`open_group` and :func:`create_group` return it.
 
@@ -296,7 +295,6 @@ def describe_group(group: Group) -> Description:
     return Description(f"<xarray_n5.Group {group.url!r}>", rows, tuple(group.attrs))
 
 
-@suggest_keywords
 def create_group(
     url: object,
     path: str = "",

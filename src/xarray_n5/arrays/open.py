@@ -15,7 +15,7 @@ from xarray_n5.formats.open import find_node, open_container
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.level_names import base_path
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from xarray_n5.formats import FormatName
 
 
-@suggest_keywords
 def open_array(
     url: object,
     path: str = "",
@@ -122,7 +121,6 @@ def open_array(
     return Array(opened, cache_bytes=cache_bytes)
 
 
-@suggest_keywords
 def open_group(
     url: object,
     path: str = "",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import xarray as xr
 
-from xarray_n5.model.options import check_option, suggest_keywords, suggest_keywords_of
+from xarray_n5.model.options import check_option
 from xarray_n5.pyramids.reduce import Method, check_type
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Mode = Literal["w-", "w", "a"]
 
 
-@suggest_keywords_of(encoding="encoding={variable: ...}")
 def to_bdv(
     source: xr.DataArray | xr.Dataset | xr.DataTree,
     xml: object,
@@ -139,7 +138,6 @@ def to_bdv(
     return stored.write()
 
 
-@suggest_keywords
 def copy(
     source: object,
     xml: object,
@@ -239,7 +237,6 @@ def copy(
     ).compute()
 
 
-@suggest_keywords
 def pyramid(
     source: Any,
     xml: object,
@@ -352,7 +349,6 @@ def pyramid(
     )
 
 
-@suggest_keywords
 def register(
     source: xr.Dataset, xml: object, *, storage_options: Mapping[str, Any] | None = None
 ) -> None:

@@ -20,7 +20,7 @@ from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.model.codec import Buffer, Compression
-from xarray_n5.model.options import as_int, suggest_keywords
+from xarray_n5.model.options import as_int
 
 __all__ = [
     "COMPRESSIONS",
@@ -45,7 +45,6 @@ COMPRESSIONS: dict[str, type[Compression]] = {
 }
 
 
-@suggest_keywords
 def register_compression(kind: type[Compression]) -> None:
     """Register a compression under its name.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from xarray_n5.sampling.crop import Bounds
 
 
-@suggest_keywords
 def copy(
     source: object,
     destination: object,

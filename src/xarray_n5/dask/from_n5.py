@@ -24,7 +24,6 @@ from xarray_n5.graph import (
     spell,
 )
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from xarray_n5.formats import FormatName
 
 
-@suggest_keywords
 def from_n5(
     url: object,
     component: str | None = None,

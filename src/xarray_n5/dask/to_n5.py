@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overloa
 
 from dask.base import is_dask_collection
 
-from xarray_n5.model.options import suggest_keywords
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -87,7 +85,6 @@ def to_n5(
 ) -> xr.Dataset | DeferredWrite: ...
 
 
-@suggest_keywords
 def to_n5(
     arr: da.Array | xr.DataArray | npt.ArrayLike,
     url: object,

@@ -27,7 +27,6 @@ from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit
 
@@ -69,7 +68,6 @@ _CHOSEN: dict[str, Dialect] = {WRITTEN: Ngff(VERSION), Paintera.name: Paintera(c
 """Dialects by the names that choose the version that they write, or that they count."""
 
 
-@suggest_keywords
 def register_dialect(dialect: Dialect) -> None:
     """Register a metadata dialect, as the last one, or instead of a registered one of its type.
 

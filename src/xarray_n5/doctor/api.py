@@ -19,7 +19,6 @@ from xarray_n5.doctor.readers.expected import describes, expected_geometry, lead
 from xarray_n5.doctor.readers.fix import AmbiguousError, RepairPlan, plan_repair
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
-from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +68,6 @@ class Diagnosis:
         return not self.findings and all(each.agrees for each in self.images)
 
 
-@suggest_keywords
 def examine(
     url: object,
     path: str = "",

@@ -26,7 +26,6 @@ from xarray_n5.hangar.files import Schema, describe, written_rows
 from xarray_n5.hangar.records import parse_record
 from xarray_n5.hangar.repository import find_files, read_records
 from xarray_n5.hangar.writer import HangarWriter
-from xarray_n5.model.options import suggest_keywords
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     Records = Iterable[str] | Mapping[int | str, str]
 
 
-@suggest_keywords
 def from_hangar(
     repo_or_files: LocalPath | Iterable[LocalPath],
     records: Records | Mapping[str, Records] | None = None,
@@ -115,7 +113,6 @@ def from_hangar(
     return to_dataset({str(column.schema): column for column in columns}, chunks)
 
 
-@suggest_keywords
 def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str, Any]:
     """Read the records of the samples in a Hangar repository from its databases.
 
@@ -153,7 +150,6 @@ def hangar_records(repo: str | os.PathLike[str], ref: str = "HEAD") -> dict[str,
     return read_records(repo, ref)
 
 
-@suggest_keywords
 def to_hangar(
     samples: da.Array | xr.DataArray | npt.ArrayLike,
     folder: str | os.PathLike[str],

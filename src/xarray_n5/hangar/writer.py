@@ -26,7 +26,6 @@ from xarray_n5.hangar.layout import (
     remaining,
 )
 from xarray_n5.hangar.records import Record, check_length
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ BOUNDS = ("v110", "v110")
 _LETTERS = string.ascii_lowercase + string.digits
 
 
-@suggest_keywords
 class HangarWriter:
     """Write samples of one type into new files, in the layout of Hangar's HDF5_00.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.open import open_array
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.writing.chunk_table import dims_of_grid, on_grid, whole_grid
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-@suggest_keywords
 def chunk_map(
     url: object, path: str = "", *, storage_options: Mapping[str, Any] | None = None
 ) -> xr.DataArray:

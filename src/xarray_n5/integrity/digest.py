@@ -9,14 +9,12 @@ from xarray_n5.arrays.walk import Walk
 from xarray_n5.dask.value_digest import digests_of
 from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.integrity.verify import arrays_in, inner_path
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.value_sums import group_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@suggest_keywords
 def digest(
     url: object, path: str | None = None, *, storage_options: Mapping[str, Any] | None = None
 ) -> str:

@@ -16,7 +16,7 @@ from xarray_n5.datasets.commit import complete_appends
 from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.integrity.report import DAMAGED, check_chunk
 from xarray_n5.integrity.report import report as report_on
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import QUARANTINE, join
 from xarray_n5.writing.digests import read_digests
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from xarray_n5.writing.digests import Digests
 
 
-@suggest_keywords
 def repair(
     url: object,
     path: str = "",

@@ -14,7 +14,6 @@ from xarray_n5.arrays.records import look, read, state_of
 from xarray_n5.arrays.walk import Walk
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.paths import HIDDEN, join
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.walk import Found
 
 
-@suggest_keywords
 def verify(
     url: object,
     path: str = "",

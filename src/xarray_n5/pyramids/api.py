@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from xarray_n5.model.options import check_option, suggest_keywords
+from xarray_n5.model.options import check_option
 from xarray_n5.pyramids.reduce import Method
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.factors import Step
 
 
-@suggest_keywords
 def pyramid(
     source: object,
     url: object | None = None,

@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.world import AXES
-from xarray_n5.model.options import suggest_keywords
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, same_unit
 from xarray_n5.sampling.placement import Placement, factor_of
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@suggest_keywords
 def world_grid(
     *arrays: xr.DataArray | xr.Dataset, spacing: float | str | Mapping[str, float | str]
 ) -> xr.Dataset:

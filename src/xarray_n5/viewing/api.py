@@ -17,10 +17,8 @@ import xarray as xr
 
 from xarray_n5.errors import N5Error
 from xarray_n5.model.level_names import level_name
-from xarray_n5.model.options import suggest_keywords, suggest_keywords_of
 from xarray_n5.viewing.layers import layers_of
 from xarray_n5.viewing.links import is_public, link_of
-from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,7 +27,6 @@ _HEIGHT = 600
 """The height of a viewer in a notebook, in pixels."""
 
 
-@suggest_keywords
 @dataclass(slots=True, repr=False, eq=False)
 class View:
     """A viewer that runs until `stop()` is called, or until the process ends.
@@ -100,7 +97,6 @@ class View:
         )
 
 
-@suggest_keywords_of(xr.open_datatree, N5BackendEntrypoint.open_dataset)
 def view(
     source: object,
     group: str = "",

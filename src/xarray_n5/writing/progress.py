@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from dask.callbacks import Callback
 from dask.utils import format_bytes, format_time
 
-from xarray_n5.model.options import suggest_keywords
-
 if TYPE_CHECKING:
     from xarray_n5.model.receipts import Receipts
 
@@ -34,7 +32,6 @@ _ERASE = "\r\x1b[K"
 _shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
 
 
-@suggest_keywords
 class ProgressBar:
     """Show the written chunks or shards, the speed and the time left while a write is computed.
 
