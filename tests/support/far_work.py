@@ -1,6 +1,6 @@
 """What users do with a store far away, and the same in xarray's engine for Zarr.
 
-The counting tests run it, and ``python -m tests.benchmarks.rounds`` makes the page's table of it.
+The counting tests run it, and ``python -m ci.benchmarks.rounds`` makes the page's table of it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import xarray_n5
-from tests.support.lines import LEAVES, by_folder
+from ci.lines import LEAVES
 from xarray_n5 import errors
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
@@ -192,7 +192,6 @@ def test_an_image_is_one_class_and_a_level_is_another_one() -> None:
 
 
 BESIDE = {
-    "benchmarks": "comparisons that are run by hand",
     "data": "files that tests read",
     "docs": "tests of what the pages in docs and the README say",
     "support": "what several tests use",
@@ -213,7 +212,7 @@ def test_folders_of_tests_hold_tests_and_support_holds_none() -> None:
     files = {path for path in files if path.name not in {"__init__.py", "conftest.py"}}
     code = {path for path in files if not path.name.startswith("test_")}
     code -= {Path("writing", "model.py")}  # which the protocol of writes is tested by
-    assert {path.parts[0] for path in code} == {"benchmarks", "support"}
+    assert {path.parts[0] for path in code} == {"support"}
     assert not {path for path in files - code if path.parts[0] == "support"}
     assert not {path for path in files if len(path.parts) == 1}
 
@@ -280,54 +279,3 @@ def test_variants_inherit_nothing_and_are_known_by_their_names(table: dict[str, 
         assert kind.__bases__ == ((Store,) if table is STORES else (object,))
         assert getattr(kind, "name", name) == name or table is STORES
         assert kind.__module__.startswith("xarray_n5.")
-
-
-def lines_without_docstrings(path: Path) -> int:
-    """Return how many lines a file has, but for its docstrings."""
-    text = path.read_text(encoding="utf-8")
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docstrings = [
-        node.body[0]
-        for node in nodes_of(path)
-        if isinstance(node, documented) and ast.get_docstring(node) is not None
-    ]
-    prose = sum((each.end_lineno or 0) - each.lineno + 1 for each in docstrings)
-    return text.count("\n") - prose
-
-
-def test_files_stay_small() -> None:
-    lines = {path: lines_without_docstrings(path) for path in ALL_MODULES}
-    assert {path: count for path, count in lines.items() if count > 300} == {}
-
-
-MOST_LINES = {
-    "core": 28_919,
-    ENGINE: 230,
-    "bdv": 4_750,
-    "cli": 1_470,
-    "doctor": 2_350,
-    "hangar": 1_010,
-    "imaris": 270,
-    "napari": 320,
-    "scenes": 1_180,
-    "viewing": 1_180,
-}
-"""The most lines of code of the core and of others; docs/design.md has a table. To be reduced."""
-
-
-def test_folders_do_not_grow() -> None:
-    counts = by_folder()
-    over = [f"{n}: {counts[n]}, at most {m}" for n, m in MOST_LINES.items() if counts[n] > m]
-    assert over == [], "remove lines, or raise MOST_LINES here, and update docs/design.md"
-
-
-def test_the_page_tells_how_large_folders_are() -> None:
-    text = (SOURCE.parents[1] / "docs" / "design.md").read_text("utf-8")
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) +\| +([\d,]+) \|", text, re.MULTILINE)
-    counts, wrong = by_folder(), []
-    for names, said in rows:
-        found = sum(counts[name] for name in re.findall(r"`(\w+)`", names))
-        if abs(found - int(said.replace(",", ""))) > 100:
-            wrong.append(f"{names}: {said}, found {found:,}")
-    assert len(rows) > 12
-    assert wrong == [], "update docs/design.md, by python -m tests.support.lines"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.benchmarks.clock import Cost, Done, in_turns
-from tests.benchmarks.contests import Contest, Place
-from tests.benchmarks.data import VOLUMES, volume
-from tests.benchmarks.peers import PEERS
-from tests.benchmarks.table import Row
-from tests.benchmarks.targets import TARGETS, judged
+from ci.benchmarks.clock import Cost, Done, in_turns
+from ci.benchmarks.contests import Contest, Place
+from ci.benchmarks.data import VOLUMES, volume
+from ci.benchmarks.peers import PEERS
+from ci.benchmarks.table import Row
+from ci.benchmarks.targets import TARGETS, judged
 
 if TYPE_CHECKING:
     from pathlib import Path

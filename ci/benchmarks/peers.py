@@ -12,8 +12,8 @@ import xarray as xr
 import z5py
 
 import xarray_n5
-from tests.benchmarks.data import COMPRESSIONS
-from tests.benchmarks.machine import cores
+from ci.benchmarks.data import COMPRESSIONS
+from ci.benchmarks.machine import cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """Functions with overlap and interpolation, here and by Dask and xarray.
 
 ``bash ci/bench boxes`` prints the table. Each row has a process of its own, whose peak memory is
-measured: ``python -m tests.benchmarks.boxes WORK VOLUME``.
+measured: ``python -m ci.benchmarks.boxes WORK VOLUME``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dask.base import optimize
 from scipy.ndimage import gaussian_filter
 
 import xarray_n5
-from tests.benchmarks.machine import machine
-from tests.benchmarks.table import show
+from ci.benchmarks.machine import machine
+from ci.benchmarks.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,7 +104,7 @@ def lines(folder: Path, turns: int) -> Iterator[tuple[str, ...]]:
     found: dict[str, list[Any]] = {name: [] for name in WORKS}
     for _ in range(turns):
         for name in WORKS:
-            command = [sys.executable, "-m", "tests.benchmarks.boxes", name, str(place)]
+            command = [sys.executable, "-m", "ci.benchmarks.boxes", name, str(place)]
             text = subprocess.check_output(command, text=True)  # noqa: S603
             found[name].append(json.loads(text.splitlines()[-1]))
     for name, (title, by, _) in WORKS.items():

@@ -21,9 +21,9 @@ from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 
 import xarray_n5
-from tests.benchmarks.data import volume
-from tests.benchmarks.machine import machine
-from tests.benchmarks.peers import Sliced
+from ci.benchmarks.data import volume
+from ci.benchmarks.machine import machine
+from ci.benchmarks.peers import Sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

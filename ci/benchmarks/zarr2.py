@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.clock import Cost, Done
-from tests.benchmarks.machine import cores
+from ci.benchmarks.clock import Cost, Done
+from ci.benchmarks.machine import cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How fast volumes are read and written, here and by others: python -m tests.benchmarks.speed."""
+"""How fast volumes are read and written, here and by others: python -m ci.benchmarks.speed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import dask
 
-from tests.benchmarks import boxes, latency, scheduler, targets, zarr2
-from tests.benchmarks.clock import in_turns
-from tests.benchmarks.contests import SECTIONS, Place
-from tests.benchmarks.graphs import milliseconds, works
-from tests.benchmarks.machine import cores, machine
-from tests.benchmarks.table import HEADER, Row, markdown, show
+from ci.benchmarks import boxes, latency, scheduler, targets, zarr2
+from ci.benchmarks.clock import in_turns
+from ci.benchmarks.contests import SECTIONS, Place
+from ci.benchmarks.graphs import milliseconds, works
+from ci.benchmarks.machine import cores, machine
+from ci.benchmarks.table import HEADER, Row, markdown, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -106,7 +106,7 @@ def main() -> None:
                 found = answer(json.loads(line))
             except Exception as error:  # noqa: BLE001 - the one who asks is told
                 found = {"error": f"{type(error).__name__}: {error}"}
-            print(json.dumps(found), flush=True)  # noqa: T201
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numcodecs.zstd
 import numpy as np
 
 import xarray_n5
-from tests.benchmarks.data import COMPRESSIONS
+from ci.benchmarks.data import COMPRESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

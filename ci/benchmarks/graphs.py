@@ -11,7 +11,7 @@ import xarray as xr
 from dask.base import optimize
 
 import xarray_n5
-from tests.benchmarks.clock import Quartiles
+from ci.benchmarks.clock import Quartiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.limit import LIMIT
+from ci.benchmarks.limit import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.benchmarks.table import Row
+    from ci.benchmarks.table import Row
 
 
 @dataclass(frozen=True)

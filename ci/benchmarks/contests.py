@@ -12,16 +12,16 @@ import dask.array as da
 import numpy as np
 
 import xarray_n5
-from tests.benchmarks.clock import Done, checksum, timed
-from tests.benchmarks.data import store, volume
-from tests.benchmarks.limit import LIMIT, Limit
-from tests.benchmarks.peers import PEERS, Ours, TensorStore
+from ci.benchmarks.clock import Done, checksum, timed
+from ci.benchmarks.data import store, volume
+from ci.benchmarks.limit import LIMIT, Limit
+from ci.benchmarks.peers import PEERS, Ours, TensorStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.benchmarks.zarr2 import Worker
+    from ci.benchmarks.zarr2 import Worker
 
 ZARR2 = "zarr 2"
 

@@ -26,16 +26,16 @@ from obstore.store import S3Store
 from zarr.codecs import ZstdCodec
 
 import xarray_n5
-from tests.benchmarks.clock import checksum, in_turns, timed
-from tests.benchmarks.data import COMPRESSIONS, volume
-from tests.benchmarks.machine import machine
-from tests.benchmarks.peers import Sliced
+from ci.benchmarks.clock import checksum, in_turns, timed
+from ci.benchmarks.data import COMPRESSIONS, volume
+from ci.benchmarks.machine import machine
+from ci.benchmarks.peers import Sliced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
-    from tests.benchmarks.clock import Done
+    from ci.benchmarks.clock import Done
 
 LATENCIES = (5, 20, 100)
 """How late answers are, in milliseconds."""

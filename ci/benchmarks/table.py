@@ -6,14 +6,14 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.clock import Cost, Quartiles
-from tests.benchmarks.contests import ZARR2
-from tests.benchmarks.limit import LIMIT
+from ci.benchmarks.clock import Cost, Quartiles
+from ci.benchmarks.contests import ZARR2
+from ci.benchmarks.limit import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.benchmarks.contests import Contest
+    from ci.benchmarks.contests import Contest
 
 COLUMNS = ("ours", "TensorStore", "z5py", ZARR2, LIMIT)
 
@@ -90,4 +90,4 @@ def markdown(header: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> Itera
 def show(lines: Iterable[str]) -> None:
     """Print lines as they come."""
     for line in lines:
-        print(line, flush=True)  # noqa: T201
+        print(line, flush=True)

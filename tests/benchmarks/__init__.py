@@ -1,1 +1,0 @@
-"""Comparisons with other libraries, run by hand."""
