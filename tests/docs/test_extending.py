@@ -18,7 +18,6 @@ import xarray_n5
 from tests.docs.test_pages import ROOT, blocks, unchanged_tables
 from tests.stores import test_stores
 from tests.support.stores import MinimalStore
-from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.stores.base import Store
 
 PAGE = ROOT / "docs" / "extending.md"
@@ -57,24 +56,6 @@ def test_the_contract_is_of_some_length() -> None:
     assert len(CONTRACT) > 12
 
 
-@pytest.mark.parametrize(
-    ("protocol", "name"),
-    [(Store, "SqliteStore"), (KeyedFormat, "Npy")],
-    ids=["store", "format"],
-)
-def test_its_classes_have_all_members_of_their_protocols(protocol: type, name: str) -> None:
-    kind = DEFINED[name]
-    members = [each for each in dir(protocol) if not each.startswith("_")]
-    members += [each for each in protocol.__annotations__ if not each.startswith("_")]
-    own = {*dir(kind), *kind.__annotations__}
-    assert [each for each in members if each not in own] == []
-    for each in own.intersection(members) & {*dir(kind)}:
-        ours, theirs = getattr(kind, each), getattr(protocol, each, None)
-        if inspect.isfunction(theirs) and ours.__name__ == each:
-            wanted, given = inspect.signature(theirs), inspect.signature(ours)
-            assert list(given.parameters) == list(wanted.parameters), each
-
-
 def test_seven_members_are_enough_to_write_in_parallel_to_resume_and_to_verify(
     tmp_path: Path,
 ) -> None:
@@ -108,12 +89,3 @@ def fail_at_the_last(block: np.ndarray, failing: str) -> np.ndarray:
     if block[-1, -1] == 400 and Path(failing).exists():
         raise ZeroDivisionError
     return block
-
-
-def test_its_chunks_are_read_by_numpy() -> None:
-    form, values = DEFINED["Npy"](), np.arange(6, dtype="<i4").reshape(2, 3)
-    data = form.encode(None, values)
-    assert form.peek(None, data, len(data)) == (2, 3)
-    np.testing.assert_array_equal(form.decode(None, data), values)
-    with pytest.raises(EOFError):
-        form.peek(None, data, len(data) - 1)

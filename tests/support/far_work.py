@@ -1,7 +1,4 @@
-"""What users do with a store far away, and the same in xarray's engine for Zarr.
-
-The counting tests run it, and ``python -m ci.benchmarks.rounds`` makes the page's table of it.
-"""
+"""What users do with a store far away, with its rounds of requests."""
 
 from __future__ import annotations
 
@@ -42,20 +39,11 @@ class Work:
     why: str
     """What each round waits for."""
     ours: Callable[[Bucket], Any]
-    theirs: Callable[[Bucket], Any] | None = None
-    """The same with xarray's engine for Zarr, on the same data as consolidated Zarr v2."""
 
 
 def n5(fs: Bucket, name: str = "x.n5") -> Store:
     """Return a container."""
     return FsspecStore(fs, f"b/{name}")
-
-
-def zarr(fs: Bucket, name: str = "x.zarr") -> Any:
-    """Return a store of zarr-python."""
-    from zarr.storage import FsspecStore as ZarrStore
-
-    return ZarrStore(fs, path=f"b/{name}")
 
 
 def series(start: int, stop: int) -> xr.Dataset:
@@ -71,11 +59,6 @@ def open_n5(fs: Bucket, group: str | None = None, **options: Any) -> xr.Dataset:
     return xr.open_dataset(n5(fs), engine="n5", group=group, **options)  # type: ignore[arg-type]
 
 
-def open_zarr(fs: Bucket, group: str, name: str = "x.zarr") -> xr.Dataset:
-    """Open a group with xarray's engine for Zarr."""
-    return xr.open_dataset(zarr(fs, name), engine="zarr", group=group, consolidated=True)
-
-
 _THREE = {name: {"chunks": (4, 16, 16)} for name in "abc"}
 
 WORKS = (
@@ -84,14 +67,12 @@ WORKS = (
         *(1, 4),
         "its document, those of the groups around it, and a listing of its records",
         lambda fs: open_n5(fs, "g/a"),
-        lambda fs: open_zarr(fs, "g"),
     ),
     Work(
         "`open_dataset` of a level, by its path",
         *(1, 5),
         "as above, and the document of `s0`, whose path is known",
         lambda fs: open_n5(fs, "p/s1"),
-        lambda fs: open_zarr(fs, "p/s1"),
     ),
     Work(
         "`open_dataset` of a level, `level=1`",
@@ -104,14 +85,12 @@ WORKS = (
         *(3, 9),
         "its document and its listing; the documents of the arrays; their records",
         lambda fs: xr.open_dataset(n5(fs, "t.n5"), engine="n5"),  # type: ignore[arg-type]
-        lambda fs: open_zarr(fs, "", "t.zarr"),
     ),
     Work(
         "`open_dataset` of a project, 100 views",
         *(2, 102),
         "the XML; the documents of the root and of all views",
         lambda fs: xr.open_dataset((fs, "b/v/views.xml"), engine="n5", level=0),  # type: ignore[arg-type]
-        lambda fs: open_zarr(fs, "", "v.zarr"),
     ),
     Work(
         "`open_datatree` of 2 pyramids",
@@ -119,7 +98,6 @@ WORKS = (
         "the root's document and listing; the documents of what is in it; the listings of the "
         "groups among these; the documents of the levels; the records of all",
         lambda fs: xr.open_datatree(n5(fs, "p.n5"), engine="n5"),  # type: ignore[arg-type]
-        lambda fs: xr.open_datatree(zarr(fs, "p.zarr"), engine="zarr", consolidated=True),
     ),
     Work(
         "`to_n5` of 200 chunks, one a task",
@@ -128,16 +106,12 @@ WORKS = (
         "16 in each task; that "
         "the record is still there; the row of the finished write; the removal of the record",
         lambda fs: to_n5(_chunks(), n5(fs, "new.n5"), "a"),
-        lambda fs: _chunks().to_zarr(zarr(fs, "new.zarr"), component="a", zarr_format=2),
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
         *(18, 46),
         "the same for the group and, together, for its arrays",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
-        lambda fs: series(0, 8).to_zarr(
-            zarr(fs, "new.zarr"), mode="w-", consolidated=True, zarr_format=2, encoding=_THREE
-        ),
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
@@ -147,9 +121,6 @@ WORKS = (
         "all is stored; the documents, the new ones, and these again; the rows; the removal of "
         "the notes and of the record",
         lambda fs: series(8, 12).n5.to_n5(n5(fs, "t.n5"), append_dim="t"),
-        lambda fs: series(8, 12).to_zarr(
-            zarr(fs, "t.zarr"), append_dim="t", consolidated=True, zarr_format=2
-        ),
     ),
     Work(
         "`verify(deep=False)` of 200 chunks",
@@ -160,18 +131,18 @@ WORKS = (
 )
 
 
-def bucket(*, theirs: bool = False) -> Bucket:
-    """Return a bucket with all containers, of ours or of xarray's engine for Zarr."""
-    return Bucket(dict(_objects(theirs=theirs)), asynchronous=theirs)
+def bucket() -> Bucket:
+    """Return a bucket with all containers."""
+    return Bucket(dict(_objects()))
 
 
 @functools.cache
-def _objects(*, theirs: bool) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+def _objects() -> dict[str, bytes]:
+    objects: dict[str, bytes] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (_write_zarr if theirs else _write_n5)(Bucket(found, asynchronous=theirs))
-    return found
+        _write_n5(Bucket(objects))
+    return objects
 
 
 def _write_n5(fs: Bucket) -> None:
@@ -189,27 +160,6 @@ def _write_n5(fs: Bucket) -> None:
     fs.objects["b/v/views.xml"] = project_xml(setups, timepoints=times).encode()
 
 
-def _write_zarr(fs: Bucket) -> None:
-    from zarr import consolidate_metadata
-
-    how: Any = {"consolidated": False, "zarr_format": 2}
-    values = np.arange(1, 3201, dtype="u2").reshape(200, 4, 4)
-    whole = xr.Dataset({"a": (("z", "y", "x"), values)})
-    whole.to_zarr(zarr(fs), group="g", encoding={"a": {"chunks": (1, 4, 4)}}, **how)
-    series(0, 8).to_zarr(zarr(fs, "t.zarr"), encoding=_THREE, **how)
-    views = {f"view{number}": (("z", "y", "x"), np.ones((4, 8, 8), "u2")) for number in range(100)}
-    xr.Dataset(views).to_zarr(zarr(fs, "v.zarr"), **how)
-    for name, path in (("x.zarr", "p"), ("p.zarr", "p"), ("p.zarr", "q")):
-        for level in range(3):
-            values = _volume()[:: 2**level, :: 2**level, :: 2**level]
-            places = {d: 4.0 * 2**level * np.arange(n) for d, n in zip("zyx", values.shape)}  # noqa: B905
-            stored = xr.Dataset({path: (("z", "y", "x"), values)}, coords=places)
-            stored.to_zarr(zarr(fs, name), group=f"{path}/s{level}", mode="a", **how)
-    for name in ("x.zarr", "t.zarr", "v.zarr", "p.zarr"):
-        # Listings of the other filesystem are kept, and outdated.
-        consolidate_metadata(zarr(Bucket(fs.objects, asynchronous=True), name), zarr_format=2)
-
-
 def _chunks() -> Any:
     return da.from_array(np.arange(1, 3201, dtype="u2").reshape(200, 4, 4), chunks=(1, 4, 4))
 
@@ -218,11 +168,9 @@ def _volume() -> np.ndarray:
     return np.arange(1, 1 + 64**3, dtype="u4").reshape(64, 64, 64)
 
 
-def counted(
-    work: Callable[[Bucket], Any], *, theirs: bool = False, latency: float = 0.02
-) -> Bucket:
+def counted(work: Callable[[Bucket], Any], *, latency: float = 0.02) -> Bucket:
     """Do work on a bucket whose answers come together; return that, for its counts."""
-    fs = bucket(theirs=theirs)
+    fs = bucket()
     fs.be_far(latency)
     run(work, fs)
     return fs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -30,6 +29,7 @@ from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 VALUES = np.arange(1, 200 * 16 + 1, dtype="u2").reshape(200, 4, 4)
 """No zero among them, in 200 chunks."""
@@ -316,13 +316,6 @@ def test_setups_are_read_where_views_lack_their_factors() -> None:
     fs.be_near()
     others.be_near()
     assert views.identical(open_views(others))
-
-
-def test_the_page_on_performance_has_these_numbers() -> None:
-    page = " ".join((Path(__file__).parents[2] / "docs/performance.md").read_text().split())
-    for work in WORKS:
-        assert f"| {work.title} | {work.rounds} | {work.requests} |" in page
-        assert f"- {work.title}: {work.why}." in page
 
 
 @pytest.mark.parametrize(
