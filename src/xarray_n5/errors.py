@@ -145,6 +145,8 @@ def _rebuild(kind: type[N5Error], args: tuple[object, ...], facts: dict[str, obj
 class NodeNotFoundError(N5Error, FileNotFoundError):
     """No node, or one of another kind, exists at a path.
 
+    Compare the path with the names that the message lists; paths are relative to the container.
+
     Attributes
     ----------
     url : str
@@ -170,6 +172,9 @@ class NodeNotFoundError(N5Error, FileNotFoundError):
 
 class NodeExistsError(N5Error, FileExistsError):
     """A write would replace something that exists.
+
+    Choose another path, or replace the data with ``mode="w"``. With ``resume=True``, the
+    message says what differs from the write that finished there.
 
     Attributes
     ----------
@@ -197,6 +202,8 @@ class NodeExistsError(N5Error, FileExistsError):
 class FinishedAppendError(NodeExistsError):
     """An append with ``resume=True`` that had finished before; nothing is left to do.
 
+    Catch it, so that a job that is submitted again succeeds.
+
     Other attributes are those of :class:`NodeExistsError`.
 
     Attributes
@@ -211,7 +218,7 @@ class FinishedAppendError(NodeExistsError):
     >>> _ = frames.n5.to_n5("lapse.n5", append_dim="t", resume=True)
     >>> try:
     ...     frames.n5.to_n5("lapse.n5", append_dim="t", resume=True)
-    ... except xarray_n5.FinishedAppendError as error:
+    ... except xarray_n5.errors.FinishedAppendError as error:
     ...     error.samples
     slice(4, 8, None)
     """
@@ -226,6 +233,9 @@ class FinishedAppendError(NodeExistsError):
 class ContainerNotVisibleError(N5Error, FileNotFoundError):
     """A worker was sent a write, but does not see the record that the client has stored.
 
+    Nothing was written. Give all workers the same file system (a shared mount) or an object
+    store.
+
     Attributes
     ----------
     url : str
@@ -238,7 +248,7 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
     >>> write = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw", compute=False)
     >>> try:
     ...     report = write.compute()
-    ... except xarray_n5.ContainerNotVisibleError as error:
+    ... except xarray_n5.errors.ContainerNotVisibleError as error:
     ...     print("a worker does not see", error.url)
     """
 
@@ -254,6 +264,8 @@ class ContainerNotVisibleError(N5Error, FileNotFoundError):
 class StaleTaskError(N5Error, RuntimeError):
     """A task, or a process, of a write that another one has taken over, replaced or finished.
 
+    Nothing is lost: the process that has taken over continues the write.
+
     Attributes
     ----------
     url : str
@@ -268,7 +280,7 @@ class StaleTaskError(N5Error, RuntimeError):
     >>> write = xarray_n5.to_n5(da.ones(4, chunks=2), "cells.n5", "raw", compute=False)
     >>> try:
     ...     report = write.compute()
-    ... except xarray_n5.StaleTaskError as error:
+    ... except xarray_n5.errors.StaleTaskError as error:
     ...     print(error.path, "is written by another call")
     """
 
@@ -279,6 +291,8 @@ class StaleTaskError(N5Error, RuntimeError):
 
 class PathError(N5Error, ValueError):
     """A path that leaves the container, or a name that cannot be stored.
+
+    Open the container that has the node, and pass the path within it.
 
     Examples
     --------
@@ -291,6 +305,9 @@ class PathError(N5Error, ValueError):
 
 class UnsafePathError(PathError, PermissionError):
     """A link that leaves the container, or a file that is not a regular one, as a FIFO.
+
+    Copy the target into the container. If you trust the link, read with
+    ``storage_options={"follow_links": True}``; nothing is written through links.
 
     Attributes
     ----------
@@ -323,6 +340,9 @@ class UnsafePathError(PathError, PermissionError):
 class MetadataError(N5Error, ValueError):
     """Metadata that are invalid, do not match, or cannot be stored in the format.
 
+    Nothing has been written. On reading, the message names the file and the key: correct it, if
+    it is yours. Invalid axes only cause a warning.
+
     Examples
     --------
     >>> xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="float16")
@@ -334,6 +354,9 @@ class MetadataError(N5Error, ValueError):
 
 class UnknownCompressionError(N5Error, NotImplementedError):
     """A compression that is neither built in nor registered.
+
+    Register the compression with :func:`register_compression`, or write the array with another
+    one. For Zarr, install the package of its codec.
 
     Attributes
     ----------
@@ -370,6 +393,9 @@ class UnknownCompressionError(N5Error, NotImplementedError):
 class AlignmentError(N5Error, ValueError):
     """A write whose Dask blocks, or whose region, would share a chunk with another write.
 
+    Choose chunks or a region that are multiples of the stored chunks; `nearest` is the smallest
+    such region.
+
     Attributes
     ----------
     axis : int
@@ -388,7 +414,7 @@ class AlignmentError(N5Error, ValueError):
     >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4,), dtype="float64", chunks=2)
     >>> try:
     ...     xarray_n5.to_n5(da.ones(3), "cells.n5", "raw", region=slice(1, 4))
-    ... except xarray_n5.AlignmentError as error:
+    ... except xarray_n5.errors.AlignmentError as error:
     ...     error.nearest
     slice(0, 4, None)
     """
@@ -433,7 +459,7 @@ class AlignmentError(N5Error, ValueError):
 
         Examples
         --------
-        >>> xarray_n5.AlignmentError.of_region("cells.n5/raw", 0, slice(1, 4), 2, 9).nearest
+        >>> xarray_n5.errors.AlignmentError.of_region("cells.n5/raw", 0, slice(1, 4), 2, 9).nearest
         slice(0, 4, None)
         """
         start, stop = int(region.start), int(region.stop)
@@ -452,6 +478,9 @@ class AlignmentError(N5Error, ValueError):
 
 class BlockError(N5Error, ValueError):
     """A block whose shape or type differs from its Dask metadata.
+
+    Nothing of the block was written. Correct ``chunks=`` or ``dtype=`` of the function that
+    made it, and resume the write.
 
     Attributes
     ----------
@@ -478,6 +507,9 @@ class BlockError(N5Error, ValueError):
 
 class ResumeError(N5Error, ValueError):
     """Another write is unfinished, or the one to resume differs from this one.
+
+    Nothing was changed. Undo what differs, start again with ``mode="w"``, or pass the token in
+    the message as ``resume=``.
 
     Attributes
     ----------
@@ -515,6 +547,9 @@ class ResumeError(N5Error, ValueError):
 class ReadOnlyError(N5Error, PermissionError):
     """A write through a handle that was opened for reading, or into an archive.
 
+    Open it with ``mode="r+"``. Copy an archive to a container, change that, and copy it to a
+    new archive.
+
     Attributes
     ----------
     url : str
@@ -539,6 +574,9 @@ class ReadOnlyError(N5Error, PermissionError):
 
 class OneWriterError(N5Error, OSError):
     """A file that only one process at a time can write.
+
+    Compute with ``dask.config.set(scheduler="threads")``, or write N5 or Zarr. Programs that
+    write a file block its readers, too.
 
     Attributes
     ----------
@@ -568,6 +606,8 @@ class OneWriterError(N5Error, OSError):
 class RequestError(N5Error, OSError):
     """A failed request: whether something is stored is not known.
 
+    Check the address and the server, and try again. Secrets in URLs and options are not shown.
+
     Attributes
     ----------
     verb : str
@@ -583,7 +623,7 @@ class RequestError(N5Error, OSError):
     --------
     >>> try:
     ...     array = xarray_n5.open_array("https://example.org/cells.n5")  # doctest: +SKIP
-    ... except xarray_n5.RequestError as error:
+    ... except xarray_n5.errors.RequestError as error:
     ...     print(error.url, error.why)
     """
 
@@ -600,13 +640,15 @@ class RequestError(N5Error, OSError):
 class RefusedError(RequestError, PermissionError):
     """A request without permission; some stores also answer so for missing objects.
 
+    Check the URL, and the credentials in ``storage_options``.
+
     Attributes are those of :class:`RequestError`.
 
     Examples
     --------
     >>> try:
     ...     array = xarray_n5.open_array("s3://bucket/cells.n5")  # doctest: +SKIP
-    ... except xarray_n5.RefusedError as error:
+    ... except xarray_n5.errors.RefusedError as error:
     ...     print(error.url, error.why)
     """
 
@@ -615,6 +657,8 @@ class RefusedError(RequestError, PermissionError):
 
 class MissingPackageError(N5Error, ImportError):
     """An optional package is missing, which an extra installs.
+
+    Install the extra that the message names.
 
     Attributes
     ----------
@@ -627,7 +671,7 @@ class MissingPackageError(N5Error, ImportError):
     --------
     >>> try:
     ...     array = xarray_n5.open_array("s3://bucket/cells.n5")  # doctest: +SKIP
-    ... except xarray_n5.MissingPackageError as error:
+    ... except xarray_n5.errors.MissingPackageError as error:
     ...     print(f"pip install xarray-n5[{error.extra}]")
     """
 
@@ -641,6 +685,9 @@ class MissingPackageError(N5Error, ImportError):
 
 class DifferenceError(N5Error, ValueError):
     """A copy that differs from its source, as ``copy(..., verify=True)`` found.
+
+    Copy again with ``mode="w"``. If the error stays, and nothing writes to the source, suspect
+    the disk, the memory or the network.
 
     Attributes
     ----------
@@ -658,7 +705,7 @@ class DifferenceError(N5Error, ValueError):
     >>> xarray_n5.open_array("cells.zarr", "raw", mode="r+")[:] = 7  # as a faulty disk might
     >>> try:
     ...     xarray_n5.copy("cells.n5", "cells.zarr", resume=True, verify=True)
-    ... except xarray_n5.DifferenceError as error:
+    ... except xarray_n5.errors.DifferenceError as error:
     ...     print(len(error.keys), "of", error.count)
     2 of 2
     """
@@ -676,6 +723,9 @@ class DifferenceError(N5Error, ValueError):
 
 class ChunkError(N5Error, ValueError):
     """A chunk that cannot be encoded or decoded.
+
+    The file is truncated, damaged or too large. Find all of these with :func:`verify`;
+    :func:`repair` removes them, so that they are written again.
 
     Attributes
     ----------
@@ -709,6 +759,8 @@ class ChunkError(N5Error, ValueError):
 class MissingChunkError(ChunkError, LookupError):
     """A chunk that is not stored, with ``missing="error"``.
 
+    Omit ``missing`` if missing chunks mean fill values.
+
     Attributes are those of :class:`ChunkError`.
 
     Examples
@@ -723,6 +775,8 @@ class MissingChunkError(ChunkError, LookupError):
 
 class VarlengthChunkError(ChunkError):
     r"""A chunk that holds a list of elements instead of an array of them.
+
+    Read such arrays with :meth:`Array.read_chunk`; `elements` has the elements of this chunk.
 
     Other attributes are those of :class:`ChunkError`.
 
@@ -742,7 +796,7 @@ class VarlengthChunkError(ChunkError):
     >>> _ = Path("cells.n5/raw/0").write_bytes(chunk)
     >>> try:
     ...     array[:]
-    ... except xarray_n5.VarlengthChunkError as error:
+    ... except xarray_n5.errors.VarlengthChunkError as error:
     ...     error.elements
     array([97, 98], dtype=uint8)
     """
@@ -754,6 +808,9 @@ class VarlengthChunkError(ChunkError):
 
 class UnfinishedWriteWarning(UserWarning):
     """An array is opened whose write is still running, or was interrupted.
+
+    Chunks that are not written yet are read as fill values. Wait for the write, or repeat it
+    with ``resume=True``.
 
     Examples
     --------

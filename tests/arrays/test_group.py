@@ -16,14 +16,12 @@ from xarray_n5 import (
     MetadataError,
     NodeExistsError,
     NodeNotFoundError,
-    PathError,
-    ReadOnlyError,
-    UnsafePathError,
     create_array,
     create_group,
     open_array,
     open_group,
 )
+from xarray_n5.errors import PathError, ReadOnlyError, UnsafePathError
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:

@@ -23,16 +23,8 @@ from tests.support.exhaustive import seeds
 from tests.support.remote import Far
 from tests.support.servers import serving_ranges
 from tests.support.stores import LoggingStore
-from xarray_n5 import (
-    AlignmentError,
-    ChunkError,
-    MetadataError,
-    create_array,
-    from_n5,
-    open_array,
-    to_n5,
-    verify,
-)
+from xarray_n5 import ChunkError, MetadataError, create_array, from_n5, open_array, to_n5, verify
+from xarray_n5.errors import AlignmentError
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Range
 
 if TYPE_CHECKING:

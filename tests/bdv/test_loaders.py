@@ -22,14 +22,8 @@ from tests.support.projects import (
 )
 from tests.support.remote import Far
 from tests.support.servers import serving
-from xarray_n5 import (
-    MetadataError,
-    NodeNotFoundError,
-    PathError,
-    create_array,
-    create_group,
-    open_array,
-)
+from xarray_n5 import MetadataError, NodeNotFoundError, create_array, create_group, open_array
+from xarray_n5.errors import PathError
 from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:

@@ -29,18 +29,12 @@ from tests.support.projects import (
     write_n5,
     write_project,
 )
-from xarray_n5 import (
-    MetadataError,
-    MissingChunkError,
-    NodeNotFoundError,
-    copy,
-    digest,
-    open_array,
-)
+from xarray_n5 import MetadataError, NodeNotFoundError, copy, digest, open_array
 from xarray_n5.bdv.project import read_project
 from xarray_n5.bdv.spans import spans_of
 from xarray_n5.cli import main
 from xarray_n5.codecs import resolve
+from xarray_n5.errors import MissingChunkError
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:

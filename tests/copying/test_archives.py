@@ -18,10 +18,10 @@ from click.testing import CliRunner
 import xarray_n5
 from tests.support.exhaustive import some
 from tests.support.processes import Python
-from xarray_n5 import DifferenceError, MetadataError, N5Error, NodeExistsError, copy, open_array
+from xarray_n5 import MetadataError, N5Error, NodeExistsError, copy, open_array
 from xarray_n5.cli import main
 from xarray_n5.copying import archives
-from xarray_n5.errors import PathError, ReadOnlyError
+from xarray_n5.errors import DifferenceError, PathError, ReadOnlyError
 from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:

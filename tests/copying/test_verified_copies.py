@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from tests.support.containers import FULL, NAMES, PAIRS
 from tests.support.stores import ReadingStore
 from xarray_n5 import (
-    DifferenceError,
     N5Error,
     NodeExistsError,
     copy,
@@ -28,6 +27,7 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.cli import main
+from xarray_n5.errors import DifferenceError
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:

@@ -29,12 +29,9 @@ from tests.support.killing import kill, when
 from tests.support.processes import Python
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
-    AlignmentError,
     Array,
     ChunkError,
-    ContainerNotVisibleError,
     MetadataError,
-    MissingChunkError,
     NodeExistsError,
     NodeNotFoundError,
     UnfinishedWriteWarning,
@@ -43,6 +40,7 @@ from xarray_n5 import (
     open_array,
     to_n5,
 )
+from xarray_n5.errors import AlignmentError, ContainerNotVisibleError, MissingChunkError
 from xarray_n5.model.alerts import warn
 from xarray_n5.stores import MemoryStore
 

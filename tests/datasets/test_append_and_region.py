@@ -16,10 +16,8 @@ import xarray_n5
 from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
-from xarray_n5 import (
-    AlignmentError,
-    NodeExistsError,
-)
+from xarray_n5 import NodeExistsError
+from xarray_n5.errors import AlignmentError
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -12,7 +12,8 @@ import pytest
 import xarray as xr
 
 from tests.support.containers import contents
-from xarray_n5 import AlignmentError, ResumeError, open_array, to_n5, verify
+from xarray_n5 import ResumeError, open_array, to_n5, verify
+from xarray_n5.errors import AlignmentError
 
 if TYPE_CHECKING:
     from pathlib import Path

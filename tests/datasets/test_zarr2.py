@@ -15,13 +15,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 import xarray_n5
 from tests.support.containers import contents
-from xarray_n5 import (
-    MetadataError,
-    NodeExistsError,
-    PathError,
-    open_array,
-    to_n5,
-)
+from xarray_n5 import MetadataError, NodeExistsError, open_array, to_n5
+from xarray_n5.errors import PathError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,6 @@ from tests.support.projects import Setup, project_xml
 from tests.support.remote import Far
 from xarray_n5 import (
     Array,
-    MissingChunkError,
     copy,
     create_array,
     create_group,
@@ -31,6 +30,7 @@ from xarray_n5 import (
 )
 from xarray_n5.cli import main
 from xarray_n5.dialects import DIALECTS, Funlib, register_dialect
+from xarray_n5.errors import MissingChunkError
 from xarray_n5.model.units import canonical_unit, shown_unit
 from xarray_n5.stores import FsspecStore
 

@@ -25,7 +25,6 @@ from xarray_n5 import (
     ChunkError,
     MetadataError,
     NodeNotFoundError,
-    OneWriterError,
     chunk_map,
     from_n5,
     open_array,
@@ -35,6 +34,7 @@ from xarray_n5 import (
 )
 from xarray_n5.cli import main
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.errors import OneWriterError
 from xarray_n5.formats.containers import open_hdf5
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from tests.support import compressions
 from tests.support.exhaustive import cases
 from tests.support.memory import OWN_PEAK
 from tests.support.processes import Python
-from xarray_n5 import ChunkError, MetadataError, N5Error, PathError, RequestError, open_array, to_n5
+from xarray_n5 import ChunkError, MetadataError, N5Error, open_array, to_n5
+from xarray_n5.errors import PathError, RequestError
 from xarray_n5.formats.hdf5 import plugins
 from xarray_n5.hangar import HangarWriter, from_hangar, to_hangar
 

@@ -16,7 +16,6 @@ from xarray_n5 import (
     Group,
     MetadataError,
     N5Error,
-    PathError,
     copy,
     create_array,
     digest,
@@ -27,6 +26,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.cli import main
+from xarray_n5.errors import PathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,12 +28,9 @@ from tests.support.processes import Python
 from xarray_n5 import (
     Axis,
     MetadataError,
-    MissingPackageError,
     NodeExistsError,
     NodeNotFoundError,
-    OneWriterError,
     UnfinishedWriteWarning,
-    UnsafePathError,
     create_array,
     create_group,
     from_n5,
@@ -43,6 +40,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.errors import MissingPackageError, OneWriterError, UnsafePathError
 from xarray_n5.formats.hdf5 import opening
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from xarray_n5 import (
     ChunkError,
     MetadataError,
     NodeExistsError,
-    UnknownCompressionError,
     create_array,
     create_group,
     from_n5,
@@ -28,6 +27,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.errors import UnknownCompressionError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ import pytest
 
 from tests.formats.test_zarr3_layouts import READERS, WRITERS
 from tests.support.exhaustive import seeds
-from xarray_n5 import MetadataError, UnknownCompressionError, open_array, to_n5
+from xarray_n5 import MetadataError, open_array, to_n5
+from xarray_n5.errors import UnknownCompressionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

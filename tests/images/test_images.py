@@ -13,7 +13,6 @@ from fsspec.implementations.local import LocalFileSystem
 from tests.support.geometries import CALIBRATED, MOVED, project
 from tests.support.stores import CountingStore
 from xarray_n5 import (
-    MissingChunkError,
     NodeExistsError,
     NodeNotFoundError,
     create_array,
@@ -24,6 +23,7 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5 import pyramid as make_pyramid
+from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
     from pathlib import Path

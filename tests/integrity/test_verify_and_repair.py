@@ -30,7 +30,6 @@ from tests.support.stores import STORES, CountingStore
 from xarray_n5 import (
     ChunkError,
     MetadataError,
-    MissingChunkError,
     N5Error,
     NodeExistsError,
     NodeNotFoundError,
@@ -47,6 +46,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.cli import main
+from xarray_n5.errors import MissingChunkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -328,7 +328,7 @@ def test_a_selection_without_coordinates_has_no_place(
 def test_scipy_is_needed_by_matrices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.ndimage", None)
     source = view(np.ones((4, 4, 4)), rotated(np.random.default_rng(0)))
-    with pytest.raises(xarray_n5.MissingPackageError, match=r"xarray-n5\[sampling\]"):
+    with pytest.raises(xarray_n5.errors.MissingPackageError, match=r"xarray-n5\[sampling\]"):
         source.n5.interp(z=[1.0], y=[1.0], x=[1.0])
     straight = view(np.arange(64.0).reshape(4, 4, 4), np.eye(3, 4))
     assert straight.n5.interp(z=[1], y=[1], x=[1.5])["raw"].values.item() == 21.5

@@ -31,14 +31,8 @@ import xarray as xr
 import xarray_n5
 from tests.support.exhaustive import cases
 from tests.support.servers import serving_ranges
-from xarray_n5 import (
-    ChunkError,
-    MetadataError,
-    N5Error,
-    ReadOnlyError,
-    RequestError,
-    open_array,
-)
+from xarray_n5 import ChunkError, MetadataError, N5Error, open_array
+from xarray_n5.errors import ReadOnlyError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers

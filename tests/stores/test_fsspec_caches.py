@@ -13,15 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.support.containers import objects_of
 from tests.support.faulty import Fault, Plan, serving
 from tests.support.remote import Far
-from xarray_n5 import (
-    NodeExistsError,
-    RefusedError,
-    RequestError,
-    create_array,
-    open_array,
-    open_group,
-    to_n5,
-)
+from xarray_n5 import NodeExistsError, create_array, open_array, open_group, to_n5
+from xarray_n5.errors import RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, Retries
 

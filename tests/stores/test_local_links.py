@@ -21,7 +21,6 @@ from tests.support.containers import contents
 from tests.support.processes import Python
 from xarray_n5 import (
     N5Error,
-    PathError,
     chunk_map,
     create_array,
     create_group,
@@ -32,7 +31,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.errors import UnsafePathError
+from xarray_n5.errors import PathError, UnsafePathError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import LocalStore
 

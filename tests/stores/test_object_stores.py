@@ -21,17 +21,8 @@ import xarray as xr
 from tests.support.killing import SHAPE, hold, kill, source, when
 from tests.support.processes import Python
 from tests.support.servers import KEY, SECRET, SERVED, Bucket
-from xarray_n5 import (
-    Array,
-    FinishedAppendError,
-    NodeNotFoundError,
-    RequestError,
-    from_n5,
-    open_array,
-    open_group,
-    to_n5,
-    verify,
-)
+from xarray_n5 import Array, NodeNotFoundError, from_n5, open_array, open_group, to_n5, verify
+from xarray_n5.errors import FinishedAppendError, RequestError
 from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:

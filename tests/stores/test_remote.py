@@ -32,10 +32,7 @@ from tests.support.remote import Far
 from tests.support.servers import s3_options
 from xarray_n5 import (
     Group,
-    MissingChunkError,
     NodeNotFoundError,
-    RefusedError,
-    RequestError,
     create_array,
     create_group,
     from_n5,
@@ -44,7 +41,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.errors import N5Error
+from xarray_n5.errors import MissingChunkError, N5Error, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
     FsspecStore,

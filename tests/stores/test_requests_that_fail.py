@@ -24,9 +24,6 @@ from tests.support.faulty import Plan, Server, serving
 from tests.support.remote import Far
 from xarray_n5 import (
     NodeNotFoundError,
-    PathError,
-    RefusedError,
-    RequestError,
     chunk_map,
     copy,
     create_array,
@@ -37,6 +34,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
+from xarray_n5.errors import PathError, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, MemoryStore, Retries
 from xarray_n5.stores._errors import is_missing

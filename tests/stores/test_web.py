@@ -22,7 +22,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from tests.support.exhaustive import some
 from tests.support.processes import Python
 from tests.support.servers import WebServer, serving_ranges
-from xarray_n5 import N5Error, RequestError, create_array, from_n5, open_array
+from xarray_n5 import N5Error, create_array, from_n5, open_array
+from xarray_n5.errors import RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import Range
 from xarray_n5.stores.base import FilePart

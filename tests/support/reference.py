@@ -9,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 import xarray_n5
+from xarray_n5 import errors
 
 ACCESSORS = {
     "xarray.DataArray.n5": xr.DataArray,
@@ -32,6 +33,8 @@ def public_objects() -> dict[str, Any]:
     """Every public object by its full name: functions, classes, their methods and properties."""
     names = [name for name in xarray_n5.__all__ if not name.startswith("__")]
     found = {f"xarray_n5.{name}": getattr(xarray_n5, name) for name in names}
+    others = [name for name in errors.__all__ if name not in names]
+    found |= {f"xarray_n5.errors.{name}": getattr(errors, name) for name in others}
     for name, kind in ACCESSORS.items():
         found[name] = kind.n5  # type: ignore[attr-defined]
     found |= {name: resolve_name(name) for name in RETURNED}

@@ -27,8 +27,9 @@ import xarray_n5
 from tests.support.browser import serving, viewer
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
-from xarray_n5 import Axis, MissingPackageError, create_array, create_group, pyramid
+from xarray_n5 import Axis, create_array, create_group, pyramid
 from xarray_n5.cli import main
+from xarray_n5.errors import MissingPackageError
 from xarray_n5.viewing.layers import layers_of
 from xarray_n5.viewing.links import is_public
 from xarray_n5.viewing.state import _extent, _zoom

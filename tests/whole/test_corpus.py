@@ -216,7 +216,7 @@ def test_elements_of_a_varlength_chunk_of_bytes_are_read(corpus: Path) -> None:
 )
 def test_a_selection_over_a_varlength_chunk_is_refused(corpus: Path, name: str, key: str) -> None:
     array = xarray_n5.open_array(corpus / SPECIAL, name)
-    with pytest.raises(xarray_n5.VarlengthChunkError) as raised:
+    with pytest.raises(xarray_n5.errors.VarlengthChunkError) as raised:
         array[...]
     assert raised.value.key == key
     assert repr(key) in str(raised.value)

@@ -14,17 +14,11 @@ from dask.base import compute
 
 from tests.support.far_work import WORKS, Work, bucket, counted
 from tests.support.remote import Bucket, Far
-from xarray_n5 import (
-    RequestError,
-    UnfinishedWriteWarning,
-    create_array,
-    open_array,
-    to_n5,
-    verify,
-)
+from xarray_n5 import UnfinishedWriteWarning, create_array, open_array, to_n5, verify
 from xarray_n5.arrays.claims import claim_of, new_attempt
 from xarray_n5.arrays.records import Record
 from xarray_n5.doctor import examine
+from xarray_n5.errors import RequestError
 from xarray_n5.stores import FsspecStore, Retries
 
 if TYPE_CHECKING:

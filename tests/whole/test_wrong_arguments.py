@@ -12,16 +12,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import (
-    MissingPackageError,
-    NodeNotFoundError,
-    create_array,
-    open_array,
-    open_group,
-    pyramid,
-    to_n5,
-    view,
-)
+from xarray_n5 import NodeNotFoundError, create_array, open_array, open_group, pyramid, to_n5, view
+from xarray_n5.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import BlockError, MetadataError, create_array, open_array, to_n5
+from xarray_n5 import MetadataError, create_array, open_array, to_n5
+from xarray_n5.errors import BlockError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,16 +22,8 @@ from tests.support.containers import FULL, NAMES
 from tests.support.stopping import FailingStore, StoppedError
 from tests.support.stores import CountingStore
 from tests.whole.test_costs import calls
-from xarray_n5 import (
-    Axis,
-    FinishedAppendError,
-    Geometry,
-    N5Error,
-    NodeExistsError,
-    ResumeError,
-    open_array,
-    to_n5,
-)
+from xarray_n5 import Axis, Geometry, N5Error, NodeExistsError, ResumeError, open_array, to_n5
+from xarray_n5.errors import FinishedAppendError
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:

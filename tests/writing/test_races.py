@@ -29,7 +29,8 @@ from tests.writing.test_promises import (
     kill,
     unfinished,
 )
-from xarray_n5 import FinishedAppendError, N5Error, ResumeError, open_array, repair, to_n5
+from xarray_n5 import N5Error, ResumeError, open_array, repair, to_n5
+from xarray_n5.errors import FinishedAppendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,8 @@ import xarray as xr
 from tests.datasets.test_write import days
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
-from xarray_n5 import FinishedAppendError, pyramid, repair, to_n5
+from xarray_n5 import pyramid, repair, to_n5
+from xarray_n5.errors import FinishedAppendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
