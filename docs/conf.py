@@ -54,10 +54,8 @@ numpydoc_show_class_members = False  # docs/api.md lists them
 numpydoc_xref_param_type = True
 numpydoc_xref_aliases = {
     **{name: name for name in DEFAULT_LINKS},  # numpydoc's own need other projects' glossaries
-    **{
-        name: f"xarray_n5.{name}"
-        for name in ("Array", "Axis", "Geometry", "Group", *xarray_n5.errors.__all__)
-    },
+    **{name: f"xarray_n5.{name}" for name in ("Array", "Axis", "Geometry", "Group")},
+    **{name: f"xarray_n5.errors.{name}" for name in xarray_n5.errors.__all__},
     "View": "xarray_n5.viewing.api.View",
 }
 numpydoc_xref_ignore = {

@@ -11,7 +11,11 @@ from xarray_n5 import accessors as _accessors  # noqa: F401 - registers them
 from xarray_n5.dask.from_n5 import from_n5 as _from_n5
 from xarray_n5.dask.to_n5 import to_n5 as _to_n5
 
-__getattr__, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)
+_MODULES = {"bdv", "doctor", "errors", "hangar"}
+"""Modules with public names of their own; they are attributes after one import, too."""
+
+__getattr__, __dir__, _names = _lazy_loader.attach_stub(__name__, __file__)
+__all__ = [name for name in _names if name not in _MODULES]
 
 for _function in (_from_n5, _to_n5):
     if not hasattr(_dask_array, _function.__name__):

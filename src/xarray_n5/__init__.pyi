@@ -1,4 +1,8 @@
-from . import bdv, doctor, hangar, tutorial
+from . import bdv as bdv
+from . import doctor as doctor
+from . import errors as errors
+from . import hangar as hangar
+from . import tutorial
 from ._version import __version__
 from .arrays.array import Array
 from .arrays.create import create_array
@@ -43,15 +47,12 @@ __all__ = [
     "ResumeError",
     "UnfinishedWriteWarning",
     "__version__",
-    "bdv",
     "chunk_map",
     "copy",
     "create_array",
     "create_group",
     "digest",
-    "doctor",
     "from_n5",
-    "hangar",
     "map_overlap",
     "open_array",
     "open_group",

@@ -18,6 +18,9 @@ ACCESSORS = {
 }
 """The accessors as users reach them, and the classes that have them."""
 
+MODULES = ("bdv", "doctor", "errors", "hangar")
+"""The modules with public names of their own."""
+
 RETURNED = ("xarray_n5.viewing.api.View",)
 """Classes without a public name whose instances public functions return."""
 
@@ -32,9 +35,8 @@ BESIDE = (
 def public_objects() -> dict[str, Any]:
     """Every public object by its full name: functions, classes, their methods and properties."""
     names = [name for name in xarray_n5.__all__ if not name.startswith("__")]
-    found = {f"xarray_n5.{name}": getattr(xarray_n5, name) for name in names}
-    others = [name for name in errors.__all__ if name not in names]
-    found |= {f"xarray_n5.errors.{name}": getattr(errors, name) for name in others}
+    names = [name for name in names if name not in errors.__all__]
+    found = {f"xarray_n5.{name}": getattr(xarray_n5, name) for name in [*names, *MODULES]}
     for name, kind in ACCESSORS.items():
         found[name] = kind.n5  # type: ignore[attr-defined]
     found |= {name: resolve_name(name) for name in RETURNED}
