@@ -17,7 +17,7 @@ from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.grow import changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples
-from xarray_n5.datasets.update import open_stored, plan_update
+from xarray_n5.datasets.update import open_stored, plan_update, update
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.records import Record
+    from xarray_n5.datasets.region import Region
     from xarray_n5.datasets.update import Update
-    from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.writing.deferred import DeferredWrite
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,29 @@ class _Append:
     """The shapes of the arrays, before and after."""
     records: Mapping[str, dict[str, Any]]
     """The records of earlier attempts that are continued."""
+
+
+def change(
+    dataset: xr.Dataset,
+    path: str,
+    how: WriteOptions,
+    encoding: Encoding | None,
+    append_dim: str | None,
+    region: Region | None,
+    *,
+    discard: bool,
+) -> xr.DataTree | DeferredWrite:
+    """Write a Dataset into existing arrays: all of their values, a region, or beyond their ends."""
+    if encoding or how.mode == "w" or (append_dim is not None and region is not None):
+        raise ValueError(
+            "append_dim, region and mode='r+' write into existing arrays: they exclude "
+            "encoding, mode='w' and each other"
+        )
+    if append_dim is not None and how.mode == "r+":
+        raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
+    if append_dim is not None:
+        return append(dataset, path, how, append_dim, discard=discard)
+    return update(dataset, path, how, region=region).write()
 
 
 def append(

@@ -26,18 +26,19 @@ from xarray_n5.datasets.region import (
 )
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import select_images
-from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.group import GroupWrite, write_groups
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import xarray as xr
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.options import WriteOptions
 
 
@@ -138,6 +139,17 @@ def update(
         closing=partial(_close, changes_of(plan), path, [*map(plan.inner, plan.arrays)], how),
         exclusive=False,
     )
+
+
+def update_tree(
+    written: Iterable[tuple[xr.Dataset, str, Sequence[str] | None]], root: str, how: WriteOptions
+) -> xr.DataTree | DeferredWrite:
+    """Write Datasets to the arrays of groups below `root`, and return their reports."""
+    writes = [
+        (path.removeprefix(root).strip("/"), update(dataset, path, how, names=names))
+        for dataset, path, names in written
+    ]
+    return write_groups(writes, how)
 
 
 def _widen(plan: Update) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
 
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import OneWriterError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.spec import Mode
+    from xarray_n5.formats import FormatName
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.stores.base import Store
@@ -31,6 +32,22 @@ Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 
 PartialChunks: TypeAlias = Literal["error", "merge"]
 """Whether a region may cut stored chunks, which are then read, merged and replaced."""
+
+
+class WriteKeywords(TypedDict, total=False):
+    """Keywords that ``.n5.to_n5`` of DataArrays, Datasets and trees have alike."""
+
+    align_chunks: bool
+    partial_chunks: PartialChunks
+    write_empty_chunks: bool
+    storage_options: Mapping[str, Any] | None
+    dialect: str | Iterable[str] | None
+    format: FormatName | None
+    resume: bool | str
+    checksums: bool
+    batch_size: int | None
+    fsync: bool
+    consolidated: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +90,10 @@ class WriteOptions:
         cls,
         url: object,
         *,
-        storage_options: Mapping[str, Any] | None,
-        format: str | None,  # noqa: A002
         computed: bool,
-        fsync: bool,
+        storage_options: Mapping[str, Any] | None = None,
+        format: str | None = None,  # noqa: A002
+        fsync: bool = False,
         sources: Sequence[da.Array] = (),
         **options: Any,
     ) -> Self:

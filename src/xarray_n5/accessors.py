@@ -1,4 +1,4 @@
-"""The ``.n5`` accessors of DataArrays and Datasets.
+"""The accessors ``.n5`` of DataArrays, Datasets and DataTrees; the import registers them.
 
 Modules that write are imported on first use, to keep the import fast for readers.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, Unpack
 
 import xarray as xr
 
@@ -16,7 +16,7 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.describe import as_html, as_text, geometry_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from dask.delayed import Delayed
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.datasets.region import Region
-    from xarray_n5.formats import FormatName
+    from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth
     from xarray_n5.sampling.crop import Bounds
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.viewing.api import View
-    from xarray_n5.writing.options import Encoding, PartialChunks
+    from xarray_n5.writing.options import Encoding, WriteKeywords
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
@@ -44,6 +44,13 @@ class Accessor(Generic[T]):
 
     def __init__(self, of: T) -> None:
         self._object: T = of
+
+    def __repr__(self) -> str:
+        """Show the geometry of each variable."""
+        return "\n".join(as_text(*facts) for facts in _facts(self._object)) or "no variables"
+
+    def _repr_html_(self) -> str:
+        return "".join(as_html(*facts) for facts in _facts(self._object)) or "no variables"
 
     if not TYPE_CHECKING:
 
@@ -118,41 +125,11 @@ class Accessor(Generic[T]):
 
         return MethodType(to_bdv, self._object)
 
-    def view(
-        self,
-        *,
-        labels: bool | Collection[str] | None = None,
-        open: bool = False,  # noqa: A002
-        address: str = "127.0.0.1",
-        port: int = 0,
-    ) -> View:
-        """Show all images in Neuroglancer, pyramids at all their levels.
+    @property
+    def view(self) -> Callable[..., View]:
+        """Show all images in Neuroglancer, pyramids at all their levels: ``tree.n5.view()``.
 
-        See :func:`xarray_n5.view` for what is shown.
-
-        Parameters
-        ----------
-        labels : bool or collection of str, optional
-            Whether images are segmentations, or the names of those that are. By default those of
-            type uint64, and those that Paintera or OME-NGFF describe as labels.
-        open : bool, default: False
-            Whether to open the viewer in a browser.
-        address : str, default: "127.0.0.1"
-            The address to serve at; by default this machine alone reaches it.
-        port : int, default: 0
-            The port to serve at; 0 for a free one.
-
-        Returns
-        -------
-        View
-            The viewer: its `url`, and `stop()`.
-
-        Raises
-        ------
-        MissingPackageError
-            If Neuroglancer is not installed: the extra ``view``.
-        ValueError
-            If there is nothing to show, or too many layers.
+        Its parameters are those of :func:`xarray_n5.view` after the first.
 
         Examples
         --------
@@ -162,7 +139,7 @@ class Accessor(Generic[T]):
         """
         from xarray_n5.viewing.api import view
 
-        return view(self._object, labels=labels, open=open, address=address, port=port)
+        return MethodType(view, self._object)
 
 
 class _ImageAccessor(Accessor[S]):
@@ -358,6 +335,37 @@ class _ImageAccessor(Accessor[S]):
 
         return interp_like(self._object, other, method=method, fill_value=fill_value, chunks=chunks)
 
+    def digest(self) -> str:
+        """Return a digest, as :func:`xarray_n5.digest` does of a stored array or group.
+
+        Of a DataArray, it is that of the values; of a Dataset, that of its data variables' names
+        and values. They are the values as they are here: decoding by CF conventions changes types
+        and values, so open with ``mask_and_scale=False`` to compare with what is stored.
+        Coordinates and attributes are not part of it.
+
+        Returns
+        -------
+        str
+            ``"n5d1:"`` and 32 hexadecimal digits.
+
+        Examples
+        --------
+        >>> ds = xr.Dataset({"raw": (("y", "x"), np.ones((2, 3)))})
+        >>> _ = ds.n5.to_n5("cells.n5")
+        >>> ds.n5.digest() == xarray_n5.digest("cells.n5")
+        True
+        >>> ds.raw.n5.digest() == xarray_n5.digest("cells.n5", "raw")
+        True
+        """
+        from xarray_n5.dask.value_digest import digests_of
+        from xarray_n5.datasets.lazy import in_blocks
+        from xarray_n5.model.value_sums import group_digest
+
+        if isinstance(self._object, xr.DataArray):
+            return digests_of({"": in_blocks(self._object)})[""]
+        variables = self._object.data_vars.items()
+        return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
+
     def to_n5(
         self,
         url: object,
@@ -368,18 +376,7 @@ class _ImageAccessor(Accessor[S]):
         append_dim: str | None = None,
         discard: bool = False,
         region: Region | None = None,
-        *,
-        align_chunks: bool = True,
-        partial_chunks: PartialChunks = "error",
-        write_empty_chunks: bool = True,
-        storage_options: Mapping[str, Any] | None = None,
-        dialect: str | Iterable[str] | None = None,
-        format: FormatName | None = None,  # noqa: A002
-        resume: bool | str = False,
-        checksums: bool = False,
-        batch_size: int | None = None,
-        fsync: bool = False,
-        consolidated: bool | None = None,
+        **options: Unpack[WriteKeywords],
     ) -> xr.DataTree | Delayed:
         """Store each variable as an array of a group, all of them in one computation.
 
@@ -417,42 +414,38 @@ class _ImageAccessor(Accessor[S]):
         region : mapping or "auto", optional
             Write into a part of the existing arrays: a slice for each dimension, or "auto" to find
             the part by its coordinates. Drop variables without these dimensions first.
-        align_chunks : bool, default: True
-            Whether blocks may be merged or split on the stored grid, so that one task writes each
-            chunk.
-        partial_chunks : {"error", "merge"}, default: "error"
-            "error" refuses a region whose edges cut stored chunks, except at the end of the array:
-            another process may be writing the rest of such a chunk. "merge" reads these chunks,
-            merges and replaces them, each by one task; no other write of the same chunks may run
-            meanwhile.
-        write_empty_chunks : bool, default: True
-            Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value,
-            all are stored.
-        storage_options : mapping, optional
-            Options of the fsspec filesystem, such as credentials.
-        dialect : str or iterable of str, optional
-            The metadata dialects that describe the axes; by default those that TensorStore,
-            Neuroglancer and Fiji read. In Zarr, where coordinates are arrays, only a scene has
-            one: with "ngff-0.6", images with a coordinate `affine` become a scene of OME-Zarr. For
-            other images of OME-Zarr, see :func:`~xarray_n5.pyramid`.
-        format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
-            The format of the container; by default that of an existing container. For a new one, it
-            is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
-        resume : bool or str, default: False
-            Resume an interrupted write, of all variables together: blocks whose chunks have been
-            written are not computed again. See :func:`~xarray_n5.to_n5`.
-        checksums : bool, default: False
-            Whether to store a digest of each chunk next to the data, for :func:`~xarray_n5.verify`.
-        batch_size : int, optional
-            The number of blocks that are submitted to the scheduler at a time; fewer need less
-            memory there and in this process. By default jobs of more than 50,000 blocks are divided
-            into batches of 10,000, if their graph can be divided.
-        fsync : bool, default: False
-            Whether to flush each chunk to disk before the next, so that it survives a power cut.
-        consolidated : bool, optional
-            Whether to write consolidated metadata, as in ``Dataset.to_zarr``. By default in Zarr
-            v2, unless `region` or ``mode="r+"`` is given. Existing consolidated metadata is updated
-            in any case.
+        **options
+            Options of the write, all of them optional:
+
+            - `align_chunks` (bool, True): whether blocks may be merged or split on the stored grid,
+              so that one task writes each chunk.
+            - `partial_chunks` ("error" or "merge"): "error" refuses a region whose edges cut stored
+              chunks, except at the end of the array: another process may be writing the rest of
+              such a chunk. "merge" reads these chunks, merges and replaces them; no other write of
+              the same chunks may run meanwhile.
+            - `write_empty_chunks` (bool, True): whether to store chunks that hold nothing but
+              zeros. Where Zarr defines no fill value, all are stored.
+            - `storage_options` (mapping): those of the fsspec filesystem, such as credentials.
+            - `dialect` (str or iterable of str): the metadata dialects that describe the axes; by
+              default those that TensorStore, Neuroglancer and Fiji read. In Zarr, where coordinates
+              are arrays, only a scene has one: with "ngff-0.6", images with a coordinate `affine`
+              become a scene of OME-Zarr. For other images of OME-Zarr, see
+              :func:`~xarray_n5.pyramid`.
+            - `format` ("n5", "zarr2", "zarr3" or "hdf5"): by default that of an existing container.
+              For a new one, it is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
+            - `resume` (bool or str, False): resume an interrupted write, of all variables together:
+              blocks whose chunks have been written are not computed again. See
+              :func:`~xarray_n5.to_n5`.
+            - `checksums` (bool, False): whether to store a digest of each chunk next to the data,
+              for :func:`~xarray_n5.verify`.
+            - `batch_size` (int): the number of blocks that are submitted to the scheduler at a
+              time. By default jobs of more than 50,000 blocks are divided into batches of 10,000,
+              if their graph can be divided.
+            - `fsync` (bool, False): whether to flush each chunk to disk before the next, so that it
+              survives a power cut.
+            - `consolidated` (bool): whether to write consolidated metadata, as in
+              ``Dataset.to_zarr``. By default in Zarr v2, unless `region` or ``mode="r+"`` is given.
+              Existing consolidated metadata is updated in any case.
 
         Returns
         -------
@@ -492,41 +485,16 @@ class _ImageAccessor(Accessor[S]):
         >>> xr.open_dataset("series.n5", engine="n5").sizes["time"]
         2
         """
-        from xarray_n5.datasets.append import append
-        from xarray_n5.datasets.update import update
+        from xarray_n5.datasets.append import change
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.options import WriteOptions
 
         dataset = self._dataset()
-        how = WriteOptions.into(
-            url,
-            mode=mode,
-            storage_options=storage_options,
-            format=format,
-            computed=compute,
-            dialect=dialect,
-            align_chunks=align_chunks,
-            partial_chunks=partial_chunks,
-            write_empty_chunks=write_empty_chunks,
-            resume=resume,
-            checksums=checksums,
-            batch_size=batch_size,
-            fsync=fsync,
-            consolidated=consolidated,
-        )
+        how = WriteOptions.into(url, mode=mode, computed=compute, **options)
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
             return write([(dataset, path, encoding)], how).write()
-        if encoding or mode == "w" or (append_dim is not None and region is not None):
-            raise ValueError(
-                "append_dim, region and mode='r+' write into existing arrays: they exclude "
-                "encoding, mode='w' and each other"
-            )
-        if append_dim is not None and mode == "r+":
-            raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-        if append_dim is not None:
-            return append(dataset, path, how, append_dim, discard=discard)
-        return update(dataset, path, how, region=region).write()
+        return change(dataset, path, how, encoding, append_dim, region, discard=discard)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]
@@ -542,13 +510,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         y  no coordinates
         x  start 0, step 2 µm
     """
-
-    def __repr__(self) -> str:
-        """Show the geometry."""
-        return as_text(*_facts(self._object))
-
-    def _repr_html_(self) -> str:
-        return as_html(*_facts(self._object))
 
     @property
     def geometry(self) -> Geometry:
@@ -644,30 +605,6 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             **kwargs,
         )
 
-    def digest(self) -> str:
-        """Return a digest of the values, as :func:`xarray_n5.digest` does of a stored array.
-
-        They are the values as they are here: decoding by CF conventions changes types and values,
-        so open with ``mask_and_scale=False`` to compare with a stored array. Names, coordinates and
-        attributes are not part of it.
-
-        Returns
-        -------
-        str
-            ``"n5d1:"`` and 32 hexadecimal digits.
-
-        Examples
-        --------
-        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), name="raw")
-        >>> _ = image.n5.to_n5("cells.n5")
-        >>> image.n5.digest() == xarray_n5.digest("cells.n5", "raw")
-        True
-        """
-        from xarray_n5.dask.value_digest import digests_of
-        from xarray_n5.datasets.lazy import in_blocks
-
-        return digests_of({"": in_blocks(self._object)})[""]
-
 
 @xr.register_dataset_accessor("n5")  # type: ignore[no-untyped-call]
 class DatasetAccessor(_ImageAccessor[xr.Dataset]):
@@ -682,13 +619,6 @@ class DatasetAccessor(_ImageAccessor[xr.Dataset]):
         y  no coordinates
         x  start 0, step 2 µm
     """
-
-    def __repr__(self) -> str:
-        """Show the geometry of each variable."""
-        return show_each({"": self._object})
-
-    def _repr_html_(self) -> str:
-        return show_each({"": self._object}, html=True)
 
     @property
     def geometry(self) -> Mapping[str, Geometry]:
@@ -706,31 +636,226 @@ class DatasetAccessor(_ImageAccessor[xr.Dataset]):
             for name, array in self._object.data_vars.items()
         }
 
-    def digest(self) -> str:
-        """Return a digest of the data variables, as :func:`xarray_n5.digest` does of a group.
 
-        It is that of their names and values, as they are here: decoding by CF conventions changes
-        types and values, so open with ``mask_and_scale=False`` to compare with a stored group.
-        Coordinates and attributes are not part of it.
+@xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
+class DataTreeAccessor(Accessor[xr.DataTree]):
+    """Storing a DataTree, and looking at it: ``tree.n5``.
+
+    Examples
+    --------
+    >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+    >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+    >>> xr.DataTree.from_dict({"em": image.to_dataset()}).n5
+    em/raw
+        y  no coordinates
+        x  start 0, step 2 µm
+    """
+
+    def interp(
+        self,
+        coords: Targets | None = None,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | Literal["extrapolate"] | None = None,
+        chunks: Blocks = None,
+        level: LevelChoice | None = None,
+        **coords_kwargs: ArrayLike,
+    ) -> xr.Dataset:
+        """Interpolate a level of a pyramid on other coordinates: ``tree.n5.interp(z=new_z)``.
+
+        As of a Dataset. The tree is a pyramid, whose children are its levels.
+
+        Parameters
+        ----------
+        coords : mapping, optional
+            The coordinates of the result by dimension: numbers, or DataArrays along this dimension
+            whose unit is converted. Numbers alone are in the unit of the source.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar or "extrapolate", optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        level : int, str or mapping, optional
+            The level: its position (-1 is the coarsest), its name, or distances between samples by
+            dimension; by default the coarsest whose samples are no farther apart than those of the
+            target.
+        **coords_kwargs : array_like
+            `coords` as keywords, such as ``z=new_z``.
 
         Returns
         -------
-        str
-            ``"n5d1:"`` and 32 hexadecimal digits.
+        xarray.Dataset
+            The level on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a dimension does not exist or has no coordinates, or units cannot be converted.
 
         Examples
         --------
-        >>> ds = xr.Dataset({"raw": (("y", "x"), np.ones((2, 3)))})
-        >>> _ = ds.n5.to_n5("cells.n5")
-        >>> ds.n5.digest() == xarray_n5.digest("cells.n5")
-        True
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> levels = {"s0": image.to_dataset(), "s1": image[::2].to_dataset()}
+        >>> tree = xr.DataTree.from_dict(levels)
+        >>> tree.n5.interp(x=[1.0, 2.0]).raw.values, tree.n5.interp(x=[0.0, 4.0]).raw.values
+        (array([5.5, 6. ]), array([5., 8.]))
         """
-        from xarray_n5.dask.value_digest import digests_of
-        from xarray_n5.datasets.lazy import in_blocks
-        from xarray_n5.model.value_sums import group_digest
+        from xarray_n5.sampling.api import interp, level_for
 
-        variables = self._object.data_vars.items()
-        return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
+        targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
+        of = level_for(self._object, targets, level)
+        return interp(of, targets, method=method, fill_value=fill_value, chunks=chunks)
+
+    def interp_like(
+        self,
+        other: xr.DataArray | xr.Dataset,
+        method: Literal["linear", "nearest"] = "linear",
+        *,
+        fill_value: complex | Literal["extrapolate"] | None = None,
+        chunks: Blocks = None,
+        level: LevelChoice | None = None,
+    ) -> xr.Dataset:
+        """Interpolate a level of a pyramid on another grid: ``tree.n5.interp_like(raw)``.
+
+        See :meth:`interp`. Units are converted if they differ.
+
+        Parameters
+        ----------
+        other : xarray.DataArray or xarray.Dataset
+            The grid, of which only the coordinates are used: an image, or what
+            :func:`~xarray_n5.world_grid` returns. Dimensions that it lacks are kept.
+        method : {"linear", "nearest"}, default: "linear"
+            "linear" returns floats; "nearest" keeps the type, as labels need, and takes the lower
+            of two equally distant samples.
+        fill_value : scalar or "extrapolate", optional
+            The value beyond the first and the last sample; by default NaN for floats and 0 for
+            others. "extrapolate", with "nearest", is the sample at the end, as in xarray.
+        chunks : int, str, tuple or mapping, optional
+            The blocks of the result; by default about 32 MiB of whole stored chunks, those of
+            the target if it has some, or else those of the array.
+        level : int, str or mapping, optional
+            The level: its position (-1 is the coarsest), its name, or distances between samples by
+            dimension; by default the coarsest whose samples are no farther apart than those of the
+            target.
+
+        Returns
+        -------
+        xarray.Dataset
+            The level on this grid, lazily unless it is in memory.
+
+        Raises
+        ------
+        MissingPackageError
+            If a matrix places the samples, and SciPy is not installed: the extra ``sampling``.
+        ValueError
+            If a shared dimension has no coordinates, or units cannot be converted.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray([5, 6, 8], dims="x", coords={"x": x}, name="raw")
+        >>> grid = xr.DataArray(np.zeros(2), dims="x", coords={"x": ("x", [1000.0, 3000.0])})
+        >>> grid.x.attrs["units"] = "nm"
+        >>> tree = xr.DataTree.from_dict({"s0": image.to_dataset()})
+        >>> tree.n5.interp_like(grid).raw.values
+        array([5.5, 7. ])
+        """
+        from xarray_n5.sampling.api import interp_like, level_for
+
+        dataset = level_for(self._object, other, level)
+        return interp_like(dataset, other, method=method, fill_value=fill_value, chunks=chunks)
+
+    def to_n5(
+        self,
+        url: object,
+        group: str | None = None,
+        mode: Mode = "w-",
+        encoding: Mapping[str, Encoding] | None = None,
+        compute: bool = True,
+        **options: Unpack[WriteKeywords],
+    ) -> xr.DataTree | Delayed:
+        """Store the tree: each node as a group, all data in one computation.
+
+        A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
+        an array for each level, and with the metadata of :func:`~xarray_n5.pyramid`. Each level has
+        one variable, with the same name, type and dimensions, and evenly spaced coordinates.
+
+        Parameters
+        ----------
+        url : str, os.PathLike or store
+            The container: a path, an fsspec URL, an ``os.PathLike``, a UPath, an fsspec mapper, a
+            pair of an fsspec filesystem and a path, or a store.
+        group : str, optional
+            The path of the group, which is created; by default the root of the container.
+        mode : {"w-", "w", "a", "r+"}, default: "w-"
+            "w-" raises if the group is not empty; "w" replaces its arrays and attributes; "a" adds
+            to them, and replaces arrays of the same names; "r+" writes new values into existing
+            arrays, and changes nothing else. Each node is treated by itself; other groups stay.
+        encoding : mapping, optional
+            By the path of a node, such as ``"/"`` and ``"/a/b"``, and by variable: "chunks" (a
+            shape, one side, "auto"), "shards" (likewise, in Zarr v3), "compression", "layout" (as
+            in :func:`~xarray_n5.create_array`), and the encodings of xarray's coders, such as
+            "dtype" and "units". By default those with which it was opened.
+        compute : bool, default: True
+            Whether to compute Dask arrays now; metadata, and variables in memory, are written at
+            once. Deferred data reads as fill values.
+        **options
+            The options of ``Dataset.n5.to_n5``, such as `resume`, `format` and `dialect`.
+
+        Returns
+        -------
+        xarray.DataTree or Delayed
+            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
+            Delayed that computes to it.
+
+        Raises
+        ------
+        KeyError
+            If an encoding is for a node that does not exist.
+        MetadataError
+            If the format cannot hold something, such as complex numbers. Nothing was written.
+        NodeExistsError
+            If something exists that `mode` does not allow to replace.
+        ResumeError
+            If the unfinished write is another one than that to `resume`.
+        ValueError
+            If options exclude each other, or values do not fit the existing arrays.
+
+        Examples
+        --------
+        >>> x = xr.Variable("x", [0.0, 2.0, 4.0], {"units": "um"})
+        >>> image = xr.DataArray(np.ones((2, 3)), dims=("y", "x"), coords={"x": x}, name="raw")
+        >>> tree = xr.DataTree.from_dict({"em": image.to_dataset(), "lm": image.to_dataset()})
+        >>> reports = tree.n5.to_n5("cells.n5", encoding={"/em": {"raw": {"chunks": (2, 2)}}})
+        >>> xr.open_datatree("cells.n5", engine="n5")["em/raw"].shape
+        (2, 3)
+        """
+        from xarray_n5.datasets.update import update_tree
+        from xarray_n5.datasets.write import write
+        from xarray_n5.images.tree import groups_of, updates_of
+        from xarray_n5.writing.options import WriteOptions
+
+        encodings = dict(encoding or {})
+        if missing := encodings.keys() - set(self._object.groups):
+            raise KeyError(
+                f"the encoding has {sorted(missing)}; expected some of {self._object.groups}"
+            )
+        how = WriteOptions.into(url, mode=mode, computed=compute, **options)
+        nodes = groups_of(self._object, how.path(group or ""), encodings, how)
+        if mode != "r+":
+            return write(nodes, how).write()
+        if encodings:
+            raise ValueError(
+                "mode='r+' writes to existing arrays, whose encoding cannot be changed"
+            )
+        return update_tree(updates_of(nodes), nodes[0][1], how)
 
 
 def _advice(accessor: Accessor[Any], name: str) -> str:
@@ -738,26 +863,28 @@ def _advice(accessor: Accessor[Any], name: str) -> str:
     of, text = vars(accessor).get("_object"), f"{type(accessor).__name__} has no {name!r}"
     if not (isinstance(of, xr.Dataset | xr.DataTree) and hasattr(DataArrayAccessor, name)):
         return text
-    nodes = {each.path: each for each in of.subtree} if isinstance(of, xr.DataTree) else {"": of}
-    names = [f"{path}/{key}".lstrip("/") for path, node in nodes.items() for key in node.data_vars]
-    word = "ds" if "" in nodes else "tree"
-    return f"{text}; a variable has it: {word}[{next(iter(names), 'raw')!r}].n5.{name}"
+    word, first = "ds" if isinstance(of, xr.Dataset) else "tree", next(iter(_arrays_in(of)), "raw")
+    return f"{text}; a variable has it: {word}[{first!r}].n5.{name}"
 
 
-def show_each(datasets: Mapping[str, xr.Dataset], *, html: bool = False) -> str:
-    """Return the geometry of each variable as text or HTML; `datasets` are by their path."""
-    show = as_html if html else as_text
-    pieces = [
-        show(f"{path.rstrip('/')}/{name}".lstrip("/") if path else str(name), _facts(array)[1])
-        for path, dataset in datasets.items()
-        for name, array in dataset.data_vars.items()
-    ]
-    return ("" if html else "\n").join(pieces) or "no variables"
+def _arrays_in(of: xr.Dataset | xr.DataTree) -> dict[str, xr.DataArray]:
+    """Return the data variables of a Dataset or a tree by their paths."""
+    nodes = [of] if isinstance(of, xr.Dataset) else of.subtree
+    return {
+        f"{getattr(node, 'path', '')}/{name}".lstrip("/"): array
+        for node in nodes
+        for name, array in node.data_vars.items()
+    }
 
 
-def _facts(array: xr.DataArray) -> tuple[str, list[tuple[str, str]]]:
-    """Return a title and rows for the geometry, without warnings of irregular coordinates."""
+def _facts(of: xr.DataArray | xr.Dataset | xr.DataTree) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return titles, and rows for the geometry, without warnings of irregular coordinates."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        geometry = DataArrayAccessor(array).geometry
-    return f"<xarray_n5.Geometry, {geometry.ndim} axes>", geometry_rows(geometry)
+        if isinstance(of, xr.DataArray):
+            geometry = DataArrayAccessor(of).geometry
+            return [(f"<xarray_n5.Geometry, {geometry.ndim} axes>", geometry_rows(geometry))]
+        return [
+            (path, geometry_rows(DataArrayAccessor(array).geometry))
+            for path, array in _arrays_in(of).items()
+        ]
