@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.support.ngff_points import NUMBERS, SPEC, point_by_point, transformations, vectors
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.matrices import inverse, matrix
 from xarray_n5.model.system_graph import SystemGraph, on_space, space_axes
 from xarray_n5.model.systems import (
     CoordinateSystem,
@@ -24,7 +23,13 @@ from xarray_n5.model.systems import (
     parse_reference,
     parse_system,
 )
-from xarray_n5.model.transformations import MOST_DEPTH, MOST_PARTS, parse_transformation
+from xarray_n5.model.transformations import (
+    MOST_DEPTH,
+    MOST_PARTS,
+    inverse,
+    matrix,
+    parse_transformation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,11 +23,10 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.level_names import level_name, view_path
-from xarray_n5.model.matrices import compose, matrix
 from xarray_n5.model.scene import SceneContent, ScenePart, lines_aside
 from xarray_n5.model.system_graph import space_axes
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
-from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.model.transformations import compose, matrix, parse_transformation
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.matrices import compose, matrix
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
 from xarray_n5.model.systems import Reference, parse_reference, parse_system
-from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.model.transformations import compose, matrix, parse_transformation
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:

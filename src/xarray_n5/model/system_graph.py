@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xarray_n5.errors import MetadataError, N5Error
-from xarray_n5.model.matrices import compose, inverse, matrix
 from xarray_n5.model.systems import Reference
-from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.model.transformations import compose, inverse, matrix, parse_transformation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from xarray_n5.model.matrices import Loader
     from xarray_n5.model.systems import CoordinateSystem, SystemAxis
-    from xarray_n5.model.transformations import Transformation
+    from xarray_n5.model.transformations import Loader, Transformation
 
 _TOLERANCE = 1e-6
 """The largest difference of two ways that are the same."""

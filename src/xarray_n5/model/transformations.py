@@ -13,7 +13,6 @@ The way from JSON to a matrix, and back to JSON::
     Transformation.below(path) -> Transformation  # as an edge of a group around its own
     Transformation.reason -> str | None         # why it is not affine
 
-    # in xarray_n5.model.matrices
     matrix(transformation, n_in, load=None) -> array of shape (n_out, n_in + 1)
     inverse(transformation, n_in, load=None) -> array of shape (n_in, n_out + 1)
 
@@ -31,12 +30,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from xarray_n5.errors import printable
-from xarray_n5.model.paths import join
+import numpy as np
+
+from xarray_n5.errors import MetadataError, printable
+from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.model.systems import MOST_AXES, Reference, invalid, parse_reference, path_inside
+
+Loader: TypeAlias = Callable[[str], Any]
+"""Opens the array at a path, relative to the group of the graph: an object with ``shape`` and
+``dtype`` that NumPy can convert, such as :class:`xarray_n5.Array`. It is read only if it is small.
+"""
 
 MOST_DEPTH = 16
 """The maximum depth of nested transformations."""
@@ -53,8 +58,25 @@ AFFINE = frozenset(
 )
 """The types with a matrix, if their parts have one."""
 
-PROJECTED = ("droppedInputs", "createdOutputs")
+_SINGULAR = 1e14
+"""The condition number from which a matrix counts as singular."""
+
+_ENDS = ("input", "output")
+
+_PROJECTED = ("droppedInputs", "createdOutputs")
 """The members of ``projectAxis``."""
+
+_INVERTED = ("forward", "inverse")
+"""The members of ``bijection``."""
+
+_AXES = ("inputAxes", "outputAxes")
+_DRAFT_AXES = ("input_axes", "output_axes")
+"""The members of parts of ``byDimension``, also in drafts of version 0.6."""
+
+_Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+
+_Span: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""The indices of input and output axes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +88,7 @@ class Transformation:
     """The members that are specific to its type, and those that are not known, verbatim."""
     parts: tuple[Transformation, ...] = ()
     """Those of ``sequence`` and ``byDimension``; ``forward`` and ``inverse`` of ``bijection``."""
-    spans: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    spans: tuple[_Span, ...] = ()
     """The indices of input and output axes of each part of ``byDimension``."""
     name: str | None = None
     input: Reference | None = None
@@ -108,21 +130,21 @@ class Transformation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the transformation in the syntax of version 0.6."""
-        found: dict[str, Any] = {"type": self.type, **({"name": self.name} if self.name else {})}
-        for key, reference in (("input", self.input), ("output", self.output)):
-            found |= {} if reference is None else {key: reference.to_json()}
-        found |= self.members
+        document: dict[str, Any] = {"type": self.type} | ({"name": self.name} if self.name else {})
+        for key, reference in zip(_ENDS, (self.input, self.output), strict=True):
+            document |= {} if reference is None else {key: reference.to_json()}
+        document |= self.members
         parts = [part.to_json() for part in self.parts]
         if self.type == "bijection":
-            found |= dict(zip(("forward", "inverse"), parts, strict=True))
+            document |= dict(zip(_INVERTED, parts, strict=True))
         elif self.type == "byDimension":
-            found["transformations"] = [
+            document["transformations"] = [
                 {"transformation": part, "inputAxes": [*into], "outputAxes": [*out]}
                 for part, (into, out) in zip(parts, self.spans, strict=True)
             ]
         elif self.type == "sequence" and "transformations" not in self.members:
-            found["transformations"] = parts
-        return found
+            document["transformations"] = parts
+        return document
 
 
 def parse_transformation(
@@ -162,71 +184,51 @@ def _parse(
     if depth == 0 or next(budget, None) is None:
         most = f"at most {MOST_DEPTH} levels and {MOST_PARTS} parts of transformations"
         raise invalid(where, "", f"more at a {kind!r}", most)
+    inside = f"{where}, {kind}"
     ends = [value.get(key) for key in _ENDS]
-    start, end = (None if e is None else parse_reference(e, f"{where}, {kind}") for e in ends)
-    own = {key: each for key, each in value.items() if key not in {"type", "name", *_ENDS}}
-    parts, spans = _parts(own, kind, axes, where)
-    if kind in _CHECKS:
-        _CHECKS[kind](own, kind, where)
-    inner = (_parse(part, f"{where}, {kind}", None, depth - 1, budget) for part in parts)
+    start, end = (None if e is None else parse_reference(e, inside) for e in ends)
+    members = {key: each for key, each in value.items() if key not in {"type", "name", *_ENDS}}
+    parts, spans = _parts(members, kind, axes, where)
+    _check_members(members, kind, where)
+    inner = tuple(_parse(part, inside, None, depth - 1, budget) for part in parts)
     name = name if isinstance(name, str) and name else None
-    return Transformation(kind, own, tuple(inner), spans, name, start, end)
-
-
-_ENDS = ("input", "output")
-
-_Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
-
-_Spans: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    return Transformation(kind, members, inner, spans, name, start, end)
 
 
 def _parts(
-    own: dict[str, Any], kind: str, axes: _Names | None, where: str
-) -> tuple[list[Any], _Spans]:
+    members: dict[str, Any], kind: str, axes: _Names | None, where: str
+) -> tuple[list[Any], tuple[_Span, ...]]:
     """Remove the transformations in one from its members, and return them."""
     if kind == "bijection":
-        return [own.pop(key, None) for key in ("forward", "inverse")], ()
+        return [members.pop(key, None) for key in _INVERTED], ()
     if kind not in {"sequence", "byDimension"}:
         return [], ()
-    parts = own.get("transformations")
+    parts = members.get("transformations")
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise invalid(where, "transformations", parts, "a list of objects")
+    if kind == "sequence" and any("inputAxes" in part for part in parts):
+        return [], ()  # a draft had parts for some of the axes; these are kept verbatim
+    del members["transformations"]
     if kind == "sequence":
-        # A draft had parts for some of the axes; these are kept verbatim.
-        return ([], ()) if any("inputAxes" in part for part in parts) else (_taken(own), ())
-    spans = tuple(_span(part, axes, where) for part in _taken(own))
-    for end, indices in enumerate(zip(*spans, strict=True)):
-        listed = [index for each in indices for index in each]
-        if end == 1 and sorted(listed) != [*range(len(listed))]:
-            raise invalid(where, "outputAxes", listed, "each output axis exactly once")
+        return parts, ()
+    spans = tuple(_span(part, axes, where) for part in parts)
+    outputs = [index for _, out in spans for index in out]
+    if sorted(outputs) != [*range(len(outputs))]:
+        raise invalid(where, "outputAxes", outputs, "each output axis exactly once")
     # In drafts, the axes were members of the transformation.
-    inner = [
-        part["transformation"]
-        if "transformation" in part
-        else {key: each for key, each in part.items() if key not in _AXES}
-        for part in parts
-    ]
-    return inner, spans
+    drafts = ({k: v for k, v in part.items() if k not in {*_AXES, *_DRAFT_AXES}} for part in parts)
+    return [p.get("transformation", draft) for p, draft in zip(parts, drafts, strict=True)], spans
 
 
-_AXES = ("inputAxes", "outputAxes", "input_axes", "output_axes")
-
-
-def _taken(own: dict[str, Any]) -> list[Any]:
-    taken: list[Any] = own.pop("transformations")
-    return taken
-
-
-def _span(part: dict[str, Any], axes: _Names | None, where: str) -> Any:
+def _span(part: dict[str, Any], axes: _Names | None, where: str) -> _Span:
     """Return the indices of the input and output axes of a part of ``byDimension``."""
-    spans = []
-    for end, (key, draft) in enumerate(zip(_AXES[:2], _AXES[2:], strict=True)):
+    ends = []
+    for key, draft, names in zip(_AXES, _DRAFT_AXES, axes or ((), ()), strict=True):
         listed = part.get(key, part.get(draft))
-        if axes is not None and isinstance(listed, list):
-            names = [*axes[end]]
-            listed = [names.index(each) if each in names else each for each in listed]
-        spans.append(_indices(listed, key, where))
-    return tuple(spans)
+        if names and isinstance(listed, list):
+            listed = [[*names].index(each) if each in names else each for each in listed]
+        ends.append(_indices(listed, key, where))
+    return ends[0], ends[1]
 
 
 def _indices(value: Any, key: str, where: str) -> tuple[int, ...]:
@@ -236,6 +238,44 @@ def _indices(value: Any, key: str, where: str) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _check_members(members: dict[str, Any], kind: str, where: str) -> None:
+    """Raise unless the members of a type without parts are those that it needs."""
+    value = members.get(kind)
+    match kind:
+        case "mapAxis":
+            if sorted(indices := _indices(value, kind, where)) != [*range(len(indices))]:
+                raise invalid(where, kind, value, "each axis exactly once")
+        case "translation" | "scale":
+            wanted = "non-zero numbers" if kind == "scale" else "finite numbers"
+            if not _are_numbers(value, MOST_AXES) or (kind == "scale" and 0 in members[kind]):
+                raise invalid(where, kind, value, f"a list of up to {MOST_AXES} {wanted}")
+        case "affine" | "rotation":
+            if value is None and isinstance(members.get("path"), str):
+                path_inside(members["path"], where)
+            else:
+                _check_rows(value, kind, where)
+        case "projectAxis":
+            if not members.keys() & {*_PROJECTED}:
+                raise invalid(where, kind, members, " or ".join(map(repr, _PROJECTED)))
+            for key in _PROJECTED:
+                _indices(members.get(key, []), key, where)
+
+
+def _check_rows(value: Any, kind: str, where: str) -> None:
+    rows = value if isinstance(value, list) and len(value) <= MOST_AXES else []
+    if not rows or not all(_are_numbers(row, MOST_AXES + 1) for row in rows):
+        wanted = "rows of finite numbers, or the 'path' of an array"
+        raise invalid(where, kind, value, wanted)
+    lengths = {len(row) for row in rows}
+    if len(lengths) != 1 or (kind == "rotation" and lengths != {len(rows)}):
+        raise invalid(where, kind, value, "a square matrix" if kind == "rotation" else "a matrix")
+
+
+def _are_numbers(value: Any, most: int) -> bool:
+    """Return whether a value is a list of finite numbers that is neither empty nor too long."""
+    return isinstance(value, list) and 0 < len(value) <= most and all(map(_is_number, value))
+
+
 def _is_number(value: Any) -> bool:
     try:
         return type(value) in {int, float} and math.isfinite(value)
@@ -243,49 +283,156 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _check_numbers(own: dict[str, Any], kind: str, where: str) -> None:
-    value, wanted = own.get(kind), "non-zero numbers" if kind == "scale" else "finite numbers"
-    proper = isinstance(value, list) and 0 < len(value) <= MOST_AXES
-    if not proper or not all(_is_number(e) and (e != 0 or kind != "scale") for e in value):  # type: ignore[union-attr]
-        raise invalid(where, kind, value, f"a list of up to {MOST_AXES} {wanted}")
+def matrix(transformation: Transformation, n_in: int, load: Loader | None = None) -> np.ndarray:
+    """Return a transformation of points with `n_in` coordinates as an affine matrix.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``n_out`` rows of ``n_in + 1`` numbers, the last column for the offset.
+
+    Raises
+    ------
+    MetadataError
+        If it is not affine, is for another number of axes, or its array cannot be loaded.
+
+    Examples
+    --------
+    >>> matrix(parse_transformation({"type": "scale", "scale": [2, 0.5]}), 2)
+    array([[2. , 0. , 0. ],
+           [0. , 0.5, 0. ]])
+    """
+    if reason := transformation.reason:
+        raise MetadataError(f"{transformation}: {reason}; only affine ones can be computed")
+    with np.errstate(all="ignore"):
+        rows = _rows(transformation, n_in, load)
+    if not np.isfinite(rows).all():
+        raise MetadataError(f"{transformation}: its numbers are too large")
+    return rows
 
 
-def _check_permutation(own: dict[str, Any], kind: str, where: str) -> None:
-    if sorted(indices := _indices(own.get(kind), kind, where)) != [*range(len(indices))]:
-        raise invalid(where, kind, own[kind], "each axis exactly once")
+def inverse(transformation: Transformation, n_in: int, load: Loader | None = None) -> np.ndarray:
+    """Return the matrix from the output of a transformation to its input with `n_in` axes.
+
+    That of ``bijection`` is its ``inverse``.
+
+    Raises
+    ------
+    MetadataError
+        If it has no inverse: it is not affine, not square, or singular.
+    """
+    rows = matrix(transformation, n_in, load)
+    if transformation.type == "bijection":
+        return matrix(transformation.parts[1], len(rows), load)
+    linear = rows[:, :-1]
+    if linear.shape[0] != linear.shape[1]:
+        raise MetadataError(f"{transformation}: no inverse from {len(rows)} to {n_in} axes")
+    with np.errstate(all="ignore"):
+        back = np.linalg.inv(linear) if np.linalg.cond(linear) <= _SINGULAR else linear * np.nan
+        whole = np.concatenate([back, -back @ rows[:, -1:]], axis=1)
+    if not np.isfinite(whole).all():
+        raise MetadataError(f"{transformation}: no inverse, its matrix is singular")
+    return whole
 
 
-def _check_rows(own: dict[str, Any], kind: str, where: str) -> None:
-    if kind not in own and isinstance(own.get("path"), str):
-        path_inside(own["path"], where)
-        return
-    rows = own.get(kind)
-    proper = isinstance(rows, list) and 0 < len(rows) <= MOST_AXES
-    if not proper or not all(
-        isinstance(row, list) and 0 < len(row) <= MOST_AXES + 1 and all(map(_is_number, row))
-        for row in rows  # type: ignore[union-attr]
-    ):
-        raise invalid(where, kind, rows, "rows of finite numbers, or the 'path' of an array")
-    if len({len(row) for row in rows}) != 1 or (kind == "rotation" and len(rows[0]) != len(rows)):  # type: ignore[union-attr,index,arg-type]
-        square = " square" if kind == "rotation" else ""
-        raise invalid(where, kind, rows, f"a{square} matrix")
+def compose(first: np.ndarray, then: np.ndarray) -> np.ndarray:
+    """Return the matrix that applies one matrix after another one.
+
+    Raises
+    ------
+    MetadataError
+        If the second matrix is for another number of axes, or the numbers are too large.
+    """
+    if then.shape[1] != len(first) + 1:
+        raise MetadataError(
+            f"a transformation to {len(first)} axes precedes one from {then.shape[1] - 1} axes"
+        )
+    with np.errstate(all="ignore"):
+        rows: np.ndarray = then[:, :-1] @ first
+        rows[:, -1] += then[:, -1]
+    if not np.isfinite(rows).all():
+        raise MetadataError("the numbers of several transformations are too large")
+    return rows
 
 
-def _check_projection(own: dict[str, Any], kind: str, where: str) -> None:
-    if not own.keys() & {*PROJECTED}:
-        raise invalid(where, kind, own, f"{' or '.join(map(repr, PROJECTED))}")
-    for key in PROJECTED:
-        _indices(own.get(key, []), key, where)
+def _rows(one: Transformation, n_in: int, load: Loader | None) -> np.ndarray:
+    match one.type:
+        case "identity":
+            return np.eye(n_in, n_in + 1)
+        case "bijection":
+            return matrix(one.parts[0], n_in, load)
+        case "sequence":
+            rows = np.eye(n_in, n_in + 1)
+            for part in one.parts:
+                rows = compose(rows, matrix(part, len(rows), load))
+            return rows
+        case "byDimension":
+            return _by_dimension(one, n_in, load)
+        case "projectAxis":
+            return _project_axis(one, n_in)
+    rows = _stated(one, load)
+    if rows.shape[1] != n_in + 1:
+        raise MetadataError(f"{one}: is for {rows.shape[1] - 1} axes, expected {n_in}")
+    return rows
 
 
-_CHECKS: Mapping[str, Callable[[dict[str, Any], str, str], None]] = MappingProxyType(
-    {
-        "mapAxis": _check_permutation,
-        "translation": _check_numbers,
-        "scale": _check_numbers,
-        "affine": _check_rows,
-        "rotation": _check_rows,
-        "projectAxis": _check_projection,
-    }
-)
-"""What checks the members of each type without parts."""
+def _stated(one: Transformation, load: Loader | None) -> np.ndarray:
+    """Return the matrix of the numbers in a transformation, or in its array."""
+    numbers = one.members[one.type] if one.type in one.members else _loaded(one, load)
+    count = len(numbers)
+    if one.type == "mapAxis":
+        return np.eye(count, count + 1).take(numbers, axis=0)
+    values = np.asarray(numbers, np.float64)
+    match one.type:
+        case "translation":
+            return np.column_stack([np.eye(count), values])
+        case "scale":
+            return np.diag(values) @ np.eye(count, count + 1)
+        case "rotation" if values.shape != (count, count):
+            raise MetadataError(f"{one}: has the shape {values.shape}, expected a square matrix")
+        case "rotation":
+            return np.pad(values, ((0, 0), (0, 1)))
+    return values
+
+
+def _loaded(one: Transformation, load: Loader | None) -> np.ndarray:
+    path = join(one.base, normalize_path(one.members["path"]))
+    if load is None:
+        raise MetadataError(f"{one}: its numbers are in the array {path!r}, which is not read here")
+    array = load(path)
+    shape = tuple(array.shape)
+    small = len(shape) == len(("row", "column")) and all(0 < n <= MOST_AXES + 1 for n in shape)
+    if not small or np.dtype(array.dtype).kind not in "iuf":
+        raise MetadataError(
+            f"{one}: the array {path!r} has the shape {shape} of {array.dtype}; expected a matrix "
+            f"of numbers for up to {MOST_AXES} axes"
+        )
+    return np.asarray(array)
+
+
+def _by_dimension(one: Transformation, n_in: int, load: Loader | None) -> np.ndarray:
+    rows = np.zeros((sum(len(out) for _, out in one.spans), n_in + 1))
+    for part, (into, out) in zip(one.parts, one.spans, strict=True):
+        inner = matrix(part, len(into), load)
+        if len(inner) != len(out) or any(index >= n_in for index in into):
+            raise MetadataError(
+                f"{one}: its {part} is from axes {[*into]} to {[*out]}; expected {len(inner)} "
+                f"output axes, and input axes below {n_in}"
+            )
+        rows[np.ix_(out, into)] = inner[:, :-1]
+        rows[[*out], -1] = inner[:, -1]
+    return rows
+
+
+def _project_axis(one: Transformation, n_in: int) -> np.ndarray:
+    dropped, created = ({*one.members.get(key, ())} for key in _PROJECTED)
+    kept = [index for index in range(n_in) if index not in dropped]
+    n_out = len(kept) + len(created)
+    if max(dropped, default=0) >= n_in or max(created, default=0) >= n_out:
+        raise MetadataError(
+            f"{one}: drops {sorted(dropped)} of {n_in} axes and creates {sorted(created)} of "
+            f"{n_out}"
+        )
+    rows = np.zeros((n_out, n_in + 1))
+    rows[[index for index in range(n_out) if index not in created], kept] = 1
+    return rows

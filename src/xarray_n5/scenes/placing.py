@@ -13,11 +13,11 @@ from xarray_n5.arrays.open import open_array
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.matrices import compose
 from xarray_n5.model.paths import join
 from xarray_n5.model.scene import lines_aside
 from xarray_n5.model.system_graph import SystemGraph, on_space, space_axes
 from xarray_n5.model.systems import Reference
+from xarray_n5.model.transformations import compose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
