@@ -667,23 +667,13 @@ def test_single_strings_are_read_and_verified(tmp_path: Path, container: str) ->
     assert CliRunner().invoke(main, ["verify", str(url)]).exit_code == 0
 
 
-@pytest.mark.matrix(2)
-@pytest.mark.parametrize("filters", [{}, {"chunks": (10, 10)}, {"chunks": (10, 10), **GZIP}])
-def test_what_h5py_is_writing_in_this_process_is_read_as_it_is(
-    path: str, filters: dict[str, Any]
-) -> None:
+def test_what_h5py_has_flushed_in_this_process_is_read(path: str) -> None:
     with h5py.File(path, "w") as file:
-        data = file.create_dataset("a", (100, 100), "i4", **filters)
-        for value in range(1, 5):
+        data = file.create_dataset("a", (100, 100), "i4", chunks=(10, 10), **GZIP)
+        for value in (1, 2):
             data[...] = value
+            file.flush()
             assert (open_array(path, "a")[...] == value).all()
-            with xr.open_dataset(path, engine="n5") as found:
-                assert (found["a"] == value).all()
-        array = open_array(path, "a")
-        file.create_dataset("b", data=[1, 2])
-        data[:10] = 9
-        assert (array[:10] == 9).all()
-        assert sorted(open_group(path)) == ["a", "b"]
         data.attrs["units"] = "nm"  # and h5py can still write
         assert open_array(path, "a").attrs["units"] == "nm"
 

@@ -165,7 +165,7 @@ def zarr(
 
 def hdf5(*filters: tuple[int, tuple[int, ...]], sealed: bool = False) -> Kind:
     """A chunk of HDF5, whose bytes are decoded here and not by HDF5."""
-    from xarray_n5.formats.hdf5.filters import Layout, compression_of
+    from xarray_n5.formats.hdf5.filters import FilterLayout, compression_of
     from xarray_n5.model.metadata import ArrayMetadata
 
     metadata = ArrayMetadata(
@@ -173,7 +173,7 @@ def hdf5(*filters: tuple[int, tuple[int, ...]], sealed: bool = False) -> Kind:
         chunks=(SIDE,) * 3,
         dtype=np.dtype("u2"),
         compression=compression_of(filters),
-        layout=Layout(np.dtype("<u2"), filters),
+        layout=FilterLayout(np.dtype("<u2"), filters),
     )
 
     def read(store: MemoryStore) -> np.ndarray:

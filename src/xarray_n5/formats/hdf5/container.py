@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
 from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
-from xarray_n5.formats.hdf5.chunk_layout import ChunkLocation
+from xarray_n5.formats.hdf5.chunks import ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
 from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
 from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in

@@ -21,8 +21,7 @@ from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import ChunkError, MetadataError, N5Error, PathError
 from xarray_n5.formats.hdf5 import opening
 from xarray_n5.formats.hdf5.attributes import VERSION
-from xarray_n5.formats.hdf5.chunk_index import ChunkIndex
-from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout, ChunkLocation
+from xarray_n5.formats.hdf5.chunks import ChunkLocation, Chunks
 from xarray_n5.formats.hdf5.filters import NO_FILTERS, split_mask
 from xarray_n5.formats.hdf5.format import stamp_of
 from xarray_n5.formats.hdf5.links import (
@@ -86,7 +85,7 @@ class CachedFile:
     """Whether links to other files are followed."""
     users: int = 0
     _handle: Any = None
-    _datasets: dict[str, tuple[ChunkIndex | None, object]] = field(default_factory=dict)
+    _datasets: dict[str, tuple[Chunks | None, object]] = field(default_factory=dict)
     """Each dataset by path, and the stamp of the other file that it is in."""
     _members: dict[str, Members] = field(default_factory=dict)
     """The nodes below the groups at which walks began, by the paths of these."""
@@ -108,7 +107,7 @@ class CachedFile:
         """Return the h5py group or dataset at a path; None if there is none."""
         return node_in(self.file, path, follow=self.follow)
 
-    def chunks(self, path: str) -> ChunkIndex | None:
+    def chunks(self, path: str) -> Chunks | None:
         """Return the chunks of the dataset at a path; None if there is no dataset with a shape.
 
         Raises
@@ -116,11 +115,11 @@ class CachedFile:
         PathError
             If its elements are in another file, unless `follow` is set.
         """
-        index, stamp = self._datasets.get(path, (None, None))
-        if path not in self._datasets or stamp != self._other_stamp(index):
-            index = self._read_chunks(path)
-            self._datasets[path] = index, self._other_stamp(index)
-        return index
+        chunks, stamp = self._datasets.get(path, (None, None))
+        if path not in self._datasets or stamp != self._other_stamp(chunks):
+            chunks = self._read_chunks(path)
+            self._datasets[path] = chunks, self._other_stamp(chunks)
+        return chunks
 
     def children(self, path: str, top: str | None) -> list[str]:
         """Return the sorted names of the nodes in a group; hidden ones and circles are left out.
@@ -142,19 +141,17 @@ class CachedFile:
         links = links_in(node, follow=self.follow)
         return [name for name, to in links if to not in outer and not name.startswith(".")]
 
-    def _read_chunks(self, path: str) -> ChunkIndex | None:
+    def _read_chunks(self, path: str) -> Chunks | None:
         node = self.node(path)
         if getattr(node, "shape", None) is None:
             return None
         if not self.follow and (why := outside(node)):
             raise PathError(f"{self.path}: {path!r}: {why}")
-        return ChunkIndex(ChunkLayout.of(node), lambda: self.node(path))
+        return Chunks(node, lambda: self.node(path))
 
-    def _other_stamp(self, index: ChunkIndex | None) -> object:
+    def _other_stamp(self, chunks: Chunks | None) -> object:
         """Return the stamp of the file that an external link leads to; None for this file."""
-        if index is None or index.layout.file == self.path:
-            return None
-        return stamp_of(index.layout.file)
+        return None if chunks is None or chunks.file == self.path else stamp_of(chunks.file)
 
 
 @contextlib.contextmanager
@@ -168,26 +165,25 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
     """
     cache = _cache
     with cache.lock:
-        shared = opening.flush_h5py(path)
         stamp = stamp_of(path)
         if stamp is None:
             opening.check_stub(path)
             yield None
             return
-        found = cache.files.pop((path, follow), None)
-        if found is None or ((shared or found.stamp != stamp) and not found.users):
-            found = CachedFile(path, stamp, follow)
-        cache.files[path, follow] = found
+        file = cache.files.pop((path, follow), None)
+        if file is None or (file.stamp != stamp and not file.users):
+            file = CachedFile(path, stamp, follow)
+        cache.files[path, follow] = file
         while len(cache.files) > _MAX_FILES:
             cache.files.popitem(last=False)
-        found.users += 1
+        file.users += 1
         try:
             with _failures(path, "HDF5 cannot read it", ": the file is damaged; restore it"):
-                yield found
+                yield file
         finally:
-            found.users -= 1
-            if not found.users:
-                found.close()
+            file.users -= 1
+            if not file.users:
+                file.close()
 
 
 @contextlib.contextmanager
@@ -281,24 +277,24 @@ def find_chunk(
 
 def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
     """Store a chunk: its bytes, or its unfiltered elements, through HDF5."""
-    layout = ChunkLayout.of(dataset)
+    chunks = Chunks(dataset, lambda: dataset)
     mask, payload = split_mask(chunk)
-    if layout.direct and layout.chunked and mask != NO_FILTERS:
-        _replace(dataset, layout.start(index), bytes(payload), mask)
+    if chunks.direct and mask != NO_FILTERS:
+        _replace(dataset, chunks.start(index), bytes(payload), mask)
     else:
-        elements = np.frombuffer(payload, dataset.dtype).reshape(layout.grid.chunks)
-        _assign(dataset, layout.grid.slices(index), elements)
+        elements = np.frombuffer(payload, dataset.dtype).reshape(chunks.grid.chunks)
+        _assign(dataset, chunks.grid.slices(index), elements)
 
 
 def clear_chunk(dataset: Any, index: Index) -> None:
     """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
-    layout = ChunkLayout.of(dataset)
-    elements = np.full(layout.grid.chunks, dataset.fillvalue, dataset.dtype)
-    if layout.direct and layout.chunked:
-        skip_all = (1 << len(layout.filters)) - 1
-        _replace(dataset, layout.start(index), elements.tobytes(), skip_all)
+    chunks = Chunks(dataset, lambda: dataset)
+    elements = np.full(chunks.grid.chunks, dataset.fillvalue, dataset.dtype)
+    if chunks.direct:
+        skip_all = (1 << len(chunks.filters)) - 1
+        _replace(dataset, chunks.start(index), elements.tobytes(), skip_all)
     else:
-        _assign(dataset, layout.grid.slices(index), elements)
+        _assign(dataset, chunks.grid.slices(index), elements)
 
 
 def _assign(dataset: Any, selection: tuple[slice, ...], elements: np.ndarray) -> None:

@@ -25,7 +25,6 @@ from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.blocks import decode_bitshuffle, decode_lz4
 
 if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer, Compression
@@ -38,17 +37,17 @@ NO_FILTERS = 0xFFFFFFFF
 """The mask of a chunk that skipped all filters, however many there are."""
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
-BZIP2, LZ4, BITSHUFFLE, ZSTD = 307, 32004, 32008, 32015
+BZIP2, ZSTD = 307, 32015
 """HDF5's numbers of the filters."""
 
 ENCODABLE = frozenset({DEFLATE, SHUFFLE, FLETCHER32, BLOSC, ZSTD})
 """The filters that are encoded here."""
 
-DECODABLE = ENCODABLE | {BZIP2, LZ4, BITSHUFFLE}
+DECODABLE = ENCODABLE | {BZIP2}
 """The filters that are decoded here."""
 
 _NAMES = {SHUFFLE: "shuffle", FLETCHER32: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset"}
-_NAMES |= {BZIP2: "bzip2", 32000: "lzf", LZ4: "lz4", BITSHUFFLE: "bitshuffle"}
+_NAMES |= {BZIP2: "bzip2", 32000: "lzf", 32004: "lz4", 32008: "bitshuffle"}
 
 _DEFAULT_LEVEL = 6
 _SHUFFLE_BYTES, _SHUFFLE_BITS = 1, 2
@@ -60,7 +59,7 @@ Filters = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FilterLayout:
     """The storage of a dataset's chunks."""
 
     dtype: np.dtype[Any]
@@ -146,7 +145,7 @@ def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
     ValueError
         If the chunk is too long, or a filter cannot decode it.
     """
-    layout: Layout = metadata.layout
+    layout: FilterLayout = metadata.layout
     mask, payload = split_mask(chunk)
     if metadata.dtype.kind == "O":
         from numcodecs import VLenUTF8
@@ -169,23 +168,13 @@ def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int)
     for position in reversed(range(len(used))):
         # Each checksum before a compression adds four bytes to its input.
         size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
-        payload = bytes_of(_decode(*used[position], payload, size))
+        payload = bytes_of(_codec(*used[position]).decode(payload, size))
     return payload
-
-
-def _decode(number: int, values: tuple[int, ...], data: memoryview, size: int) -> Buffer:
-    if number == BZIP2:
-        return Bzip2().decode(data, size)
-    if number == LZ4:
-        return decode_lz4(data, size)
-    if number == BITSHUFFLE:
-        return decode_bitshuffle(values, data, size)
-    return _codec(number, values).decode(data, size)
 
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     """Return the stored chunk of a `block` of a chunk's full shape."""
-    layout: Layout = metadata.layout
+    layout: FilterLayout = metadata.layout
     elements = np.ascontiguousarray(block, layout.dtype)
     data: Buffer = elements.reshape(-1).view(np.uint8).data
     if not layout.direct:
@@ -201,6 +190,8 @@ def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
 def _codec(number: int, values: tuple[int, ...]) -> Compression:
     if number == FLETCHER32:
         return Checksum("fletcher32")
+    if number == BZIP2:
+        return Bzip2()
     if number == SHUFFLE:
         return Shuffle(values[0] if values else 1)
     found = compression_of(((number, values),))
@@ -211,7 +202,7 @@ def _codec(number: int, values: tuple[int, ...]) -> Compression:
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     """Return a chunk's shape; raise ``EOFError`` if the size is too small for a chunk."""
-    layout: Layout = metadata.layout
+    layout: FilterLayout = metadata.layout
     mask, payload = split_mask(head)
     expected, least = math.prod(metadata.chunks) * layout.dtype.itemsize, 0
     if metadata.dtype.kind != "O" and (mask == NO_FILTERS or not layout.filters):

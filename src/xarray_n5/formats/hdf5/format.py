@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5 import filters
 from xarray_n5.formats.hdf5.attributes import split_attributes
-from xarray_n5.formats.hdf5.filters import Layout, filters_for
+from xarray_n5.formats.hdf5.filters import FilterLayout, filters_for
 from xarray_n5.model.json import check_json
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import normalize_path
@@ -72,7 +72,7 @@ class Hdf5:
         dtype, shaped = metadata.dtype.newbyteorder("<"), bool(metadata.shape)
         nbytes = math.prod(metadata.chunks) * dtype.itemsize
         chosen = filters_for(metadata.compression, dtype, nbytes) if shaped else ()
-        return replace(metadata, layout=Layout(dtype, chosen, direct=shaped))
+        return replace(metadata, layout=FilterLayout(dtype, chosen, direct=shaped))
 
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise if HDF5 cannot store a new node; `where` names it."""

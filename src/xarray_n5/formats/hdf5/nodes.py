@@ -14,12 +14,12 @@ from numpy.lib.format import drop_metadata
 from xarray_n5.codecs.hdf5 import FAILURES, check_type, plugins_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
-from xarray_n5.formats.hdf5.chunk_layout import ChunkLayout
+from xarray_n5.formats.hdf5.chunks import Chunks
 from xarray_n5.formats.hdf5.filters import (
     DEFLATE,
     ENCODABLE,
     SHUFFLE,
-    Layout,
+    FilterLayout,
     compression_of,
     filters_of,
 )
@@ -79,7 +79,7 @@ def _attributes(find: Callable[[str], Any], path: str, node: Any) -> dict[str, A
 
 def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
     strings, filters = dataset.dtype.hasobject, filters_of(dataset)
-    chunks = ChunkLayout.of(dataset)
+    chunks = Chunks(dataset, lambda: dataset)
     if strings:
         dtype = np.dtype(object)
     elif _is_unsigned(file.node, path, dataset.dtype):
@@ -96,7 +96,7 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
         attributes=_attributes(file.node, path, dataset),
         content=Content.STRINGS if strings else Content.NUMBERS,
         fill=None if strings else _fill(dataset, dtype),
-        layout=Layout(dtype, filters, direct),
+        layout=FilterLayout(dtype, filters, direct),
     )
 
 
@@ -156,7 +156,7 @@ def _create_dataset(file: Any, path: str, metadata: ArrayMetadata) -> Any:
     """Create a dataset that can be resized."""
     import h5py
 
-    layout: Layout = metadata.layout
+    layout: FilterLayout = metadata.layout
     if not metadata.shape:
         return file.create_dataset(path, (), layout.dtype)
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -120,33 +119,6 @@ def sync(path: str) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def flush_h5py(path: str) -> bool:
-    """Flush a file that this process has open for writing; return whether it has.
-
-    Such a file may change at any time without a new stamp.
-    """
-    h5py = sys.modules.get("h5py")
-    if h5py is None or not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE):
-        return False
-    with h5py._objects.phil:  # noqa: SLF001 - no thread may close files between the two calls
-        files = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
-        shared = [each for each in files if _is_writable(each) and _is_same(path, each.name)]
-        for each in shared:
-            h5py.h5f.flush(each, h5py.h5f.SCOPE_LOCAL)
-        return bool(shared)
-
-
-def _is_writable(file: Any) -> bool:
-    return bool(file.valid and file.get_intent() & 1)  # H5F_ACC_RDWR
-
-
-def _is_same(path: str, name: bytes) -> bool:
-    try:
-        return os.path.samefile(path, os.fsdecode(name))  # noqa: PTH121
-    except OSError:
-        return False
 
 
 def _unreadable(path: str, error: OSError) -> Exception:
