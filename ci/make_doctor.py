@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "howto" / "doctor.md"
 READERS = {
     "neuroglancer": ("Neuroglancer", "cyan", "-", 3.0),
-    "fibsem_tools": ("fibsem-tools", "red", "--", 1.5),
+    "n5_universe": ("n5-universe (Fiji)", "red", "--", 1.5),
 }
 PLANE, WINDOW = 46, {"y": slice(36, 62), "x": slice(10, 48)}
 

@@ -89,7 +89,7 @@ def damage(url: Path) -> None:
 COMMANDS = [
     *(["tree"], ["tree", "--chunks"], ["info"], ["info", "--json"], ["verify"]),
     *(["verify", "--json"], ["verify", "--quick", "--strict"], ["digest", "--each"]),
-    *(["doctor", "--all", "--levels"], ["doctor", "--fix", "--dry-run"]),
+    *(["doctor", "--levels"], ["doctor", "--fix", "--dry-run"]),
     *(["repair", "--missing"], ["copy", "OUT"], ["digest", "ITSELF", "--each"]),
 ]
 

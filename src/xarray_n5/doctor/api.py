@@ -11,22 +11,22 @@ import xarray as xr
 
 from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.dialects import DIALECTS
+from xarray_n5.doctor.compare import compare
 from xarray_n5.doctor.diagnose import survey_at
+from xarray_n5.doctor.expected import describes, expected_geometry, leading
 from xarray_n5.doctor.find import stored_images
+from xarray_n5.doctor.fix import AmbiguousError, RepairPlan, plan_repair
 from xarray_n5.doctor.readers import READERS
-from xarray_n5.doctor.readers.compare import compare, reason_of
-from xarray_n5.doctor.readers.expected import describes, expected_geometry, leading
-from xarray_n5.doctor.readers.fix import AmbiguousError, RepairPlan, plan_repair
+from xarray_n5.doctor.readers.protocol import SeenAxis
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
+    from xarray_n5.doctor.compare import Comparison
     from xarray_n5.doctor.finding import Finding
-    from xarray_n5.doctor.readers.compare import Comparison
-    from xarray_n5.doctor.readers.fix import Change
-    from xarray_n5.doctor.readers.protocol import StoredImage
+    from xarray_n5.doctor.readers.protocol import Reading, StoredImage
     from xarray_n5.model.axes import Geometry
 
 
@@ -47,7 +47,8 @@ class Examined:
     @property
     def agrees(self) -> bool:
         """Whether no program reads something else, and no dialect says something else."""
-        return not self.ambiguous and all(each.agrees for each in self.comparisons)
+        contradicted = self.ambiguous or bool(self.plan and self.plan.changes)
+        return not contradicted and all(program.agrees for program in self.comparisons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class Diagnosis:
     @property
     def is_healthy(self) -> bool:
         """Whether nothing is damaged, and all programs agree."""
-        return not self.findings and all(each.agrees for each in self.images)
+        return not self.findings and all(image.agrees for image in self.images)
 
 
 def examine(
@@ -79,14 +80,13 @@ def examine(
 ) -> xr.Dataset | xr.DataTree:
     """Find out what other programs make of the images in a container, and make them agree.
 
-    The programs are Neuroglancer, TensorStore, n5-viewer with Fiji, BigDataViewer, Paintera,
-    fibsem-tools (COSEM), readers of OME-NGFF, napari-ome-zarr, zarr-python 2 and xarray's engine
-    for Zarr. None of them is run: each is a class with the rules of its source. They are compared
-    with xarray-n5, which reads all dialects. A wrong name, scale, offset or unit is a
-    disagreement, and so is an array that is not opened because of an attribute. What a program
-    does not read at all, such as units in Paintera, is not, and neither is its default where
-    nothing is stored. Neuroglancer has no offsets in N5, and napari-ome-zarr none at all: they
-    agree about an image that begins at 0 there and is otherwise the same, and ``reason`` says so.
+    The programs are Neuroglancer, those of n5-universe (n5-viewer, Fiji) and readers of OME-NGFF.
+    None of them is run: each is a class with the rules of its source. They are compared with
+    xarray-n5, which reads all dialects. A wrong name, scale, offset or unit is a disagreement, and
+    so is an array that is not opened because of an attribute. What a program does not read at all
+    is not, and neither is its default where nothing is stored. Neuroglancer has no offsets in N5:
+    it agrees about an image that begins at 0 there and is otherwise the same, and ``reason`` says
+    so.
 
     Damaged and half-written nodes are found, too: by the metadata of all, and by a few chunks of
     each array. :func:`verify` checks all chunks. Of BigDataViewer's time series, the images of the
@@ -102,8 +102,9 @@ def examine(
     dialect : str, optional
         The dialect that is right where several contradict each other, such as "cosem".
     fix : bool, default: False
-        Write the attributes that make the programs agree. An attribute that is not of a dialect
-        never changes, and one of a dialect only if a program needs it.
+        Write the attributes of the default dialects, and remove those of dialects that contradict
+        them. An attribute that is not of a dialect never changes, and nothing is written that
+        makes no program agree.
     dry_run : bool, default: False
         Write nothing; the attribute ``changes`` of the result has what `fix` would write.
     storage_options : mapping, optional
@@ -146,25 +147,26 @@ def examine(
     ...     "em.n5", "raw", shape=(4, 8, 8), dtype="uint8", axes=axes, dialect="cosem"
     ... )
     >>> array.attrs.update(axes=["x", "y", "z"], units=["nm"] * 3, resolution=[4, 4, 4])
-    >>> found = xarray_n5.doctor.examine("em.n5", "raw", dialect="cosem")
-    >>> found.reader[~found.agrees].values.tolist()
-    ['tensorstore']
+    >>> read = xarray_n5.doctor.examine("em.n5", "raw", dialect="cosem")
+    >>> read.reader[~read.agrees].values.tolist()
+    ['neuroglancer']
     >>> fixed = xarray_n5.doctor.examine("em.n5", "raw", dialect="cosem", fix=True)
     >>> fixed.agrees.all().item(), array.refresh().attrs["resolution"]
     (True, [8, 8, 8])
     """
-    found = diagnose_images(url, path, dialect=dialect, storage_options=storage_options)
-    plans = {each.image.path: each.plan for each in found.images}
+    diagnosis = diagnose_images(url, path, dialect=dialect, storage_options=storage_options)
+    plans = {image.image.path: image.plan for image in diagnosis.images}
     if fix and not dry_run:
-        for each in found.images:
-            write(found.source, each, storage_options)
-        found = diagnose_images(url, path, storage_options=storage_options)
-    result = {each.image.path: _dataset(each, plans.get(each.image.path)) for each in found.images}
-    findings = [asdict(each) for each in found.findings]
-    if list(result) == [found.path]:
-        return result[found.path].assign_attrs(findings=findings)
-    tree = xr.DataTree.from_dict({_node(each, result): dataset for each, dataset in result.items()})
-    tree.attrs |= {"container": found.url, "findings": findings}
+        diagnosis = apply_fixes(diagnosis, url, path, storage_options)
+    datasets = {
+        image.image.path: _dataset(image, plans.get(image.image.path)) for image in diagnosis.images
+    }
+    findings = [asdict(finding) for finding in diagnosis.findings]
+    if list(datasets) == [diagnosis.path]:
+        return datasets[diagnosis.path].assign_attrs(findings=findings)
+    nodes = {_node(image, datasets): dataset for image, dataset in datasets.items()}
+    tree = xr.DataTree.from_dict(nodes)
+    tree.attrs |= {"container": diagnosis.url, "findings": findings}
     return tree
 
 
@@ -186,13 +188,14 @@ def diagnose_images(
         return Diagnosis(url=str(url), source=url, path=path, images=(), findings=tuple(findings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says it
-        found = stored_images(survey, xml)
-        images = tuple(_examined(image, dialect, survey.root) for image in found)
+        images = tuple(
+            _examined(image, dialect, survey.root) for image in stored_images(survey, xml)
+        )
     where = survey.container.url
     if not images and not findings:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(where, path, "array", why)
-    if dialect is not None and not any(describes(each, dialect) for each in found):
+    if dialect is not None and not any(describes(image.image, dialect) for image in images):
         raise ValueError(f"no image in {where!r} has {dialect} metadata")
     return Diagnosis(
         url=where,
@@ -211,7 +214,7 @@ def _examined(image: StoredImage, dialect: str | None, root: str) -> Examined:
         obstacle = f"it is a part of the image {image.path or '/'!r}; examine that to change it"
     else:
         try:
-            plan = plan_repair(image, chosen)
+            plan = plan_repair(image, expected, chosen)
         except ValueError as error:
             obstacle, ambiguous = str(error), isinstance(error, AmbiguousError)
     return Examined(
@@ -224,12 +227,18 @@ def _examined(image: StoredImage, dialect: str | None, root: str) -> Examined:
     )
 
 
-def write(url: object, examined: Examined, storage_options: Mapping[str, Any] | None) -> None:
-    """Write the changes of attributes that make programs agree."""
-    for change in examined.plan.changes if examined.plan else ():
-        open_node = open_group if change.is_group else open_array
-        node = open_node(url, change.path, mode="r+", storage_options=storage_options)
-        node.attrs.change(change.after, change.gone)
+def apply_fixes(
+    diagnosis: Diagnosis, url: object, path: str, storage_options: Mapping[str, Any] | None
+) -> Diagnosis:
+    """Write the changes of attributes that make programs agree, and return what they read then."""
+    for image in diagnosis.images:
+        for change in image.plan.changes if image.plan else ():
+            open_node = open_group if change.is_group else open_array
+            node = open_node(
+                diagnosis.source, change.path, mode="r+", storage_options=storage_options
+            )
+            node.attrs.change(change.after, change.gone)
+    return diagnose_images(url, path, storage_options=storage_options)
 
 
 def _node(path: str, images: Iterable[str]) -> str:
@@ -239,65 +248,56 @@ def _node(path: str, images: Iterable[str]) -> str:
     ('image', 'labels/cells')
     """
     inner = f"{path}/" if path else ""
-    above = any(each != path and each.startswith(inner) for each in images)
+    above = any(other != path and other.startswith(inner) for other in images)
     return f"{inner}image" if above else path or "/"
 
 
-def _dataset(found: Examined, plan: RepairPlan | None) -> xr.Dataset:
-    levels, expected = found.image.levels, found.expected[0].with_names()
-    changes = plan.changes if plan else ()
-    size = (len(found.comparisons), len(levels), expected.ndim)
-    opens = np.zeros(size[:2], bool)
-    attribute = np.full(size[:2], "", object)
-    name, unit = np.full(size, "", object), np.full(size, "", object)
-    scale, offset = np.full(size, np.nan), np.full(size, np.nan)
-    for at, reading in _readings(found.comparisons):
-        opens[at] = reading.opens
-        attribute[at] = reading.attribute
-        for place, axis in enumerate(reading.axes or ()):
-            spot = (*at, place)
-            name[spot], unit[spot] = axis.name or "", axis.unit or ""
-            scale[spot] = np.nan if axis.scale is None else axis.scale
-            offset[spot] = np.nan if axis.offset is None else axis.offset
-    by_reader = ("reader",)
-    whole = (*by_reader, "level", "axis")
-    reasons = [reason_of(each, found.image, found.expected) for each in found.comparisons]
-    return xr.Dataset(
-        {
-            "opens": (whole[:2], opens),
-            "attribute": (whole[:2], attribute),
-            "name": (whole, name),
-            "scale": (whole, scale),
-            "offset": (whole, offset),
-            "unit": (whole, unit),
-            "verdict": (by_reader, np.array([each.verdict for each in found.comparisons], object)),
-            "agrees": (by_reader, np.array([each.agrees for each in found.comparisons])),
-            "reason": (by_reader, np.array(reasons, object)),
+_AXIS_FACTS = {"name": "", "scale": np.nan, "offset": np.nan, "unit": ""}
+"""What is read of each axis, and the value for what is not read."""
+
+
+def _dataset(examined: Examined, plan: RepairPlan | None) -> xr.Dataset:
+    programs, levels = examined.comparisons, examined.image.levels
+    expected, changes = examined.expected[0].with_names(), plan.changes if plan else ()
+    readings = [program.readings for program in programs]
+    by_level, by_axis = ("reader", "level"), ("reader", "level", "axis")
+    variables: dict[str, Any] = {
+        "opens": (by_level, [[reading.opens for reading in row] for row in readings]),
+        "attribute": (by_level, _strings([[each.attribute for each in row] for row in readings])),
+    }
+    for fact, missing in _AXIS_FACTS.items():
+        values = [[_fact(reading, fact, expected.ndim) for reading in row] for row in readings]
+        known = [[[missing if v is None else v for v in axes] for axes in row] for row in values]
+        variables[fact] = (by_axis, _strings(known) if missing == "" else known)
+    variables["verdict"] = ("reader", _strings([program.verdict for program in programs]))
+    variables["agrees"] = ("reader", [program.agrees for program in programs])
+    variables["reason"] = ("reader", _strings([program.reason for program in programs]))
+    names = [program.reader for program in programs]
+    coords = {
+        "reader": names,
+        "level": list(examined.image.names),
+        "array": ("level", [level.context.path for level in levels]),
+        "axis": [str(axis.name) for axis in expected.axes],
+        "source": ("reader", [READERS[name].source for name in names]),
+    }
+    attrs = {
+        "path": examined.image.path,
+        "dialect": leading(examined.expected[0]),
+        "changes": {
+            change.path: {**dict.fromkeys(change.gone), **change.after} for change in changes
         },
-        {
-            "reader": [each.reader for each in found.comparisons],
-            "level": list(found.image.names),
-            "array": ("level", [level.context.path for level in levels]),
-            "axis": [str(axis.name) for axis in expected.axes],
-            "source": (by_reader, [READERS[each.reader].source for each in found.comparisons]),
-        },
-        {
-            "path": found.image.path,
-            "dialect": leading(found.expected[0]),
-            "changes": _as_attributes(changes),
-            "replaced": {each.path: dict(each.before) for each in changes if each.before},
-            "gained": list(plan.gained) if plan else [],
-            "obstacle": found.obstacle,
-        },
-    )
+        "replaced": {change.path: dict(change.before) for change in changes if change.before},
+        "gained": list(plan.gained) if plan else [],
+        "obstacle": examined.obstacle,
+    }
+    return xr.Dataset(variables, coords, attrs)
 
 
-def _readings(found: Sequence[Comparison]) -> Iterator[tuple[tuple[int, int], Any]]:
-    for row, comparison in enumerate(found):
-        for column, reading in enumerate(comparison.readings):
-            yield (row, column), reading
+def _strings(values: list[Any]) -> np.ndarray:
+    return np.array(values, object)
 
 
-def _as_attributes(changes: Sequence[Change]) -> dict[str, dict[str, Any]]:
-    """Return the new attributes by path; None for those that are removed."""
-    return {each.path: {**dict.fromkeys(each.gone), **each.after} for each in changes}
+def _fact(reading: Reading, name: str, ndim: int) -> list[Any]:
+    """Return a fact of each axis, None where it is not read."""
+    axes = reading.axes or (SeenAxis(),) * ndim
+    return [getattr(axis, name) for axis in axes]

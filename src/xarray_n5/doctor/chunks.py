@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from xarray_n5.doctor.finding import Finding, listed
 from xarray_n5.doctor.levels import listed_pyramids
 from xarray_n5.doctor.survey import is_short
-from xarray_n5.errors import ChunkError, VarlengthChunkError
+from xarray_n5.errors import ChunkError
 from xarray_n5.formats.documents import unfinished
+from xarray_n5.integrity.report import check_chunk
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import join
 
@@ -36,16 +37,6 @@ _LARGEST, _BUDGET = 1 << 25, 1 << 28
 
 _HEAD = 512
 """The number of bytes that are read from the beginning of a chunk."""
-
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"LZ4Block": "lz4",
-    b"\x04\x22\x4d\x18": "lz4",
-}
-"""The first bytes of compressed streams."""
 
 
 @dataclass(slots=True)
@@ -89,7 +80,7 @@ def samples_of(survey: Survey) -> dict[str, Sample]:
     chosen = islice(survey.arrays.items(), 0, None, step)
     samples = {path: Sample(array) for path, array in chosen}
     _list(survey, samples)
-    wanted = [(path, index) for path, each in samples.items() for index in _wanted(each)]
+    wanted = [(path, index) for path, sample in samples.items() for index in _wanted(sample)]
     for (path, index), head in zip(wanted, _heads(survey, samples, wanted), strict=True):
         if head is not None:
             samples[path].heads[index] = head
@@ -115,8 +106,9 @@ def _list(survey: Survey, samples: dict[str, Sample]) -> None:
             for name in files:
                 samples[path].add(join(folder, name))
             inner += [(path, join(folder, name)) for name in _ends(folders)]
-        found = survey.container.store.list_many([join(*each) for each in inner]) if inner else []
-        level = [(*each, listing) for each, listing in zip(inner, found, strict=True)]
+        keys = [join(path, folder) for path, folder in inner]
+        listings = survey.container.store.list_many(keys) if keys else []
+        level = [(*place, listing) for place, listing in zip(inner, listings, strict=True)]
 
 
 def _ends(folders: Sequence[str]) -> list[str]:
@@ -159,7 +151,7 @@ def _heads(
 
 
 def sampled_chunks(survey: Survey) -> Iterator[Finding]:
-    """Find empty images, stray chunks, and chunks of another shape or compression."""
+    """Find empty levels, stray chunks, and chunks that are damaged or have another shape."""
     samples = samples_of(survey)
     yield from _empty_levels(survey, samples)
     left = _BUDGET
@@ -175,14 +167,28 @@ def sampled_chunks(survey: Survey) -> Iterator[Finding]:
             )
         if sample.io.metadata.content is Content.OBJECTS:
             continue
-        damaged = dict(_shapes(sample))
-        for index in list(sample.heads)[:_DECODED]:
-            size = sample.heads[index][1]
-            if index not in damaged and size <= min(_LARGEST, left):
-                left -= size
-                damaged |= dict(_decoded(sample, index))
-        for index, (kind, why) in damaged.items():
-            yield Finding(kind, path, f"chunk {sample.io.key(index)!r} {why}", f"see {verify}")
+        for number, (index, head) in enumerate(sample.heads.items()):
+            state, _, _ = check_chunk(sample.io, index, head, 0)
+            if state == "ok" and number < _DECODED and head[1] <= min(_LARGEST, left):
+                left -= head[1]
+                state = _state_of(sample, index)
+            if state != "ok":
+                kind = "chunk-shape" if state == "wrong-shape" else "chunk-damaged"
+                what = f"chunk {sample.io.key(index)!r} is {state}"
+                yield Finding(kind, path, what, f"see {verify}")
+
+
+def _state_of(sample: Sample, index: Index) -> str:
+    """Return the state of a chunk by decoding it; of a shard, its index and one chunk."""
+    io = sample.io
+    if io.metadata.inner is None:
+        return check_chunk(io, index, ..., 0)[0]
+    corner = (slice(side.start, side.start + 1) for side in io.metadata.grid.slices(index))
+    try:
+        _ = sample.array[tuple(corner)]
+    except ChunkError:
+        return "undecodable"
+    return "ok"
 
 
 def _empty_levels(survey: Survey, samples: Mapping[str, Sample]) -> Iterator[Finding]:
@@ -199,50 +205,3 @@ def _empty_levels(survey: Survey, samples: Mapping[str, Sample]) -> Iterator[Fin
             remedy = "write the data, or restore it from where the pyramid was copied"
         what = f"no chunk of {listed(names)} is stored, so they are read as fill values"
         yield Finding("empty-level", image.path, what, remedy)
-
-
-def _shapes(sample: Sample) -> Iterator[tuple[Index, tuple[str, str]]]:
-    """Find chunks whose header has another shape than the metadata."""
-    metadata = sample.io.metadata
-    for index, head in sample.heads.items():
-        try:
-            shape = sample.io.format.peek(metadata, *head)
-        except (ValueError, EOFError) as error:
-            yield index, ("chunk-damaged", f"cannot be decoded: {error}{_likely(sample, index)}")
-            continue
-        if not metadata.grid.fits(index, shape):
-            extent = metadata.grid.extent(index)
-            yield index, ("chunk-shape", _unlike(shape, extent, metadata.chunks))
-
-
-def _unlike(found: tuple[int, ...], extent: tuple[int, ...], chunks: tuple[int, ...]) -> str:
-    expected = "" if extent == chunks else f" or {extent}, clipped to the array"
-    return f"has shape {found}, expected {chunks}{expected}"
-
-
-def _decoded(sample: Sample, index: Index) -> Iterator[tuple[Index, tuple[str, str]]]:
-    """Check that a chunk can be decoded."""
-    io, metadata = sample.io, sample.io.metadata
-    io = replace(io, metadata=metadata.multisets_as(Content.LABELS))
-    try:
-        if metadata.inner is not None:  # of a shard, its index and one chunk
-            corner = (slice(side.start, side.start + 1) for side in metadata.grid.slices(index))
-            _ = sample.array[tuple(corner)]
-        elif (data := io.get(index)) is not None:
-            io.decode(index, data)
-    except VarlengthChunkError:
-        return
-    except ChunkError as error:
-        yield index, ("chunk-damaged", f"cannot be decoded: {error.why}{_likely(sample, index)}")
-
-
-def _likely(sample: Sample, index: Index) -> str:
-    """Return the apparent compression of a chunk, if it contradicts the metadata."""
-    head = sample.heads[index][0]
-    promised = type(sample.io.metadata.compression).__name__
-    ndim = len(index)
-    for start in (0, 4 + 4 * ndim, 8 + 4 * ndim):  # with no header, or one of N5's
-        for magic, name in _MAGIC.items():
-            if head[start:].startswith(magic) and name != promised.lower():
-                return f"; it begins like {name}, but the metadata have {promised}"
-    return ""

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.context import context_of
-from xarray_n5.dialects.levels import image_of
 from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
 from xarray_n5.formats.protocol import Node
-from xarray_n5.model.level_names import is_level, is_level_table, view_in
+from xarray_n5.images.find import named_levels
+from xarray_n5.model.level_names import is_level_table, view_in
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.doctor.survey import Survey
     from xarray_n5.formats.containers import Container
-    from xarray_n5.model.metadata import Attributes, GroupMetadata
+    from xarray_n5.model.metadata import Attributes
 
 _DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}
 """The documents that make nodes arrays."""
 
 
-def stored_images(survey: Survey, xml: bytes | None = None) -> tuple[StoredImage, ...]:
+def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]:
     """Return the images in a container; of a time series, those of the first time point.
 
     Parameters
@@ -38,27 +35,35 @@ def stored_images(survey: Survey, xml: bytes | None = None) -> tuple[StoredImage
     xml
         The project of BigDataViewer that names the container; by default the one next to it.
     """
-    arrays = [each for path, each in survey.arrays.items() if not is_level_table(path)]
-    levels = {array.path: level for array, level in _levels(survey.container, arrays)}
-    if xml is not None:
-        for path, level in levels.items():
-            levels[path] = replace(level, context=replace(level.context, xml=xml))
-    return tuple(_images(survey.container.format.name, levels))
+    arrays = _stored_arrays(survey, xml)
+    single = {path: arrays[path] for path in arrays.keys() - _coordinates(arrays)}
+    form = survey.container.format.name
+    images = []
+    for group, attributes in sorted(_groups_around(single).items()):
+        if levels := _levels_in(group, attributes, single):
+            images.append(StoredImage(path=group, format=form, levels=levels, grouped=True))
+            for level in levels:
+                del single[level.context.path]
+    for path, array in single.items():
+        images.append(StoredImage(path=path, format=form, levels=(array,)))
+    first = _first_times(arrays)
+    images = [image for image in images if not _is_later(image.levels[0], first)]
+    return sorted(images, key=lambda image: image.path)
 
 
-def _levels(container: Container, arrays: Sequence[Array]) -> Iterator[tuple[Array, StoredArray]]:
-    paths = {above for array in arrays for above in _above(array.path)}
-    groups = _groups(container, sorted(paths))
-    for array in arrays:
-        yield (
-            array,
-            StoredArray(
-                context=context_of(array.node),
-                document=_document(container, array.path),
-                above=tuple(groups.get(each, {}) for each in _above(array.path)),
-                root=not array.path,
-            ),
+def _stored_arrays(survey: Survey, xml: bytes | None) -> dict[str, StoredArray]:
+    container = survey.container
+    paths = [path for path in survey.arrays if not is_level_table(path)]
+    groups = _attributes(container, sorted({above for path in paths for above in _above(path)}))
+    arrays = {}
+    for path in paths:
+        context = context_of(survey.arrays[path].node)
+        arrays[path] = StoredArray(
+            context=context if xml is None else replace(context, xml=xml),
+            document=_document(container, path),
+            above=tuple(groups.get(above, {}) for above in _above(path)),
         )
+    return arrays
 
 
 def _above(path: str) -> list[str]:
@@ -71,88 +76,83 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(len(parts) - 1, -1, -1)]
 
 
-def _groups(container: Container, paths: Sequence[str]) -> dict[str, Attributes]:
+def _attributes(container: Container, paths: Sequence[str]) -> dict[str, Attributes]:
+    """Return the attributes of groups, with the dimensions of those that look like arrays."""
+    attributes: dict[str, Attributes] = {}
     nodes = container.nodes(paths, verify=False) if paths else []
-    pairs = zip(paths, nodes, strict=True)
-    return {path: _raw(node.metadata) for path, node in pairs if isinstance(node, Node)}
-
-
-def _raw(metadata: ArrayMetadata | GroupMetadata) -> Attributes:
-    """Return a group's attributes, with the dimensions of one that looks like an array of N5."""
-    if isinstance(metadata, ArrayMetadata):
-        return {**metadata.attributes, "dimensions": list(metadata.shape[::-1])}
-    return metadata.attributes
+    for path, node in zip(paths, nodes, strict=True):
+        if isinstance(node, Node):
+            metadata = node.metadata
+            attributes[path] = metadata.attributes
+            if isinstance(metadata, ArrayMetadata):
+                attributes[path] = {**metadata.attributes, "dimensions": list(metadata.shape[::-1])}
+    return attributes
 
 
 def _document(container: Container, path: str) -> dict[str, Any]:
     """Return an array's document, which the container has read; empty in HDF5, which has none."""
     name = _DOCUMENTS.get(container.format.name)
     data = None if name is None else container.store.get(join(path, name))
-    found = json.loads(data) if data else {}
-    return found if isinstance(found, dict) else {}
+    document = json.loads(data) if data else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _images(form: str, levels: Mapping[str, StoredArray]) -> Iterator[StoredImage]:
-    keys = {path: _key(path, level) for path, level in levels.items()}
-    coordinates = _coordinates(levels)
-    ordered = sorted(levels.keys() - coordinates, key=lambda path: (keys[path], _natural(path)))
-    for (key, grouped), paths in groupby(ordered, key=lambda path: keys[path]):
-        if _is_later(key, levels):
-            continue
-        own = [levels[path] for path in paths]
-        for ndim in sorted({each.ndim for each in own}):
-            alike = tuple(each for each in own if each.ndim == ndim)
-            yield StoredImage(
-                path=key,
-                format=form,
-                levels=alike,
-                members=_members(alike[0], levels),
-                grouped=grouped,
-            )
+def _groups_around(arrays: Mapping[str, StoredArray]) -> dict[str, Attributes]:
+    groups: dict[str, Attributes] = {}
+    for path, array in arrays.items():
+        groups.update(zip(_above(path), array.above, strict=True))
+    return groups
 
 
-def _key(path: str, level: StoredArray) -> tuple[str, bool]:
-    """Return the path of the image that an array belongs to, and whether it is a group."""
-    inside, _, name = path.rpartition("/")
-    if level.context.view is not None and inside:
-        return (inside.rpartition("/")[0] if name == "cells" else inside), True
-    image = image_of(level.context)
-    if image is not None and path and level.context.path == path:
-        return image, True
-    if is_level(name) and path:
-        return inside, True
-    return path, False
+def _levels_in(
+    group: str, attributes: Attributes, arrays: Mapping[str, StoredArray]
+) -> tuple[StoredArray, ...]:
+    """Return the levels of the pyramid in a group, as far as they have as many axes as the first.
+
+    Levels of views in HDF5 are groups with an array ``cells``.
+    """
+    inside = f"{group}/" if group else ""
+    inner = [path.removeprefix(inside) for path in arrays if path.startswith(inside)]
+
+    def find(paths: Sequence[str]) -> dict[str, StoredArray]:
+        levels = {path: arrays[inside + path] for path in paths if inside + path in arrays}
+        if levels:
+            return levels
+        cells = {path: f"{inside}{path}/cells" for path in paths}
+        return {path: arrays[at] for path, at in cells.items() if at in arrays and view_in(at)}
+
+    levels = list(
+        named_levels(attributes, {path.partition("/")[0] for path in inner}, find).values()
+    )
+    return tuple(level for level in levels if level.ndim == levels[0].ndim)
 
 
-def _is_later(path: str, levels: Mapping[str, StoredArray]) -> bool:
-    """Return whether an image is a view of a later time point of a setup."""
-    view = view_in(next(key for key in levels if key.startswith(path)))
-    if view is None or (own := view_in(f"{path}/s0") or view_in(f"{path}/0/cells")) is None:
-        return False
-    views = [each for key in levels if (each := view_in(key)) is not None and each[0] == own[0]]
-    return own[1] > min(time for _, time in views)
+def _first_times(arrays: Mapping[str, StoredArray]) -> dict[int, int]:
+    """Return the first time point of each setup of BigDataViewer."""
+    views = sorted(view for path in arrays if (view := view_in(path)) is not None)
+    return dict(reversed(views))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
-    """Return a key that sorts the numbers in paths as numbers."""
-    parts = re.split(r"(\d+)", path)
-    return [(int(each), "") if each.isdecimal() else (-1, each) for each in parts]
+def _is_later(array: StoredArray, first: Mapping[int, int]) -> bool:
+    view = array.context.view
+    return view is not None and view[1] > first[view[0]]
 
 
-def _coordinates(levels: Mapping[str, StoredArray]) -> set[str]:
+def _coordinates(arrays: Mapping[str, StoredArray]) -> set[str]:
     """Return the arrays that hold coordinates or bounds of others, by their names or attributes."""
-    found = set()
-    for path, level in levels.items():
-        names = level.attributes.get("_ARRAY_DIMENSIONS", level.document.get("dimension_names"))
+    coordinates = set()
+    for path, array in arrays.items():
+        names = array.attributes.get("_ARRAY_DIMENSIONS", array.document.get("dimension_names"))
         inside = path.rpartition("/")[0]
-        for attributes in (level.attributes, *level.above[:1]):
-            named = {join(inside, name) for name in _cited(attributes)}
-            found |= named & levels.keys() - {path if attributes is level.attributes else None}
+        cited = {join(inside, name) for name in _cited(array.attributes)} - {path}
+        for attributes in array.above[:1]:
+            cited |= {join(inside, name) for name in _cited(attributes)}
+        coordinates |= cited & arrays.keys()
         for name in names if isinstance(names, list) else ():
             sibling = join(inside, str(name))
-            if sibling != path and sibling in levels and levels[sibling].ndim == 1:
-                found.add(sibling)
-    return found if found < levels.keys() else set()
+            if sibling != path and sibling in arrays and arrays[sibling].ndim == 1:
+                coordinates.add(sibling)
+    return coordinates if coordinates < arrays.keys() else set()
 
 
 def _cited(attributes: Attributes) -> Iterator[str]:
@@ -164,12 +164,3 @@ def _cited(attributes: Attributes) -> Iterator[str]:
     for key in ("coordinates", "bounds", "climatology"):
         if isinstance(value := attributes.get(key), str):
             yield from value.split()
-
-
-def _members(level: StoredArray, levels: Mapping[str, StoredArray]) -> dict[str, StoredArray]:
-    inside = level.context.path.rpartition("/")[0]
-    return {
-        each.name: each
-        for each in levels.values()
-        if each.context.path.rpartition("/")[0] == inside
-    }

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.model.axes import Axis, Geometry
+    from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
 Offsets: TypeAlias = Literal["absolute", "relative", "ignored"]
@@ -26,8 +26,6 @@ class StoredArray:
     """The document that makes it an array, as it is stored; empty in HDF5."""
     above: tuple[Attributes, ...] = ()
     """The attributes of all groups above, the nearest first."""
-    root: bool = False
-    """Whether the array is the root of its container."""
 
     @property
     def ndim(self) -> int:
@@ -58,8 +56,6 @@ class StoredImage:
     format: str
     levels: tuple[StoredArray, ...]
     """The levels, the base level first."""
-    members: Mapping[str, StoredArray] = field(default_factory=dict)
-    """All arrays in the group of a pyramid or an array, by name."""
     grouped: bool = False
     """Whether `path` is the group around the levels."""
 
@@ -126,34 +122,24 @@ def refused(reason: str) -> Reading:
     return Reading(axes=None, reason=reason, fault=True)
 
 
-def plain(ndim: int, **more: Any) -> Reading:
-    """Return the reading of an array that is opened without any axes."""
-    return Reading(axes=(SeenAxis(),) * ndim, **more)
-
-
-def reading_of(geometry: Geometry, *, names: bool = True, units: bool = True) -> Reading:
-    """Return the geometry that a dialect read as the reading of a program that has this dialect.
+def reading_of(geometry: Geometry, *, names: bool = True) -> Reading:
+    """Return the reading of a program that has a dialect, by what the dialect read.
 
     Parameters
     ----------
     geometry
         The axes in C order.
-    names, units
-        Whether the program reads names and units.
+    names
+        Whether the program reads names.
     """
-    axes = tuple(_seen(axis, names=names, units=units) for axis in geometry.axes)
-    sources = dict.fromkeys(geometry.sources.values())
-    return Reading(axes=axes, attribute=listed(sources))
-
-
-def _seen(axis: Axis, *, names: bool, units: bool) -> SeenAxis:
-    placed = axis.scale is not None and axis.labels is None
-    return SeenAxis(
-        name=axis.name if names else None,
-        scale=axis.scale if placed else None,
-        offset=axis.offset if placed else None,
-        unit=axis.unit if units and placed else None,
-    )
+    axes = []
+    for axis in geometry.axes:
+        name = axis.name if names else None
+        if axis.scale is None or axis.labels is not None:
+            axes.append(SeenAxis(name=name))
+        else:
+            axes.append(SeenAxis(name=name, scale=axis.scale, offset=axis.offset, unit=axis.unit))
+    return Reading(axes=tuple(axes), attribute=listed(dict.fromkeys(geometry.sources.values())))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
 """Whether a program reads the same; "silent" without any axes, "refuses" because of attributes."""
 
-BAD: frozenset[Verdict] = frozenset({"differs", "refuses"})
-"""The verdicts that are disagreements."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -43,49 +40,39 @@ class Comparison:
     reader: str
     readings: tuple[Reading, ...]
     verdict: Verdict
-    differences: tuple[Difference, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What the program does in its own way, whatever the attributes are."""
+    reason: str
+    """Why a program disagrees or opens nothing, or what it does in its own way."""
 
     @property
     def agrees(self) -> bool:
         """Whether nothing is read differently or refused."""
-        return self.verdict not in BAD
+        return self.verdict not in {"differs", "refuses"}
 
 
 def compare(image: StoredImage, expected: Sequence[Geometry]) -> list[Comparison]:
     """Compare each program's readings of an image with the expected geometries of its levels."""
-    return [comparison_of(name, _readings(name, image), expected) for name in READERS]
+    return [_compared(name, image, expected) for name in READERS]
 
 
-def _readings(name: str, image: StoredImage) -> tuple[Reading, ...]:
+def _compared(name: str, image: StoredImage, expected: Sequence[Geometry]) -> Comparison:
     try:
-        return tuple(READERS[name].read(image))
+        readings = tuple(READERS[name].read(image))
     except ODD as error:
-        return (refused(str(error)),) * len(image.levels)
-
-
-def comparison_of(
-    name: str, readings: tuple[Reading, ...], expected: Sequence[Geometry]
-) -> Comparison:
-    """Return a program's readings with their verdict."""
-    found = tuple(differences(readings, expected))
-    verdict = _verdict(readings, found, stated=any(each.named or each.placed for each in expected))
-    notes = tuple(dict.fromkeys(_notes(readings, expected)))
-    return Comparison(
-        reader=name, readings=readings, verdict=verdict, differences=found, notes=notes
-    )
-
-
-def _verdict(readings: Sequence[Reading], found: Sequence[Difference], *, stated: bool) -> Verdict:
-    if any(each.fault for each in readings):
-        return "refuses"
-    if found:
-        return "differs"
-    if not readings[0].opens:
-        return "unread"
-    silent = all(each.silent for each in readings if each.opens)
-    return "silent" if silent or not stated else "agrees"
+        readings = (refused(str(error)),) * len(image.levels)
+    different = list(differences(readings, expected))
+    verdict: Verdict
+    if any(reading.fault for reading in readings):
+        verdict, reason = "refuses", _why_closed(readings, image.names if image.grouped else ())
+    elif different:
+        verdict, reason = "differs", _why_different(different, readings, image, expected)
+    elif not readings[0].opens:
+        verdict, reason = "unread", _why_closed(readings, ())
+    else:
+        stated = any(geometry.named or geometry.placed for geometry in expected)
+        silent = all(reading.silent for reading in readings if reading.opens)
+        verdict = "silent" if silent or not stated else "agrees"
+        reason = "; ".join(dict.fromkeys(_notes(readings, expected)))
+    return Comparison(reader=name, readings=readings, verdict=verdict, reason=reason)
 
 
 def _notes(readings: Sequence[Reading], expected: Sequence[Geometry]) -> Iterator[str]:
@@ -140,10 +127,10 @@ def _first_difference(
         field = "unit" if math.isclose(seen.scale, axis.scale, rel_tol=SAME) else "scale"
         return field, size_of(seen.scale, seen.unit), size_of(axis.scale, axis.unit)
     there, here = base
-    moved, own = ((seen.offset or 0.0) - there) * times, axis.offset - here
+    moved, expected = ((seen.offset or 0.0) - there) * times, axis.offset - here
     known = offsets != "ignored" and seen.offset is not None
-    if known and abs(moved - own) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
-        return "offset", size_of(moved / times, seen.unit), size_of(own, axis.unit)
+    if known and abs(moved - expected) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
+        return "offset", size_of(moved / times, seen.unit), size_of(expected, axis.unit)
     return None
 
 
@@ -165,40 +152,29 @@ def size_of(number: float, unit: str | None) -> str:
     return f"{number:g} {unit}" if unit else f"{number:g}"
 
 
-def reason_of(comparison: Comparison, image: StoredImage, expected: Sequence[Geometry]) -> str:
-    """Return why a program disagrees or opens nothing, and notes on its conventions."""
-    match comparison.verdict:
-        case "differs":
-            return _difference(comparison, image, expected)
-        case "refuses" | "unread":
-            pairs = zip(image.names, comparison.readings, strict=True)
-            name, closed = next(each for each in pairs if each[1].reason)
-            where = f"{name}: " if comparison.verdict == "refuses" and image.grouped else ""
-            return f"{where}{closed.reason}"
-    return "; ".join(comparison.notes)
+def _why_closed(readings: Sequence[Reading], names: Sequence[str]) -> str:
+    at, reason = next((n, each.reason) for n, each in enumerate(readings) if each.reason)
+    return f"{names[at]}: {reason}" if names else reason
 
 
-def _difference(comparison: Comparison, image: StoredImage, expected: Sequence[Geometry]) -> str:
-    first = comparison.differences[0]
-    geometry = expected[first.level]
-    reading = comparison.readings[first.level]
-    name = geometry.with_names().axes[first.axis].name
+def _why_different(
+    different: Sequence[Difference],
+    readings: Sequence[Reading],
+    image: StoredImage,
+    expected: Sequence[Geometry],
+) -> str:
+    first, more = different[0], len(different) - 1
+    geometry, reading = expected[first.level], readings[first.level]
     where = f"{image.names[first.level]}: " if image.grouped else ""
-    more = len(comparison.differences) - 1
-    others = f"; {more} more differences" if more > 1 else "; 1 more difference" if more else ""
+    others = f"; {more} more difference{'s' if more > 1 else ''}" if more else ""
     theirs = f"from {reading.attribute}" if reading.attribute else "by default"
-    # Where offsets are compared as they are, the note is why one differs.
-    noted = first.field == "offset" and reading.offsets == "absolute" and reading.note
+    keys = {"name": ("names",), "unit": ("units", "scale")}.get(first.field, (first.field, "scale"))
+    sources = geometry.sources
+    ours = next((sources[key] for key in keys if key in sources), "its metadata")
     return (
-        f"{where}{first.field} of {name} is {first.theirs} ({theirs}), expected {first.ours} "
-        f"(from {_source(geometry, first.field)}){others}{f'; {reading.note}' if noted else ''}"
+        f"{where}{first.field} of {geometry.with_names().axes[first.axis].name} is {first.theirs} "
+        f"({theirs}), expected {first.ours} (from {ours}){others}"
     )
-
-
-def _source(geometry: Geometry, field: str) -> str:
-    """Return the attribute that a fact is from, with its dialect."""
-    keys = {"name": ("names",), "unit": ("units", "scale")}.get(field, (field, "scale"))
-    return next((geometry.sources[key] for key in keys if key in geometry.sources), "its metadata")
 
 
 def summary(reading: Reading) -> str:
@@ -208,10 +184,8 @@ def summary(reading: Reading) -> str:
     >>> summary(Reading(axes=(SeenAxis(name="z", scale=40.0, offset=20.0, unit="nm"), SeenAxis())))
     'z 40 nm from 20, -'
     """
-    if reading.axes is None:
-        return ""
     parts = []
-    for axis in reading.axes:
+    for axis in reading.axes or ():
         start = f" from {axis.offset:g}" if axis.offset else ""
         size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
         parts.append(" ".join(filter(None, [axis.name, size])) or "-")

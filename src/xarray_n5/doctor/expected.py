@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from xarray_n5.dialects import DIALECTS, resolve_geometry
 from xarray_n5.dialects.list_order import context_for
-from xarray_n5.doctor.readers.compare import differences
+from xarray_n5.doctor.compare import differences
 from xarray_n5.doctor.readers.protocol import Reading, reading_of
 from xarray_n5.model.alerts import ODD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xarray_n5.doctor.readers.compare import Difference
+    from xarray_n5.doctor.compare import Difference
     from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
     from xarray_n5.model.axes import Geometry
 
@@ -28,20 +28,8 @@ class Conflict:
 
 
 def expected_geometry(image: StoredImage, dialect: str | None = None) -> tuple[Geometry, ...]:
-    """Return the geometry of each level, by one dialect before all others, or by precedence.
-
-    Raises
-    ------
-    ValueError
-        If the dialect is unknown, or does not describe the image.
-    """
-    if dialect is None:
-        return tuple(resolve_geometry(level.context)[0] for level in image.levels)
-    if dialect not in DIALECTS:
-        raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
-    if not describes(image, dialect):
-        raise ValueError(f"no {dialect} metadata describe {image.path or '/'!r}")
-    order = [dialect, *(name for name in DIALECTS if name != dialect)]
+    """Return the geometry of each level, by one dialect before all others, or by precedence."""
+    order = None if dialect is None else [dialect, *(name for name in DIALECTS if name != dialect)]
     return tuple(resolve_geometry(level.context, order)[0] for level in image.levels)
 
 
@@ -59,16 +47,16 @@ def leading(geometry: Geometry) -> str | None:
 
 def conflicts(image: StoredImage, expected: Sequence[Geometry]) -> list[Conflict]:
     """Return the dialects that contradict the geometry of the levels."""
-    found = []
+    contradicting = []
     for name in DIALECTS:
-        readings = tuple(_reading(level, name) for level in image.levels)
+        readings = tuple(_stated(level, name) for level in image.levels)
         first = next(differences(readings, expected), None)
         if first is not None:
-            found.append(Conflict(dialect=name, difference=first))
-    return found
+            contradicting.append(Conflict(dialect=name, difference=first))
+    return contradicting
 
 
-def _reading(level: StoredArray, dialect: str) -> Reading:
+def _stated(level: StoredArray, dialect: str) -> Reading:
     """Return the facts that a dialect states about a level, without those that it implies."""
     geometry = _read(level, dialect)
     if geometry is None:
@@ -84,10 +72,10 @@ def _reading(level: StoredArray, dialect: str) -> Reading:
 
 
 def _read(level: StoredArray, dialect: str) -> Geometry | None:
-    known = DIALECTS[dialect]
+    reader = DIALECTS[dialect]
     node = level.context.without_users_own().without_units_of_values()
     try:
-        found = known.read(context_for(known, node))
+        geometry = reader.read(context_for(reader, node))
     except ODD:
         return None
-    return found if found is not None and found.ndim == level.ndim else None
+    return geometry if geometry is not None and geometry.ndim == level.ndim else None

@@ -1,0 +1,241 @@
+"""Changes of attributes by which programs read an image the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from xarray_n5.dialects import DIALECTS
+from xarray_n5.dialects.levels import image_of
+from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_images, without_images
+from xarray_n5.dialects.pyramids import over
+from xarray_n5.dialects.write import write_geometry, write_pyramid
+from xarray_n5.doctor.compare import compare
+from xarray_n5.doctor.expected import conflicts
+from xarray_n5.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from xarray_n5.doctor.expected import Conflict
+    from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
+    from xarray_n5.model.axes import Geometry
+
+_IMAGES = ("multiscales", "ome", "omero")
+"""Attributes with members that no dialect writes, such as names and channels."""
+
+Nodes = tuple[dict[str, Any], ...]
+"""The attributes of a pyramid's group (empty for a single array), and of each level."""
+
+
+class AmbiguousError(ValueError):
+    """Dialects of an image contradict each other, and none was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The attributes of one node that change."""
+
+    path: str
+    is_group: bool
+    before: Mapping[str, Any]
+    """The stored values of attributes that change or go."""
+    after: Mapping[str, Any]
+    """The new values of attributes that change."""
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The attributes that are removed."""
+        return frozenset(self.before.keys() - self.after.keys())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPlan:
+    """Changes of attributes, and the programs that they make agree."""
+
+    changes: tuple[Change, ...] = ()
+    gained: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """The programs that still read something else."""
+
+
+NO_AXES = (
+    "no attribute describes its axes; xarray_n5.create_array, with axes and in mode 'a', stores "
+    "them and keeps the data"
+)
+"""What to do about an image without axes."""
+
+
+def plan_repair(
+    image: StoredImage, expected: Sequence[Geometry], dialect: str | None = None
+) -> RepairPlan:
+    """Return the changes that make more programs agree, and none disagree that agreed.
+
+    The default dialects are written, and dialects that still contradict the geometry are removed.
+
+    Parameters
+    ----------
+    image
+        The image as it is stored.
+    expected
+        The geometry of its levels.
+    dialect
+        The dialect whose geometry this is; needed where dialects contradict each other.
+
+    Raises
+    ------
+    AmbiguousError
+        If dialects contradict each other, and `dialect` is None.
+    ValueError
+        If the attributes cannot be changed, or no dialect can describe the geometry.
+    """
+    against = conflicts(image, expected)
+    if against and dialect is None:
+        raise AmbiguousError(_ambiguous(image, expected, against))
+    agreed, disagreed = _verdicts(image, expected)
+    if not disagreed and not against:
+        return RepairPlan()
+    if not any(geometry.placed or geometry.named for geometry in expected):
+        raise ValueError(NO_AXES)
+    _check(image, expected)
+    stored: Nodes = (
+        dict(image.group) if image.grouped else {},
+        *(dict(level.attributes) for level in image.levels),
+    )
+    written = _written(image, expected)
+    known = tuple(
+        {key: value for key, value in more.items() if key in node}
+        for node, more in zip(stored, written, strict=True)
+    )
+    plans = []
+    for more in (known, written):  # attributes are added only if they must be
+        nodes = _rewritten(image, expected, stored, more)
+        changed = _changed(image, nodes)
+        still, left = _verdicts(changed, expected)
+        is_better = left < disagreed or (left == disagreed and against)
+        if is_better and agreed <= still and not conflicts(changed, expected):
+            plan = RepairPlan(
+                changes=tuple(_changes(image, stored, nodes)),
+                gained=tuple(sorted(still - agreed)),
+                left=tuple(sorted(left)),
+            )
+            plans.append(plan)
+    unchanged = RepairPlan(left=tuple(sorted(disagreed)))
+    return min(plans, key=lambda plan: len(plan.left), default=unchanged)
+
+
+def _rewritten(
+    image: StoredImage, expected: Sequence[Geometry], stored: Nodes, written: Nodes
+) -> Nodes:
+    """Return the stored and the written attributes, without those that still contradict them."""
+    joined = tuple(map(_joined, stored, written))
+    wrong = {conflict.dialect for conflict in conflicts(_changed(image, joined), expected)}
+    keys = {key for name in wrong for key in DIALECTS[name].keys}
+    if Ngff.name in wrong and not images_of(written[0]):
+        joined = (without_images(joined[0]), *joined[1:])
+    return tuple(
+        {key: value for key, value in node.items() if key not in keys or key in more}
+        for node, more in zip(joined, written, strict=True)
+    )
+
+
+def _verdicts(image: StoredImage, expected: Sequence[Geometry]) -> tuple[set[str], set[str]]:
+    """Return the programs that agree about an image, and those that disagree."""
+    comparisons = compare(image, expected)
+    agreed = {each.reader for each in comparisons if each.verdict == "agrees"}
+    return agreed, {each.reader for each in comparisons if not each.agrees}
+
+
+def _check(image: StoredImage, expected: Sequence[Geometry]) -> None:
+    """Raise ValueError if attributes cannot be changed, or would not be of this image alone."""
+    names = [axis.name for axis in expected[0].axes if axis.name]
+    if len(set(names)) < len(names):
+        raise ValueError(f"its axes are called {names}, one name twice; correct them first")
+    if not image.grouped:
+        if image_of(image.levels[0].context) is not None:
+            raise ValueError("it is listed as a level of an image; correct the attributes by hand")
+        return
+    if any(level.context.path.rpartition("/")[0] != image.path for level in image.levels):
+        raise ValueError("its levels are not directly in its group; correct the attributes by hand")
+    if len(images_of(image.group)) > 1:
+        raise ValueError("its group describes several images; correct the attributes by hand")
+    if have_systems(image.group):
+        at = repr(image.path) if image.path else "it"
+        text = f"it is of OME-Zarr 0.6; for other programs, copy {at} with dialect='ngff'"
+        raise ValueError(text)
+
+
+def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
+    """Return the attributes that describe the geometry, for the group and each level."""
+    alone: dict[str, Any] = {"xml": None, "coordinate_sizes": {}, "attribute_order": "auto"}
+    bare = [level.only({}, **alone) for level in image.levels]
+    if not image.grouped:
+        (node,), (geometry,) = bare, expected
+        return {}, write_geometry(geometry, node.shape, lists_x_first=node.lists_x_first)
+    related = [expected[0], *(over(geometry, expected[0]) for geometry in expected[1:])]
+    around, levels = write_pyramid(list(zip(bare, related, strict=True)))
+    if "scales" in image.group and "downsamplingFactors" in around:
+        around = {"scales": around["downsamplingFactors"], **around}
+    return around, *levels
+
+
+def _joined(stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored attributes and the written ones, with all that no dialect writes."""
+    joined = {**stored, **{key: v for key, v in written.items() if key not in _IMAGES}}
+    if not (images := images_of(written)):
+        return joined
+    before = images_of(stored)
+    if not before or not isinstance(before[0], dict):
+        return {**joined, **written}
+    image = {**before[0], **images[0]}
+    if "name" in before[0]:
+        image["name"] = before[0]["name"]
+    if "coordinateTransformations" not in images[0]:  # the written levels include them
+        image.pop("coordinateTransformations", None)
+    return joined | with_images(stored, [image])
+
+
+def _changed(image: StoredImage, nodes: Nodes) -> StoredImage:
+    """Return an image with other attributes of its group and its levels."""
+    around, *levels = nodes
+    first = levels[0]
+
+    def changed(level: StoredArray, attributes: dict[str, Any]) -> StoredArray:
+        base = level.context.base
+        if base is not None and base.path == image.levels[0].context.path:
+            base = replace(base, attributes=first)
+        context = replace(level.context, attributes=attributes, base=base)
+        if not image.grouped:
+            return replace(level, context=context)
+        if base is not None:
+            base = replace(base, parents=(around, *base.parents[1:]))
+        context = replace(context, base=base, parents=(around, *context.parents[1:]))
+        return replace(level, context=context, above=(around, *level.above[1:]))
+
+    return replace(image, levels=tuple(map(changed, image.levels, levels)))
+
+
+def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
+    paths = [image.path, *(level.context.path for level in image.levels)]
+    for number, (path, old, new) in enumerate(zip(paths, stored, nodes, strict=True)):
+        after = {k: v for k, v in new.items() if k not in old or old[k] != v}
+        before = {k: v for k, v in old.items() if k not in new or k in after}
+        if before or after:
+            yield Change(path=path, is_group=number == 0, before=before, after=after)
+
+
+def _ambiguous(
+    image: StoredImage, expected: Sequence[Geometry], against: Sequence[Conflict]
+) -> str:
+    fact = against[0].difference
+    level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
+    axis = name or f"number {fact.axis}"
+    used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
+    dialects = (used, *(conflict.dialect for conflict in against))
+    choices = " or ".join(f"dialect={dialect!r}" for dialect in dialects)
+    return printable(
+        f"{used} and {against[0].dialect} metadata contradict each other on the {fact.field} of "
+        f"axis {axis} of {level.context.path or '/'}: {fact.ours} and {fact.theirs}; state which "
+        f"is right by {choices}"
+    )
