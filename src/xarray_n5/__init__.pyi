@@ -31,6 +31,7 @@ from .pyramids.api import pyramid
 from .sampling.map_overlap import map_overlap
 from .sampling.world_grid import world_grid
 from .viewing.api import view
+from .writing.options import set_options
 from .writing.progress import ProgressBar
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "register_compression",
     "register_dialect",
     "repair",
+    "set_options",
     "to_n5",
     "tutorial",
     "verify",

@@ -417,12 +417,10 @@ class _ImageAccessor(Accessor[S]):
         **options
             Options of the write, all of them optional:
 
-            - `align_chunks` (bool, True): whether blocks may be merged or split on the stored grid,
-              so that one task writes each chunk.
-            - `partial_chunks` ("error" or "merge"): "error" refuses a region whose edges cut stored
-              chunks, except at the end of the array: another process may be writing the rest of
-              such a chunk. "merge" reads these chunks, merges and replaces them; no other write of
-              the same chunks may run meanwhile.
+            - `safe_chunks` (bool, True): whether to refuse a region whose edges cut stored chunks,
+              except at the end of the array: another process may be writing the rest of such a
+              chunk. Otherwise these chunks are read, merged and replaced; no other write of them
+              may run meanwhile. Blocks of Dask are always merged or split on the stored grid.
             - `write_empty_chunks` (bool, True): whether to store chunks that hold nothing but
               zeros. Where Zarr defines no fill value, all are stored.
             - `storage_options` (mapping): those of the fsspec filesystem, such as credentials.
@@ -436,13 +434,6 @@ class _ImageAccessor(Accessor[S]):
             - `resume` (bool or str, False): resume an interrupted write, of all variables together:
               blocks whose chunks have been written are not computed again. See
               :func:`~xarray_n5.to_n5`.
-            - `checksums` (bool, False): whether to store a digest of each chunk next to the data,
-              for :func:`~xarray_n5.verify`.
-            - `batch_size` (int): the number of blocks that are submitted to the scheduler at a
-              time. By default jobs of more than 50,000 blocks are divided into batches of 10,000,
-              if their graph can be divided.
-            - `fsync` (bool, False): whether to flush each chunk to disk before the next, so that it
-              survives a power cut.
             - `consolidated` (bool): whether to write consolidated metadata, as in
               ``Dataset.to_zarr``. By default in Zarr v2, unless `region` or ``mode="r+"`` is given.
               Existing consolidated metadata is updated in any case.
@@ -456,7 +447,7 @@ class _ImageAccessor(Accessor[S]):
         Raises
         ------
         AlignmentError
-            If `region` cuts stored chunks, and `partial_chunks` is "error".
+            If `region` cuts stored chunks, and `safe_chunks` is True.
         MetadataError
             If the format cannot hold something, such as complex numbers. Nothing was written.
         NodeExistsError

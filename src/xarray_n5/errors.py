@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -391,7 +391,7 @@ class UnknownCompressionError(N5Error, NotImplementedError):
 
 
 class AlignmentError(N5Error, ValueError):
-    """A write whose Dask blocks, or whose region, would share a chunk with another write.
+    """A write into a region that cuts stored chunks, which other writes may share.
 
     Choose chunks or a region that are multiples of the stored chunks; `nearest` is the smallest
     such region.
@@ -402,11 +402,9 @@ class AlignmentError(N5Error, ValueError):
         The axis along which chunks are cut.
     chunk : int
         The size of a stored chunk along it.
-    block, position : int or None
-        The block that cuts a chunk, and where it starts.
-    region : slice or None
-        The region that cuts a chunk.
-    nearest : slice or None
+    region : slice
+        The region.
+    nearest : slice
         The smallest region around it that cuts none.
 
     Examples
@@ -419,61 +417,16 @@ class AlignmentError(N5Error, ValueError):
     slice(0, 4, None)
     """
 
-    block: int | None = None
-    position: int | None = None
-    region: slice | None = None
-    nearest: slice | None = None
-
-    def __init__(self, axis: int, block: int, position: int, chunk: int) -> None:
-        self.axis, self.block, self.position, self.chunk = axis, block, position, chunk
+    def __init__(
+        self, url: str, axis: int, region: slice, chunk: int, nearest: slice, shown: str = ""
+    ) -> None:
+        self.axis, self.chunk, self.region, self.nearest = axis, chunk, region, nearest
         super().__init__(
-            f"along axis {axis}, Dask block {block} starts at {position}, which cuts a stored "
-            f"chunk of {chunk}; rechunk to multiples of {chunk}, or use align_chunks=True"
+            f"{url}: along axis {shown or axis}, the region {region.start}:{region.stop} cuts "
+            f"stored chunks of {chunk}, which another process may be writing; write "
+            f"{nearest.start}:{nearest.stop}, which is aligned, or use safe_chunks=False to read, "
+            "merge and replace these chunks (no other write of them may run at the same time)"
         )
-
-    @classmethod
-    def of_region(
-        cls, url: str, axis: int, region: slice, chunk: int, size: int, shown: str = ""
-    ) -> Self:
-        """Return the error of a region that cuts a chunk of an array of `size` along an axis.
-
-        Parameters
-        ----------
-        url : str
-            The location of the array.
-        axis : int
-            The axis.
-        region : slice
-            The region along this axis.
-        chunk : int
-            The size of a chunk along this axis.
-        size : int
-            The size of the array along this axis.
-        shown : str, default: ""
-            The name of the axis for the message; by default its number.
-
-        Returns
-        -------
-        AlignmentError
-            The error, with `nearest`.
-
-        Examples
-        --------
-        >>> xarray_n5.errors.AlignmentError.of_region("cells.n5/raw", 0, slice(1, 4), 2, 9).nearest
-        slice(0, 4, None)
-        """
-        start, stop = int(region.start), int(region.stop)
-        nearest = slice(start // chunk * chunk, min(-(-stop // chunk) * chunk, size))
-        error = cls.__new__(cls)
-        error.axis, error.chunk, error.region, error.nearest = axis, chunk, region, nearest
-        message = (
-            f"{url}: along axis {shown or axis}, the region {start}:{stop} cuts stored chunks of "
-            f"{chunk}, which another process may be writing; write {nearest.start}:{nearest.stop}, "
-            "which is aligned, or use partial_chunks='merge' to read, merge and replace these "
-            "chunks (no other write of them may run at the same time)"
-        )
-        error.args = (message,)
-        return error
 
 
 class BlockError(N5Error, ValueError):

@@ -23,7 +23,16 @@ from tests.support.exhaustive import seeds
 from tests.support.remote import Far
 from tests.support.servers import serving_ranges
 from tests.support.stores import LoggingStore
-from xarray_n5 import ChunkError, MetadataError, create_array, from_n5, open_array, to_n5, verify
+from xarray_n5 import (
+    ChunkError,
+    MetadataError,
+    create_array,
+    from_n5,
+    open_array,
+    set_options,
+    to_n5,
+    verify,
+)
 from xarray_n5.errors import AlignmentError
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Range
 
@@ -87,7 +96,7 @@ def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
     region = tuple(slice(*sorted(chance.sample(range(size + 1), 2))) for size in shape)
     part = values[region] + 7
     store.forget()
-    to_n5(part, store, "a", region=region, partial_chunks="merge")
+    to_n5(part, store, "a", region=region, safe_chunks=False)
     values[region] = part
     assert set(Counter(store.written()).values()) <= {1, 2}  # the hint that it is unfinished: 2
     array = open_array(store, "a")
@@ -540,8 +549,9 @@ def test_a_damaged_chunk_hides_no_other(place: Path) -> None:
 def test_damaged_and_missing_shards_are_written_again(place: Path) -> None:
     url = place.parent
     source = da.from_array(VALUES, chunks=SHARDS, name="source")
-    options: dict[str, Any] = {**LAYOUT, "mode": "w", "checksums": True}
-    to_n5(source, url, "a", **options)
+    options: dict[str, Any] = {**LAYOUT, "mode": "w"}
+    with set_options(checksums=True):
+        to_n5(source, url, "a", **options)
     before = {file: file.read_bytes() for file in (place / "c").rglob("*") if file.is_file()}
     data = bytearray(shard(place).read_bytes())
     data[20] ^= 1

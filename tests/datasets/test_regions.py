@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from tests.support.containers import contents
-from xarray_n5 import ResumeError, open_array, to_n5, verify
+from xarray_n5 import ResumeError, open_array, set_options, to_n5, verify
 from xarray_n5.errors import AlignmentError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_a_region_that_cuts_chunks_is_refused_unless_they_are_merged(
 ) -> None:
     place = stored(tmp_path)
     before = contents(place)
-    with pytest.raises(AlignmentError, match="partial_chunks='merge'") as caught:
+    with pytest.raises(AlignmentError, match="safe_chunks=False") as caught:
         write(place, region, kind)
     assert (caught.value.axis, caught.value.chunk) == (0, CHUNK)
     assert (caught.value.region, caught.value.nearest) == (region, nearest)
@@ -95,7 +95,7 @@ def test_a_region_that_cuts_chunks_is_refused_unless_they_are_merged(
     assert contents(place) == before
     expected = np.zeros(LENGTH, "i4")
     expected[region] = 1
-    np.testing.assert_array_equal(write(place, region, kind, partial_chunks="merge"), expected)
+    np.testing.assert_array_equal(write(place, region, kind, safe_chunks=False), expected)
 
 
 def test_the_error_names_the_dimension_and_the_variable(tmp_path: Path) -> None:
@@ -103,13 +103,10 @@ def test_the_error_names_the_dimension_and_the_variable(tmp_path: Path) -> None:
         write(stored(tmp_path), slice(4, 16), "dataset")
 
 
-def test_other_words_for_partial_chunks_are_refused(tmp_path: Path) -> None:
+def test_other_values_of_safe_chunks_are_refused(tmp_path: Path) -> None:
     for kind in ("array", "dataset"):
-        with pytest.raises(ValueError, match="partial_chunks"):
-            write(stored(tmp_path / kind), slice(0, 8), kind, partial_chunks="maybe")
-    whole: Any = xr.Dataset({"v": ("x", [1.0])})
-    with pytest.raises(TypeError, match="partial_chunks='merge'"):
-        whole.n5.to_n5(tmp_path / "c.n5", safe_chunks=False)
+        with pytest.raises(ValueError, match="safe_chunks"):
+            write(stored(tmp_path / kind), slice(0, 8), kind, safe_chunks="maybe")
 
 
 def test_what_is_appended_is_merged_into_the_last_chunk(tmp_path: Path) -> None:
@@ -133,7 +130,7 @@ def test_coordinates_that_stay_the_same_are_not_written_again(tmp_path: Path) ->
     moved = part.assign_coords(x=[7.0, 8.0])
     with pytest.raises(AlignmentError, match=r"/x: along axis 0"):
         moved.n5.to_n5(tmp_path, region={"x": slice(2, 4)})
-    moved.n5.to_n5(tmp_path, region={"x": slice(2, 4)}, partial_chunks="merge")
+    moved.n5.to_n5(tmp_path, region={"x": slice(2, 4)}, safe_chunks=False)
     assert open_array(tmp_path, "x")[...].tolist() == [0, 1, 7, 8]
 
 
@@ -166,7 +163,8 @@ def test_regions_that_are_written_at_once_do_not_get_in_each_others_way(
 ) -> None:
     values = np.arange(1, 385, dtype="i4").reshape(64, 6)
     place = tmp_path / name
-    to_n5(da.zeros((64, 6), chunks=(1, 6), dtype="i4"), place, "v", checksums=checksums)
+    with set_options(checksums=checksums):
+        to_n5(da.zeros((64, 6), chunks=(1, 6), dtype="i4"), place, "v")
 
     def write(row: int) -> None:
         region = (slice(row, row + 1), slice(0, 6))

@@ -373,11 +373,6 @@ def test_what_is_refused_leaves_what_was_there(tmp_path: Path) -> None:
         (days(0, 6), {"dialect": "nope"}, "nope"),
         (days(0, 6), {"dialect": "bdv"}, "bdv"),
         (xr.Dataset({"inner": ("n", [1])}), {}, "a group that is not empty"),
-        (
-            days(0, 6).drop_vars("name").chunk(time=4),
-            {"align_chunks": False, "encoding": {"count": {"chunks": (3, 6)}}},
-            "cuts a stored",
-        ),
         (xr.Dataset({"v": (("x", "x"), np.eye(2))}), {}, "unique strings"),
     ]
     for dataset, options, message in wrong:

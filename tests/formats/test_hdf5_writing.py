@@ -37,6 +37,7 @@ from xarray_n5 import (
     open_array,
     open_group,
     repair,
+    set_options,
     to_n5,
     verify,
 )
@@ -195,7 +196,7 @@ def test_parts_sizes_and_chunks_change(path: str) -> None:
         path,
         "v",
         region=(slice(30, 40),) * 3,
-        partial_chunks="merge",
+        safe_chunks=False,
     )
     x[30:40, 30:40, 30:40] = 9
     assert (array[...] == x).all()
@@ -263,7 +264,8 @@ def test_nodes_are_made_replaced_and_removed(path: str) -> None:
 
 def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
     x = da.from_array(X, chunks=(3, 4, 5), name="x")
-    to_n5(x, path, "v", checksums=True, chunks=(3, 4, 5))
+    with set_options(checksums=True):
+        to_n5(x, path, "v", chunks=(3, 4, 5))
     assert sorted(os.listdir(tmp_path)) == [".a.h5.kept", "a.h5"]  # noqa: PTH208
     found = verify(path, "v")
     assert set(found["state"].compute().to_numpy().flat) == {"ok"}
@@ -276,7 +278,8 @@ def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
     repair(path, "v")
     with pytest.warns(UnfinishedWriteWarning):
         assert (open_array(path, "v")[3:, :4, 5:] == 0).all()
-    to_n5(x, path, "v", resume=True, checksums=True, chunks=(3, 4, 5))
+    with set_options(checksums=True):
+        to_n5(x, path, "v", resume=True, chunks=(3, 4, 5))
     assert (open_array(path, "v")[...] == X).all()
 
 
@@ -297,6 +300,11 @@ def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
     assert not [*tmp_path.rglob(".xn5/open*"), *tmp_path.rglob("*.partial")]
 
 
+def with_digests(*args: Any, **options: Any) -> None:
+    with set_options(checksums=True):
+        to_n5(*args, **options)
+
+
 @pytest.mark.matrix(6)
 @pytest.mark.skipif(sys.platform == "win32", reason="links take a privilege there")
 @pytest.mark.parametrize("where", ["away", "beside"])
@@ -306,7 +314,7 @@ def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
         lambda path: to_n5(X, path, "Documents"),
         lambda path: to_n5(X, path, "Documents", mode="w"),
         lambda path: to_n5(X, path, "v", mode="w"),
-        lambda path: to_n5(X, path, "v", mode="w", checksums=True),
+        lambda path: with_digests(X, path, "v", mode="w"),
         lambda path: to_n5(X, path, "v", region=(slice(0, 5), slice(0, 7), slice(0, 9))),
         lambda path: to_n5(X, path, "v", resume=True),
         lambda path: open_group(path, mode="r+").__delitem__("v"),
@@ -562,7 +570,8 @@ def test_a_deleted_chunk_is_written_again_whatever_bytes_it_takes(path: str) -> 
 
 def test_digests_find_a_byte_that_has_changed(path: str) -> None:
     values = da.from_array(np.arange(1, 9, dtype="i4"), chunks=4)
-    to_n5(values, path, "a", checksums=True, compression=None)
+    with set_options(checksums=True):
+        to_n5(values, path, "a", compression=None)
     with h5py.File(path) as file:
         offset = file["a"].id.get_chunk_info(0).byte_offset
     with Path(path).open("r+b") as raw:
@@ -604,7 +613,8 @@ def test_a_stopped_write_into_an_array_that_was_there_writes_no_chunk_again(path
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "\u2028", "ä\u0301/\n"])
 def test_names_may_have_any_characters(path: str, name: str) -> None:
-    to_n5(da.arange(4, chunks=2), path, name, checksums=True)
+    with set_options(checksums=True):
+        to_n5(da.arange(4, chunks=2), path, name)
     assert open_array(path, name)[...].tolist() == [0, 1, 2, 3]
     assert verify(path, name).compute().attrs["digests"] is True
     assert create_array(path, name, shape=(1,), dtype="u1", chunks=1, mode="w").shape == (1,)

@@ -42,6 +42,7 @@ from xarray_n5 import (
     open_array,
     pyramid,
     repair,
+    set_options,
     to_n5,
     verify,
 )
@@ -120,7 +121,7 @@ def test_receipts_tell_what_was_written(tmp_path: Path) -> None:
     assert (receipts.seconds > 0).all()
     assert ":" in receipts.worker.values.flat[0]
     box = (slice(2, 4), slice(4, 5), slice(None))
-    part: Any = to_n5(VALUES[:2, :1], tmp_path, "a", region=box, partial_chunks="merge")
+    part: Any = to_n5(VALUES[:2, :1], tmp_path, "a", region=box, safe_chunks=False)
     assert [part[dim].values.tolist() for dim in part.dims] == [[0], [1], [0, 1]]
 
 
@@ -188,7 +189,8 @@ def test_a_sparse_array_is_read_where_it_is_stored(chunks: Any) -> None:
 def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> None:
     rng = np.random.default_rng(1)
     values = rng.integers(0, 50, (8, 12), "u2")
-    to_n5(values, tmp_path, "a", chunks=4, compression=compression, checksums=True)
+    with set_options(checksums=True):
+        to_n5(values, tmp_path, "a", chunks=4, compression=compression)
     assert states(verify(tmp_path, "a").compute()) == {"ok": 6}
     folder = tmp_path / "a"
     (folder / "0/0").unlink()
@@ -291,7 +293,8 @@ def test_a_changed_byte_is_found_as_the_table_says(
 @FULL
 @pytest.mark.parametrize("name", ["raw", "blosc"])
 def test_digests_find_every_changed_byte(tmp_path: Path, name: str, form: Any) -> None:
-    assert unseen(*noise(tmp_path, name, form, checksums=True)) == 0
+    with set_options(checksums=True):
+        assert unseen(*noise(tmp_path, name, form)) == 0
 
 
 @EACH
@@ -334,12 +337,13 @@ def test_checks_are_lazy_and_few_and_too_large_maps_are_refused(tmp_path: Path) 
 
 @FULL
 def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: Any) -> None:
-    how: Any = {"format": form, "compression": None, "checksums": True}
+    how: Any = {"format": form, "compression": None}
     source, place = tmp_path / "s.n5", place_of(tmp_path / "d", form)
     to_n5(NOISE, source, "g/a", chunks=8)
-    copy(source, place, fsync=True, **how)
-    copy(source, place, source_path="g/a", path="alone", **how)
-    pyramid(NOISE, place, "p", levels=1, chunks=8, fsync=True, **how)
+    with set_options(checksums=True, fsync=True):
+        copy(source, place, **how)
+        copy(source, place, source_path="g/a", path="alone", **how)
+        pyramid(NOISE, place, "p", levels=1, chunks=8, **how)
     report = verify(place).compute()
     assert {node.path for node in report.leaves} == {"/g/a", "/alone", "/p/s0", "/p/s1"}
     assert all(node.attrs["digests"] for node in report.leaves)
@@ -440,7 +444,8 @@ def test_a_tree_is_incomplete_while_a_record_remains(tmp_path: Path, form: Any, 
     ids=["brackets", "a chunk", "deletion", "resize", "growth", "r+", "w", "region", "deferred"],
 )
 def test_digests_go_where_they_would_call_right_what_is_meant(tmp_path: Path, change: Any) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True)
+    with set_options(checksums=True):
+        to_n5(VALUES, tmp_path, "a", chunks=4)
     change(open_array(tmp_path, "a", mode="r+"))
     report = verify(tmp_path, "a").compute()
     assert not report.attrs["digests"]
@@ -451,8 +456,10 @@ def test_digests_go_where_they_would_call_right_what_is_meant(tmp_path: Path, ch
 def test_digests_of_a_second_write_replace_those_of_the_first(tmp_path: Path, options: Any) -> None:
     to_n5(VALUES, tmp_path, "b", chunks=4)
     for checksums in (True, False):
-        to_n5(VALUES, tmp_path, "a", chunks=4, checksums=True, mode="w")
-        to_n5(VALUES + 1, tmp_path, "a", checksums=checksums, **options)
+        with set_options(checksums=True):
+            to_n5(VALUES, tmp_path, "a", chunks=4, mode="w")
+        with set_options(checksums=checksums):
+            to_n5(VALUES + 1, tmp_path, "a", **options)
         report = verify(tmp_path, "a").compute()
         assert (states(report), report.attrs["digests"]) == ({"ok": 12}, checksums)
         (tmp_path / "a/0/0/0").write_bytes((tmp_path / "b/0/0/0").read_bytes())
@@ -494,7 +501,8 @@ def check(place: Path, expected: np.ndarray = IMAGE, path: str = "a") -> None:
 @pytest.mark.parametrize("how", ["quarantine", "remove"])
 def test_what_is_damaged_is_taken_away_and_written_again(tmp_path: Path, how: Any) -> None:
     source = da.from_array(VALUES, chunks=4)
-    to_n5(source, tmp_path, "a", chunks=4, checksums=True)
+    with set_options(checksums=True):
+        to_n5(source, tmp_path, "a", chunks=4)
     whole = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     inodes = {file: file.stat().st_ino for file in whole}
     bad = [tmp_path / "a/0/0/0", tmp_path / "a/1/2/1"]
@@ -504,7 +512,8 @@ def test_what_is_damaged_is_taken_away_and_written_again(tmp_path: Path, how: An
     assert not any(file.exists() for file in bad)
     kept = [file for file in tmp_path.rglob(".xn5/quarantine/**/*") if file.is_file()]
     assert len(kept) == (2 if how == "quarantine" else 0)
-    receipts: Any = to_n5(source, tmp_path, "a", chunks=4, checksums=True, resume=True)
+    with set_options(checksums=True):
+        receipts: Any = to_n5(source, tmp_path, "a", chunks=4, resume=True)
     assert (receipts.seconds > 0).sum() == 2
     for file, content in whole.items():
         assert file.read_bytes() == content
@@ -578,7 +587,7 @@ PARTS = [(slice(0, 13), slice(0, 3)), (slice(0, 13), slice(3, 6)), (slice(0, 13)
 
 def merge(place: Path, number: int) -> None:
     box = PARTS[number]
-    to_n5(IMAGE[box], place, "a", region=box, partial_chunks="merge", resume=True)
+    to_n5(IMAGE[box], place, "a", region=box, safe_chunks=False, resume=True)
 
 
 @EACH
@@ -653,7 +662,7 @@ def test_a_chunk_of_no_write_is_repaired_by_whatever_covers_it(tmp_path: Path, f
     ]
     for box in boxes:
         assert "repair" in unfinished(place)
-        to_n5(IMAGE[box], place, "a", region=box, partial_chunks="merge")
+        to_n5(IMAGE[box], place, "a", region=box, safe_chunks=False)
     check(place)
 
 
@@ -668,7 +677,7 @@ def test_a_grown_series_is_repaired_by_its_first_write_and_a_region(
     repair(place, "v")
     series(0, 4).n5.to_n5(place, encoding={"v": {"chunks": (3, 4)}}, format=form, resume=True)
     assert unfinished(place, "v") == ["repair"]
-    series(4, 2).n5.to_n5(place, region={"t": slice(4, 6)}, partial_chunks="merge")
+    series(4, 2).n5.to_n5(place, region={"t": slice(4, 6)}, safe_chunks=False)
     check(place, np.repeat(np.arange(1, 7)[:, None], 4, axis=1), "v")
 
 
@@ -701,7 +710,8 @@ def test_what_others_left_short_is_not_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_flushed_write_is_like_any_other(tmp_path: Path) -> None:
-    to_n5(VALUES, tmp_path, "a", chunks=4, fsync=True)
+    with set_options(fsync=True):
+        to_n5(VALUES, tmp_path, "a", chunks=4)
     check(tmp_path, VALUES)
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xarray_n5.errors import AlignmentError
 from xarray_n5.model.chunking import align, auto_chunks, group_chunks
 
 sizes = st.lists(st.integers(0, 30), max_size=8).map(tuple)
@@ -38,21 +37,6 @@ def test_aligned_borders_are_the_nearest_ones(
     for edge in borders(blocks, start):
         nearest = (edge + chunk // 2) // chunk * chunk
         assert nearest in kept or not start < nearest < end
-
-
-@given(sizes, st.integers(1, 12), st.integers(0, 20))
-def test_strict_alignment_raises_exactly_where_a_border_would_move(
-    blocks: tuple[int, ...], chunk: int, start: int
-) -> None:
-    end = start + sum(blocks)
-    cut = [edge for edge in borders(blocks, start) if edge % chunk and edge != end]
-    cut = [edge for edge in cut if edge != start]
-    if cut:
-        with pytest.raises(AlignmentError) as raised:
-            align(blocks, chunk, start, axis=2, strict=True)
-        assert (raised.value.axis, raised.value.position, raised.value.chunk) == (2, cut[0], chunk)
-    else:
-        assert align(blocks, chunk, start, strict=True) == align(blocks, chunk, start)
 
 
 def test_blocks_on_chunk_borders_stay_as_they_are() -> None:

@@ -40,6 +40,7 @@ from xarray_n5 import (
     open_array,
     open_group,
     pyramid,
+    set_options,
     to_n5,
     verify,
 )
@@ -617,7 +618,8 @@ def test_a_group_that_contradicts_is_told_before_anything_is_written(tmp_path: P
 def test_levels_are_verified_and_empty_chunks_left_out(tmp_path: Path) -> None:
     values = np.zeros((32, 32), "u1")
     values[:8, :8] = 9
-    pyramid(values, tmp_path, "p", chunks=8, checksums=True, write_empty_chunks=False)
+    with set_options(checksums=True):
+        pyramid(values, tmp_path, "p", chunks=8, write_empty_chunks=False)
     assert len(list(open_array(tmp_path, "p/s1").node.stored_chunks())) == 1
     for name in ("s0", "s1", "s2"):
         assert set(verify(tmp_path, f"p/{name}").state.values.ravel()) <= {"ok", "missing"}

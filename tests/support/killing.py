@@ -74,10 +74,10 @@ def source(log: str | Path, pause: float = 0.0) -> da.Array:
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {"chunks": (5, 9, 10)},
     "misaligned": {"chunks": (7, 5, 6), "compression": "zstd"},
-    "checksums": {"chunks": (5, 9, 10), "checksums": True},
+    "checksums": {"chunks": (5, 9, 10)},
     "sparse": {"chunks": (5, 9, 10), "write_empty_chunks": False},
     "shards": {"format": "zarr3", "chunks": (5, 3, 5), "shards": (10, 9, 10)},
-    "region": {"region": (slice(3, 43), slice(0, 36), slice(5, 25)), "partial_chunks": "merge"},
+    "region": {"region": (slice(3, 43), slice(0, 36), slice(5, 25)), "safe_chunks": False},
 }
 """Ways to write it."""
 
@@ -150,6 +150,7 @@ def main(place: str, log: str, how: str, scheduler: str) -> None:
             store_project(place, log, pause=0.01)
         return
     data = source(log, pause=0.02)
+    xarray_n5.set_options(checksums=how == "checksums")
     if scheduler == "threads":
         with dask.config.set(scheduler="threads", num_workers=2):
             xarray_n5.to_n5(data, place, "a", **OPTIONS[how])

@@ -458,7 +458,7 @@ def test_a_region_stored_by_dask_in_what_others_wrote_is_read_by_them(
                 tmp_path / "theirs.n5",
                 path,
                 region=region,
-                partial_chunks="merge",
+                safe_chunks=False,
                 compute=False,
             )
         )
@@ -575,7 +575,7 @@ def test_writing_elements_changes_no_document(foreign: tuple[Path, str]) -> None
         container,
         path,
         region=(slice(2, 4), slice(None), slice(None)),
-        partial_chunks="merge",
+        safe_chunks=False,
     )
     assert {file: file.read_bytes() for file in container.rglob("attributes.json")} == before
 

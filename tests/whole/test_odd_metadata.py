@@ -820,7 +820,8 @@ DIGESTS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("kind", DIGESTS)
 def test_odd_digests_are_ignored_with_a_warning(tmp_path: Path, kind: str) -> None:
-    xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a", checksums=True)
+    with xarray_n5.set_options(checksums=True):
+        xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a")
     (tmp_path / "a/.xn5/digests.npz").write_bytes(DIGESTS[kind]())
     with pytest.warns(UserWarning, match=r"digests\.npz: not digests of this array"):
         found = xarray_n5.verify(tmp_path, "a")
@@ -829,7 +830,8 @@ def test_odd_digests_are_ignored_with_a_warning(tmp_path: Path, kind: str) -> No
 
 
 def test_digests_are_never_unpickled(tmp_path: Path) -> None:
-    xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a", checksums=True)
+    with xarray_n5.set_options(checksums=True):
+        xarray_n5.to_n5(da.arange(16, chunks=8), tmp_path, "a")
     evil = np.array([Loaded(tmp_path / "run")], object)
     (tmp_path / "a/.xn5/digests.npz").write_bytes(digests(xxh3=evil))
     with pytest.warns(UserWarning, match="not digests"):

@@ -307,15 +307,17 @@ class World:
         source = self.source(values)
         options: dict[str, Any] = {
             "mode": "r+" if not replace else "w" if old else "a",
-            "checksums": self.chance.random() < 0.4,
             "write_empty_chunks": self.chance.random() < 0.7,
         }
         if replace:
             packed = self.chance.choice([None, "gzip"])
             options |= {"chunks": chunks, "compression": packed, "axes": ["y", "x"]}
 
+        checksums = self.chance.random() < 0.4
+
         def write(resume: bool) -> object:
-            return xarray_n5.to_n5(source, self.url, "g/a", resume=resume, **options)
+            with xarray_n5.set_options(checksums=checksums):
+                return xarray_n5.to_n5(source, self.url, "g/a", resume=resume, **options)
 
         whole = tuple(slice(0, n) for n in shape)
         resume = self.chance.random() < 0.3 and not self.repaired
@@ -336,13 +338,15 @@ class World:
         source = self.source(part)
         options: dict[str, Any] = {
             "region": box,
-            "partial_chunks": "merge",
-            "checksums": self.chance.random() < 0.4,
+            "safe_chunks": False,
             "write_empty_chunks": self.chance.random() < 0.7,
         }
 
+        checksums = self.chance.random() < 0.4
+
         def write(resume: bool) -> object:
-            return xarray_n5.to_n5(source, self.url, "g/a", resume=resume, **options)
+            with xarray_n5.set_options(checksums=checksums):
+                return xarray_n5.to_n5(source, self.url, "g/a", resume=resume, **options)
 
         outcomes = Outcomes((self.array, self.chunks), (values, self.chunks))
         resume = self.chance.random() < 0.3 and not self.repaired

@@ -14,7 +14,7 @@ from dask.base import compute
 
 from tests.support.far_work import WORKS, Work, bucket, counted
 from tests.support.remote import Bucket, Far
-from xarray_n5 import UnfinishedWriteWarning, create_array, open_array, to_n5, verify
+from xarray_n5 import UnfinishedWriteWarning, create_array, open_array, set_options, to_n5, verify
 from xarray_n5.arrays.claims import claim_of, new_attempt
 from xarray_n5.arrays.records import Record
 from xarray_n5.doctor import examine
@@ -133,7 +133,8 @@ def test_receipts_tell_what_was_put() -> None:
     fs = Far()
     store = FsspecStore(fs, "b/x.n5")
     source = da.from_array(VALUES, chunks=(50, 4, 4))
-    lazy: Any = to_n5(source, store, "a", chunks=CHUNKS, checksums=True, compute=False)
+    with set_options(checksums=True):
+        lazy: Any = to_n5(source, store, "a", chunks=CHUNKS, compute=False)
     receipts = lazy.compute(scheduler="sync")
     sizes = [len(fs.objects[f"b/x.n5/a/0/0/{number}"]) for number in range(200)]
     assert receipts["bytes"].values.ravel().tolist() == sizes

@@ -51,7 +51,8 @@ def blockwise() -> Any:
 def test_no_more_blocks_than_a_batch_are_submitted(
     tmp_path: Path, submitted: list[int], name: str, size: int, expected: list[int]
 ) -> None:
-    report: Any = xarray_n5.to_n5(blockwise(), tmp_path / name, "a", batch_size=size)
+    with xarray_n5.set_options(batch_size=size):
+        report: Any = xarray_n5.to_n5(blockwise(), tmp_path / name, "a")
     assert submitted == expected
     np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / name, "a")[...], 7)
     whole: Any = xarray_n5.to_n5(blockwise(), tmp_path / name, "b")
@@ -63,7 +64,8 @@ def test_no_more_blocks_than_a_batch_are_submitted(
 def test_each_variable_has_batches(tmp_path: Path, submitted: list[int]) -> None:
     small = da.zeros((4, 2), chunks=2, dtype="u1")
     dataset = xr.Dataset({"large": (("y", "x"), blockwise()), "small": (("v", "u"), small)})
-    report = dataset.n5.to_n5(tmp_path / "a.n5", batch_size=10)
+    with xarray_n5.set_options(batch_size=10):
+        report = dataset.n5.to_n5(tmp_path / "a.n5")
     assert sorted(submitted) == [2, 10, 10, 10]
     assert set(report.children) == {"large", "small"}
     xr.testing.assert_equal(xr.open_dataset(tmp_path / "a.n5", engine="n5"), dataset)
@@ -74,7 +76,8 @@ def test_small_variables_are_submitted_together_up_to_a_batch(
 ) -> None:
     names = ("a", "b", "c", "d")
     small = {name: ("x", da.full(6, 3, chunks=2, dtype="u1", name=name)) for name in names}
-    report = xr.Dataset(small).n5.to_n5(tmp_path / "a.n5", batch_size=7)
+    with xarray_n5.set_options(batch_size=7):
+        report = xr.Dataset(small).n5.to_n5(tmp_path / "a.n5")
     assert submitted == [6, 6]
     assert list(report.children) == list(names)
     assert (xr.open_dataset(tmp_path / "a.n5", engine="n5").to_array() == 3).all()
@@ -102,10 +105,11 @@ def test_an_interrupted_batch_is_resumed(tmp_path: Path, submitted: list[int]) -
         return block
 
     source = blockwise().map_blocks(fail_late, dtype="u2", name="fails-late")
-    with pytest.raises(RuntimeError, match="killed"):
-        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=10, resume=True)
+    with pytest.raises(RuntimeError, match="killed"), xarray_n5.set_options(batch_size=10):
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", resume=True)
     assert submitted == [10, 10, 10]
-    xarray_n5.to_n5(source, tmp_path / "a.n5", "a", batch_size=4, resume=True)
+    with xarray_n5.set_options(batch_size=4):
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", resume=True)
     assert submitted[3:] == [4, 3]
     assert len(count) == 25 + 7
     np.testing.assert_array_equal(xarray_n5.open_array(tmp_path / "a.n5", "a")[...], 7)
@@ -119,20 +123,20 @@ def test_blocks_that_depend_on_each_other_are_one_graph(
 ) -> None:
     """A slice that begins in a chunk is rechunked, so that no tasks share a chunk."""
     source = select(lazy())
-    with pytest.warns(UserWarning, match="the 30 blocks to write .* cannot be divided"):
-        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", chunks=2, batch_size=10)
+    warns = pytest.warns(UserWarning, match="the 30 blocks to write .* cannot be divided")
+    with warns, xarray_n5.set_options(batch_size=10):
+        xarray_n5.to_n5(source, tmp_path / "a.n5", "a", chunks=2)
     assert submitted == [30]
     found = xarray_n5.open_array(tmp_path / "a.n5", "a")[...]
     np.testing.assert_array_equal(found, select(da.from_array(VALUES, chunks=2)))
 
 
 @pytest.mark.parametrize("size", [0, -1, True, 2.5, "auto"])
-def test_invalid_batches_are_refused_before_anything_is_written(tmp_path: Path, size: Any) -> None:
-    with pytest.raises(ValueError, match="expected a number of at least 1"):
-        xarray_n5.to_n5(lazy(), tmp_path / "a.n5", "a", batch_size=size)
-    with pytest.raises(ValueError, match="compute=False returns one computation"):
-        xarray_n5.to_n5(lazy(), tmp_path / "a.n5", "a", batch_size=4, compute=False)
-    assert not (tmp_path / "a.n5").exists()
+def test_invalid_batches_are_refused(size: Any) -> None:
+    with pytest.raises(ValueError, match="batch_size"):
+        xarray_n5.set_options(batch_size=size)
+    with pytest.raises(TypeError, match="batch_size"):
+        xarray_n5.set_options(batchsize=size)  # type: ignore[call-arg]
 
 
 def test_the_graph_of_a_batch_does_not_grow_with_the_job(tmp_path: Path) -> None:
@@ -144,6 +148,7 @@ def test_the_graph_of_a_batch_does_not_grow_with_the_job(tmp_path: Path) -> None
 
     for count in (10**3, 10**6):
         source = da.ones(count, chunks=1, dtype="u1").map_blocks(np.negative, dtype="u1")
-        with Callback(start=start), pytest.raises(RuntimeError, match="enough"):
-            xarray_n5.to_n5(source, tmp_path / f"{count}.n5", "a", batch_size=100)
+        stops = pytest.raises(RuntimeError, match="enough")
+        with Callback(start=start), stops, xarray_n5.set_options(batch_size=100):
+            xarray_n5.to_n5(source, tmp_path / f"{count}.n5", "a")
     assert sizes[0] == sizes[1] < 250

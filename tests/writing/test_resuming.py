@@ -14,7 +14,7 @@ import xarray as xr
 from tests.datasets.test_write import days
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
-from xarray_n5 import pyramid, repair, to_n5
+from xarray_n5 import pyramid, repair, set_options, to_n5
 from xarray_n5.errors import FinishedAppendError
 
 if TYPE_CHECKING:
@@ -83,13 +83,18 @@ def array(url: Any, form: str, **more: Any) -> None:
     to_n5(BLOCKS, url, "a", **options(form), **more)
 
 
+def with_digests(url: Any, form: str, **more: Any) -> None:
+    with set_options(checksums=True):
+        array(url, form, **more)
+
+
 def sparse(url: Any, form: str, **more: Any) -> None:
     to_n5(BLOCKS * (BLOCKS > 20), url, "a", write_empty_chunks=False, **options(form), **more)
 
 
 def region(url: Any, _: str, **more: Any) -> None:
     where = (slice(1, 7), slice(3, 9))
-    to_n5(BLOCKS, url, "a", region=where, partial_chunks="merge", **more)
+    to_n5(BLOCKS, url, "a", region=where, safe_chunks=False, **more)
 
 
 def dataset(url: Any, form: str, **more: Any) -> None:
@@ -98,7 +103,7 @@ def dataset(url: Any, form: str, **more: Any) -> None:
 
 def part_of_dataset(url: Any, _: str, **more: Any) -> None:
     part = lazy(9, 2)[["count"]].drop_vars(["time", "name", "step", "uneven", "x"])
-    part.n5.to_n5(url, "g", region={"time": slice(1, 3)}, partial_chunks="merge", **more)
+    part.n5.to_n5(url, "g", region={"time": slice(1, 3)}, safe_chunks=False, **more)
 
 
 def more_variables(url: Any, _: str, **more: Any) -> None:
@@ -185,7 +190,7 @@ def repaired(url: Any, form: str, **_: Any) -> None:
 
 WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[str, Any]]] = {
     "new array": (nothing, array, {}),
-    "checksums": (nothing, array, {"checksums": True}),
+    "checksums": (nothing, with_digests, {}),
     "empty chunks left out": (nothing, sparse, {}),
     "w": (zeros, array, {"mode": "w"}),
     "w over a finished call": (array, array, {"mode": "w"}),

@@ -34,12 +34,9 @@ def to_bdv(
     compute: bool = True,
     *,
     format: Literal["n5", "zarr2", "zarr3"] | None = None,  # noqa: A002
-    align_chunks: bool = True,
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-    checksums: bool = False,
-    fsync: bool = False,
 ) -> xr.DataTree | Delayed:
     """Store an image as a project of BigDataViewer and BigStitcher: ``image.n5.to_bdv(xml)``.
 
@@ -71,9 +68,6 @@ def to_bdv(
     format : {"n5", "zarr2", "zarr3"}, optional
         The format of the container: by default that of an existing one, or that which its name ends
         in (``.zarr`` is Zarr v2), or N5. A project in Zarr v3 requires BigStitcher 3.0.
-    align_chunks : bool, default: True
-        Whether blocks may be merged or split on the stored grid, so that one task writes each
-        chunk.
     write_empty_chunks : bool, default: True
         Whether to store chunks that hold nothing but zeros.
     storage_options : mapping, optional
@@ -81,10 +75,6 @@ def to_bdv(
     resume : bool or str, default: False
         Resume an interrupted write: blocks whose chunks have been written are not computed again.
         See :func:`xarray_n5.to_n5`.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the data, for :func:`xarray_n5.verify`.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next, so that it survives a power cut.
 
     Returns
     -------
@@ -128,11 +118,8 @@ def to_bdv(
         storage_options=storage_options,
         mode=mode,
         computed=compute,
-        align_chunks=align_chunks,
         write_empty_chunks=write_empty_chunks,
         resume=resume,
-        checksums=checksums,
-        fsync=fsync,
     )
     stored = write_project(source, xml, how, encodings, storage_options)
     return stored.write()
@@ -154,8 +141,6 @@ def copy(
     resume: bool = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    checksums: bool = False,
-    fsync: bool = False,
 ) -> xr.DataTree | xr.Dataset:
     """Copy images, or a project, as a project of BigDataViewer and BigStitcher.
 
@@ -191,10 +176,6 @@ def copy(
         Options of the fsspec filesystem of `source`.
     storage_options : mapping, optional
         Options of the fsspec filesystem of the new project.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the data.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next.
 
     Returns
     -------
@@ -232,8 +213,6 @@ def copy(
         resume=resume,
         source_options=source_options,
         storage_options=storage_options,
-        checksums=checksums,
-        fsync=fsync,
     ).compute()
 
 
@@ -253,8 +232,6 @@ def pyramid(
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
-    checksums: bool = False,
-    fsync: bool = False,
 ) -> xr.DataTree:
     """Store an image as a project, with coarser levels of every view.
 
@@ -291,10 +268,6 @@ def pyramid(
         Whether to store chunks that hold nothing but zeros.
     resume : bool or str, default: False
         Resume an interrupted pyramid.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the data.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next.
 
     Returns
     -------
@@ -333,8 +306,6 @@ def pyramid(
         computed=True,
         write_empty_chunks=write_empty_chunks,
         resume=resume,
-        checksums=checksums,
-        fsync=fsync,
     )
     return write_project_pyramid(
         source,

@@ -46,8 +46,6 @@ def begin_copy(
     resume: bool,
     source_options: Mapping[str, Any] | None,
     storage_options: Mapping[str, Any] | None,
-    checksums: bool,
-    fsync: bool,
 ) -> Copy:
     """Return the started copy of images as a project; it has ended if that to resume has.
 
@@ -77,8 +75,6 @@ def begin_copy(
         mode=mode,
         computed=True,
         resume=resume,
-        checksums=checksums,
-        fsync=fsync,
     )
     tree, base = _open_tree(source, source_path, source_options, options.label_multisets)
     chosen = tuple((name, getattr(options, name)) for name in ("chunks", "shards", "compression"))

@@ -130,8 +130,6 @@ def copy(
     form: str | None,
     resume: bool,
     verify: bool,
-    checksums: bool,
-    fsync: bool,
     project: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
@@ -177,8 +175,6 @@ def copy(
         "resume": resume,
         "source_options": source_options,
         "storage_options": for_url(target, dst_options),
-        "checksums": checksums,
-        "fsync": fsync,
     }
     if project is None:
         begun = begin_copy(source, source_path, target, path, format=form, verify=verify, **how)

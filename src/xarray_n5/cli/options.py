@@ -49,6 +49,14 @@ def _parse_compression(_: object, __: object, text: str) -> Any:
         raise click.BadParameter(str(error)) from None
 
 
+def _set_option(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Set an option of xarray-n5 while a command runs."""
+    if value:
+        from xarray_n5.writing.options import set_options
+
+        context.with_resource(set_options(**{str(option.name): value}))
+
+
 def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of storage."""
     for option in (
@@ -76,9 +84,19 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
             "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
         ),
         click.option(
-            "--fsync", is_flag=True, help="Flush each chunk to disk, to survive a power cut."
+            "--fsync",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_option,
+            help="Flush each chunk to disk, to survive a power cut.",
         ),
-        click.option("--checksums", is_flag=True, help="Store a digest of each chunk, for verify."),
+        click.option(
+            "--checksums",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_option,
+            help="Store a digest of each chunk, for verify.",
+        ),
     ):
         command = option(command)
     return command

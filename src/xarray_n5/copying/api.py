@@ -44,9 +44,6 @@ def copy(
     resume: bool | str = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    checksums: bool = False,
-    batch_size: int | None = None,
-    fsync: bool = False,
     verify: bool = False,
 ) -> xr.DataTree | xr.Dataset:
     """Copy an array, or a group with everything in it, into a container of any format.
@@ -113,14 +110,6 @@ def copy(
         Options of the fsspec filesystem of `source`.
     storage_options : mapping, optional
         Options of the fsspec filesystem of `destination`.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the copy, for :func:`verify`.
-    batch_size : int, optional
-        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
-        there and in this process. By default jobs of more than 50,000 blocks are divided into
-        batches of 10,000, if their graph can be divided.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next, so that it survives a power cut.
     verify : bool, default: False
         Whether to read the source and the copy after it was written, and to compare all values bit
         by bit; also those of a finished copy, with ``resume=True``. That takes about as long as
@@ -197,8 +186,5 @@ def copy(
         resume=resume,
         source_options=source_options,
         storage_options=storage_options,
-        checksums=checksums,
-        batch_size=batch_size,
-        fsync=fsync,
         verify=verify,
     ).compute()

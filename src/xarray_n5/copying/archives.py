@@ -18,6 +18,7 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.model.paths import final_key, is_partial, partial_key
 from xarray_n5.stores import LocalStore
 from xarray_n5.stores.archive import OZX
+from xarray_n5.writing.options import current_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +50,6 @@ class Packing:
     """The path in it that the user's URL leads to."""
     ended: bool
     """Whether the copy to resume had ended."""
-    fsync: bool
 
     @classmethod
     def of(
@@ -60,7 +60,6 @@ class Packing:
         mode: Mode,
         format: str | None,  # noqa: A002
         resume: bool | str,
-        fsync: bool,
     ) -> Self | None:
         """Return the archive that a URL names, after all checks; None if it names none.
 
@@ -78,7 +77,7 @@ class Packing:
             raise MetadataError(f"{target}: {OZX} archives contain Zarr v3, not {format}")
         if len(os.fsencode(partial_key(name))) > 255:  # noqa: PLR2004 - of file systems
             raise PathError(f"{target}: the name is too long for a temporary file next to it")
-        packing = cls(target=target, path=path, ended=False, fsync=fsync)
+        packing = cls(target=target, path=path, ended=False)
         begun, exists = os.path.lexists(packing.folder), os.path.lexists(target)
         if begun and not resume:
             hint = "resume it with resume=True, or remove this directory"
@@ -87,7 +86,7 @@ class Packing:
             what = "not a file; choose another name"
             raise NodeExistsError(target, "", "a directory or a link", what)
         if exists and resume and not begun:
-            return cls(target=target, path=path, ended=True, fsync=fsync)
+            return cls(target=target, path=path, ended=True)
         if exists and mode == "a":
             raise ReadOnlyError(target, path, "is an archive, to which nothing can be added")
         if exists and mode == "w-" and not begun:
@@ -123,11 +122,11 @@ class Packing:
                 _remove(os.path.join(folder, other))  # noqa: PTH118
         partial = os.path.join(folder, partial_key(name))  # noqa: PTH118
         try:
-            write_archive(self.folder, partial, fsync=self.fsync)
+            write_archive(self.folder, partial)
             os.replace(partial, self.target)  # noqa: PTH105
         finally:
             _remove(partial)
-        if self.fsync and os.name == "posix":
+        if current_options()["fsync"] and os.name == "posix":
             _flush(folder)
         # A directory that is removed in part must not be resumed.
         os.rename(self.folder, partial)  # noqa: PTH104
@@ -173,7 +172,7 @@ def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | 
     return None if os.path.isdir(path) and inner else (path, "/".join(inner))  # noqa: PTH112
 
 
-def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
+def write_archive(folder: str, target: str) -> None:
     """Write all files of a Zarr v3 container to a new archive.
 
     Entries are not compressed, documents come first and breadth first, and the comment says so.
@@ -194,7 +193,7 @@ def write_archive(folder: str, target: str, *, fsync: bool = False) -> None:
                 archive.open(entry, "w", force_zip64=True) as file,
             ):
                 shutil.copyfileobj(source, file, _PIECE)
-    if fsync:
+    if current_options()["fsync"]:
         _flush(target)
 
 

@@ -71,9 +71,6 @@ def begin_copy(
     resume: bool | str = False,
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    checksums: bool = False,
-    batch_size: int | None = None,
-    fsync: bool = False,
     verify: bool = False,
 ) -> Copy:
     """Check a copy, create its groups and arrays, and return the copy to compute.
@@ -81,7 +78,7 @@ def begin_copy(
     Parameters and errors are those of :func:`xarray_n5.copy`.
     """
     check_option("mode", mode, "w-", "a", "w")
-    checks: Any = {"mode": mode, "format": format, "resume": resume, "fsync": fsync}
+    checks: Any = {"mode": mode, "format": format, "resume": resume}
     if (packing := Packing.of(url, storage_options, **checks)) is not None:
         if packing.ended:
             packing.check_unverified(verify=verify)
@@ -96,11 +93,8 @@ def begin_copy(
         storage_options=storage_options,
         format=format,
         computed=True,
-        fsync=fsync,
         mode=mode,
         resume=resume,
-        checksums=checksums,
-        batch_size=batch_size,
     )
     place = new_path(how.path(path), how.container.documents)
     given: Any = (how, place, options, without, source_options)

@@ -125,7 +125,7 @@ class Comparison:
 
 def _differences(array: Array, source: da.Array) -> DelayedReport:
     """Return the sorted indices of the chunks of an array that differ from `source`, delayed."""
-    aligned = aligned_blocks(source, array.grid.chunks, (0,) * array.ndim, strict=False)
+    aligned = aligned_blocks(source, array.grid.chunks, (0,) * array.ndim)
     found: Any = aligned.map_blocks(
         cast("Any", _different),
         Array(array.node.bare()),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.deferred import DeferredWrite
-    from xarray_n5.writing.options import PartialChunks
 
     class _Options(TypedDict, total=False):
         """The keywords that do not change what :func:`to_n5` returns."""
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
         compression: str | Mapping[str, Any] | Compression | None
         attributes: Mapping[str, Any] | None
         axes: Iterable[Axis | str | None] | Geometry | None
-        align_chunks: bool
-        partial_chunks: PartialChunks
+        safe_chunks: bool
         write_empty_chunks: bool
         edge_chunks: EdgeChunks
         format: FormatName | None
@@ -98,17 +96,13 @@ def to_n5(
     compression: str | Mapping[str, Any] | Compression | None = "gzip",
     attributes: Mapping[str, Any] | None = None,
     axes: Iterable[Axis | str | None] | Geometry | None = None,
-    align_chunks: bool = True,
-    partial_chunks: PartialChunks = "error",
+    safe_chunks: bool = True,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
     format: FormatName | None = None,  # noqa: A002
     dialect: str | Iterable[str] | None = None,
     layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-    checksums: bool = False,
-    batch_size: int | None = None,
-    fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.Dataset | DeferredWrite:
     """Store a Dask array: one task writes each stored chunk, once and whole.
@@ -152,13 +146,11 @@ def to_n5(
         The attributes of the user; JSON values.
     axes : iterable of Axis, str or None, or Geometry, optional
         For each axis, in C order, an :class:`Axis`, a name or None.
-    align_chunks : bool, default: True
-        Whether blocks may be merged or split on the stored grid, so that one task writes each
-        chunk.
-    partial_chunks : {"error", "merge"}, default: "error"
-        "error" refuses a region whose edges cut stored chunks, except at the end of the array:
-        another process may be writing the rest of such a chunk. "merge" reads these chunks, merges
-        and replaces them, each by one task; no other write of the same chunks may run meanwhile.
+    safe_chunks : bool, default: True
+        Whether to refuse a region whose edges cut stored chunks, except at the end of the array:
+        another process may be writing the rest of such a chunk. Otherwise these chunks are read,
+        merged and replaced, each by one task; no other write of them may run meanwhile. Blocks of
+        Dask never share stored chunks: they are merged or split first.
     write_empty_chunks : bool, default: True
         Whether to store chunks that hold nothing but zeros. Where Zarr defines no fill value, all
         are stored.
@@ -180,14 +172,6 @@ def to_n5(
         once. Data, axes, attributes, options and the files with your functions must be the same in
         each run. If the Dask name of the data is not, give a string instead of True; the token of
         an unfinished write, which errors name, continues it as it is.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the data, for :func:`verify`.
-    batch_size : int, optional
-        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
-        there and in this process. By default jobs of more than 50,000 blocks are divided into
-        batches of 10,000, if their graph can be divided.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next, so that it survives a power cut.
     shards : sequence of int, int or "auto", optional
         The shape of shards, files that hold several chunks, in Zarr v3; see :func:`create_array`.
         One task writes each shard, from one block.
@@ -203,8 +187,7 @@ def to_n5(
     Raises
     ------
     AlignmentError
-        If blocks cut stored chunks, and `align_chunks` is False; if a region cuts stored chunks,
-        and `partial_chunks` is "error".
+        If a region cuts stored chunks, and `safe_chunks` is True.
     ResumeError
         If the unfinished write is another one than that to `resume`.
     NodeExistsError
@@ -246,16 +229,12 @@ def to_n5(
         storage_options=storage_options,
         format=format,
         computed=compute,
-        fsync=fsync,
         sources=[cast("da.Array", arr)] if is_dask_collection(arr) else [],
         mode=mode,
-        align_chunks=align_chunks,
-        partial_chunks=partial_chunks,
+        safe_chunks=safe_chunks,
         write_empty_chunks=write_empty_chunks,
         edge_chunks=edge_chunks,
         resume=resume,
-        checksums=checksums,
-        batch_size=batch_size,
     )
     spec = ArraySpec(
         path=options.path(component or ""),

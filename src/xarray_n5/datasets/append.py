@@ -149,7 +149,6 @@ def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
     for number, (name, request) in enumerate(sorted(plan.requests.items())):
         target: Any = request.target
         start = tuple(side.start for side in request.region or ())
-        chunks, strict = target.node.metadata.chunks, not how.align_chunks
         write = ArrayWrite(
             target=target.node.bare(),
             start=start,
@@ -160,7 +159,7 @@ def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
             dims=request.dims,
             prefix=f"{number}-",
         )
-        source = aligned_blocks(request.source, chunks, start, strict=strict)
+        source = aligned_blocks(request.source, target.node.metadata.chunks, start)
         writes[name] = Begun(source=source, write=write, batch_size=how.batch_size)
     return _Append(plan=plan, claim=claim, writes=writes, grows=grows, records=records)
 

@@ -40,9 +40,9 @@ def verify(
     path : str, default: ""
         The path of an array or a group in the container; by default the container itself.
     deep : bool, default: True
-        Whether to decode chunks and compare them with the digests of ``to_n5(...,
-        checksums=True)``; otherwise only headers and sizes are checked, which finds truncated
-        chunks without compression or with blosc, and little else. An object store is listed once
+        Whether to decode chunks and compare them with the digests of writes with the option
+        `checksums`; otherwise only headers and sizes are checked, which finds truncated chunks
+        without compression or with blosc, and little else. An object store is listed once
         for that, and headers are read only where a size is wrong: of compressed chunks, only those
         that are truncated within the header are found there.
     strict : bool, default: False
@@ -84,7 +84,8 @@ def verify(
     Examples
     --------
     >>> values = da.ones((4, 6), chunks=(2, 3))
-    >>> _ = xarray_n5.to_n5(values, "cells.n5", "raw", checksums=True)
+    >>> with xarray_n5.set_options(checksums=True):
+    ...     _ = xarray_n5.to_n5(values, "cells.n5", "raw")
     >>> report = xarray_n5.verify("cells.n5", "raw").compute()
     >>> report.state.values
     array([['ok', 'ok'],

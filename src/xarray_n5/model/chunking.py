@@ -25,9 +25,7 @@ _MOST_ALONG = 1 << 20
 """The maximum number of default blocks along an axis: Dask holds the size of each."""
 
 
-def align(
-    blocks: Sequence[int], chunk: int, start: int = 0, *, axis: int = 0, strict: bool = False
-) -> tuple[int, ...]:
+def align(blocks: Sequence[int], chunk: int, start: int = 0) -> tuple[int, ...]:
     """Return block sizes that are aligned to the chunks, as close to `blocks` as possible.
 
     Each boundary between blocks moves to the nearest chunk boundary; empty blocks are dropped.
@@ -40,13 +38,6 @@ def align(
         The stored chunk along the axis.
     start
         The position of the first block in the stored array.
-    axis, strict
-        If ``strict``, raise instead of moving a boundary; the error names `axis`.
-
-    Raises
-    ------
-    AlignmentError
-        If ``strict`` and a boundary cuts a chunk.
 
     Examples
     --------
@@ -58,14 +49,9 @@ def align(
         return tuple(blocks)
     edges = [start]
     position = start
-    for number, block in enumerate(blocks[:-1], start=1):
+    for block in blocks[:-1]:
         position += block
-        if position % chunk == 0:
-            edge = position
-        elif strict and position not in {start, total}:
-            raise AlignmentError(axis, number, position, chunk)
-        else:
-            edge = (position + chunk // 2) // chunk * chunk
+        edge = position if position % chunk == 0 else (position + chunk // 2) // chunk * chunk
         if edges[-1] < edge < total:
             edges.append(edge)
     if total > start or not blocks:
@@ -108,8 +94,8 @@ def check_region(
         stop = first + count
         if first % chunk or (stop % chunk and stop != size):
             shown = f"{axis} ({names[axis]!r})" if axis < len(names) else ""
-            region = slice(first, stop)
-            raise AlignmentError.of_region(url, axis, region, chunk, size, shown)
+            nearest = slice(first // chunk * chunk, min(-(-stop // chunk) * chunk, size))
+            raise AlignmentError(url, axis, slice(first, stop), chunk, nearest, shown)
 
 
 def limit_blocks(

@@ -39,9 +39,6 @@ def pyramid(
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
-    checksums: bool = False,
-    batch_size: int | None = None,
-    fsync: bool = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> xr.DataTree:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
@@ -111,14 +108,6 @@ def pyramid(
     resume : bool or str, default: False
         Resume this pyramid, if it was interrupted: what has been written is not computed again. If
         the name of the Dask array differs from run to run, give a string instead of True.
-    checksums : bool, default: False
-        Whether to store a digest of each chunk next to the data, for :func:`verify`.
-    batch_size : int, optional
-        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
-        there and in this process. By default jobs of more than 50,000 blocks are divided into
-        batches of 10,000, if their graph can be divided.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next, so that it survives a power cut.
     shards : sequence of int, int or "auto", optional
         The shape of the shards of all levels, files that hold several chunks, in Zarr v3: multiples
         of `chunks` along each axis, or "auto" for at most 256 MiB of elements.
@@ -186,9 +175,6 @@ def pyramid(
         dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
         write_empty_chunks=write_empty_chunks,
         resume=resume,
-        checksums=checksums,
-        batch_size=batch_size,
-        fsync=fsync,
     )
     steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
     plan = plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)

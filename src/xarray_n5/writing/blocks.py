@@ -108,14 +108,9 @@ def _as_dask(arr: Any) -> da.Array:
         raise MetadataError(str(error)) from error
 
 
-def aligned_blocks(
-    source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...], *, strict: bool
-) -> da.Array:
+def aligned_blocks(source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...]) -> da.Array:
     """Return `source` rechunked so that blocks do not share stored chunks."""
-    blocks = tuple(
-        align(sizes, side, first, axis=axis, strict=strict)
-        for axis, (sizes, side, first) in enumerate(zip(source.chunks, chunks, start, strict=True))
-    )
+    blocks = tuple(map(align, source.chunks, chunks, start))
     return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import OneWriterError
@@ -30,23 +31,82 @@ if TYPE_CHECKING:
 Encoding: TypeAlias = "Mapping[Hashable, Mapping[str, Any]]"
 """The encodings that the user chose, by variable."""
 
-PartialChunks: TypeAlias = Literal["error", "merge"]
-"""Whether a region may cut stored chunks, which are then read, merged and replaced."""
+
+class Options(TypedDict, total=False):
+    """The options that :func:`set_options` sets."""
+
+    batch_size: int | None
+    checksums: bool
+    fsync: bool
+
+
+_options: Options = {"batch_size": None, "checksums": False, "fsync": False}
+
+
+def current_options() -> Options:
+    """Return the options that are in force."""
+    return _options.copy()
+
+
+def set_options(**options: Unpack[Options]) -> ExitStack:
+    """Set options of writes, for good or in a ``with`` block.
+
+    They are read once, when a write is planned, and are the same for all its tasks.
+
+    Parameters
+    ----------
+    batch_size : int or None, default: None
+        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
+        there and in this process. None submits up to 50,000 blocks at once, and larger jobs in
+        batches of 10,000, if their graph can be divided.
+    checksums : bool, default: False
+        Whether a write of a whole array stores a digest of each chunk, for :func:`verify`.
+    fsync : bool, default: False
+        Whether to flush each chunk to disk before the next, so that it survives a power cut.
+
+    Returns
+    -------
+    contextlib.ExitStack
+        The context whose end restores the former values.
+
+    Raises
+    ------
+    TypeError
+        If there is no such option.
+    ValueError
+        If a value is not one of those above.
+
+    Examples
+    --------
+    >>> values = da.ones((4, 6), chunks=(2, 3))
+    >>> with xarray_n5.set_options(checksums=True):
+    ...     report = xarray_n5.to_n5(values, "cells.n5", "raw")
+    >>> xarray_n5.verify("cells.n5", "raw").attrs["digests"]
+    True
+    """
+    for name, value in options.items():
+        if name not in _options:
+            raise TypeError(f"set_options() has no option {name!r}; expected {', '.join(_options)}")
+        number = name == "batch_size" and type(value) is int and value > 0
+        if not (number or (value is None if name == "batch_size" else isinstance(value, bool))):
+            expected = "None or a positive number" if name == "batch_size" else "True or False"
+            raise ValueError(f"{name} is {value!r}; expected {expected}")
+    context = ExitStack()
+    before: Any = {name: value for name, value in _options.items() if name in options}
+    context.callback(_options.update, before)
+    _options.update(options)
+    return context
 
 
 class WriteKeywords(TypedDict, total=False):
     """Keywords that ``.n5.to_n5`` of DataArrays, Datasets and trees have alike."""
 
-    align_chunks: bool
-    partial_chunks: PartialChunks
+    safe_chunks: bool
     write_empty_chunks: bool
     storage_options: Mapping[str, Any] | None
     dialect: str | Iterable[str] | None
     format: FormatName | None
     resume: bool | str
-    checksums: bool
-    batch_size: int | None
-    fsync: bool
     consolidated: bool | None
 
 
@@ -59,8 +119,8 @@ class WriteOptions:
     """The path of the group that the URL names."""
     mode: Mode = "w-"
     dialect: str | Iterable[str] | None = None
-    align_chunks: bool = True
-    partial_chunks: PartialChunks = "error"
+    safe_chunks: bool = True
+    """Whether to refuse a region that cuts stored chunks; else these are read and merged."""
     write_empty_chunks: bool = True
     edge_chunks: EdgeChunks = "truncate"
     resume: bool | str = False
@@ -74,11 +134,8 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
-        if self.batch_size is not None and not (
-            type(self.batch_size) is int and self.batch_size > 0
-        ):
-            raise ValueError(f"batch_size is {self.batch_size!r}; expected a number of at least 1")
-        check_option("partial_chunks", self.partial_chunks, "error", "merge")
+        if self.safe_chunks not in {True, False}:
+            raise ValueError(f"safe_chunks is {self.safe_chunks!r}; expected True or False")
         if self.consolidated and not self.format.consolidates:
             raise ValueError(
                 f"consolidated=True is for Zarr v2; {self.format.name} does not support "
@@ -93,7 +150,6 @@ class WriteOptions:
         computed: bool,
         storage_options: Mapping[str, Any] | None = None,
         format: str | None = None,  # noqa: A002
-        fsync: bool = False,
         sources: Sequence[da.Array] = (),
         **options: Any,
     ) -> Self:
@@ -104,15 +160,21 @@ class WriteOptions:
         OneWriterError
             If tasks would be computed now, in several processes, for a file with one writer.
         """
-        if options.get("batch_size") is not None and not computed:
-            raise ValueError("compute=False returns one computation, which has no batch_size")
         if options.get("dialect") == SCENE:
             format = scene_format(url, format)  # noqa: A001
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url, *sources)
-        container = container.with_fsync() if fsync else container
-        return cls(container=container.cached(), root=root, deferred=not computed, **options)
+        settings = current_options()
+        container = container.with_fsync() if settings["fsync"] else container
+        return cls(
+            container=container.cached(),
+            root=root,
+            checksums=settings["checksums"],
+            batch_size=settings["batch_size"],
+            deferred=not computed,
+            **options,
+        )
 
     @property
     def store(self) -> Store:

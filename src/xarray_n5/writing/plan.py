@@ -121,7 +121,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     target, start = _target(request)
     spec = _sized(request, target)
     sides: Any = spec.shards or spec.chunks
-    if request.region is not None and target is not None and options.partial_chunks == "error":
+    if request.region is not None and target is not None and options.safe_chunks:
         names = request.dims if request.target is not None else ()
         check_region(
             start, source.shape, target.shape, target.grid.chunks, url=target.url, names=names
@@ -134,7 +134,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     attempt = template.attempt if template and template.attempt else new_attempt()
     plan = WritePlan(
         request=request,
-        source=aligned_blocks(source, sides, start, strict=not options.align_chunks),
+        source=aligned_blocks(source, sides, start),
         target=_planned(request, spec) if target is None else Array(target.node.bare()),
         start=start,
         record=Record(token, attempt, stated(tuple(map(touched, start, source.shape, sides)))),
