@@ -39,9 +39,6 @@ if TYPE_CHECKING:
         dialect: str | Iterable[str] | None
         layout: Mapping[str, Any] | None
         resume: bool | str
-        checksums: bool
-        batch_size: int | None
-        fsync: bool
         shards: Sequence[int] | int | Literal["auto"] | None
 
 
