@@ -116,7 +116,7 @@ def test_a_group_that_claims_to_be_an_array_is_a_group(layout: tuple[LocalStore,
     store, path, inner = layout
     root = open_group(store)
     assert isinstance(root[path], Group)
-    assert path in root.groups()
+    assert path in root.nodes()
     assert path not in root.arrays()
     group = open_group(store, path)
     found = group[inner]

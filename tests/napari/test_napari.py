@@ -364,8 +364,9 @@ def pyramids_below(group: Group) -> Iterator[str]:
         base, level = (xr.open_dataset(group.url, engine="n5", level=each) for each in (0, 1))
         if base.sizes.keys() == level.sizes.keys() and base.sizes != level.sizes:
             yield group.path
-    for inner in group.groups().values():
-        yield from pyramids_below(inner)
+    for inner in group.nodes().values():
+        if isinstance(inner, Group):
+            yield from pyramids_below(inner)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -308,7 +308,7 @@ def test_records_that_cannot_be_listed_are_not_in_the_way(stored: dict[str, byte
 def test_listing_a_group_is_one_request(stored: dict[str, bytes]) -> None:
     fs, store = far(stored)
     group = open_group(store)
-    for look in (list, len, sorted, Group.children):
+    for look in (list, len, sorted, Group.nodes):
         fs.reset()
         look(group)  # type: ignore[operator]
         assert sum(how == "LIST" and ".xn5" not in key for _, how, key in fs.log) == 1

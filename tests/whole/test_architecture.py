@@ -263,8 +263,8 @@ def test_an_array_shows_what_users_need_and_no_more() -> None:
 
 
 def test_a_group_shows_what_users_need_and_no_more() -> None:
-    shown = {"attrs", "path", "url", "format", "arrays", "groups"}
-    shown |= {"node", "container", "nodes", "children"}  # for extensions
+    shown = {"attrs", "path", "url", "format", "arrays"}
+    shown |= {"node", "container", "nodes"}  # for extensions
     assert public_members(xarray_n5.Group) == shown
 
 

@@ -242,7 +242,7 @@ def test_chunks_of_a_huge_sparse_dataset_are_read(
 
 
 def walk(group: xarray_n5.Group, path: str = "") -> Iterator[tuple[str, xarray_n5.Array]]:
-    for name, node in group.children().items():
+    for name, node in group.nodes().items():
         inner = f"{path}/{name}".lstrip("/")
         if isinstance(node, xarray_n5.Group):
             yield from walk(node, inner)

@@ -87,5 +87,5 @@ def test_a_group_lists_the_records_of_its_arrays_at_once(form: str) -> None:
     series(store, form)
     group = open_group(store, "g")
     store.requests()
-    assert sorted(group.children()) == ["v", "w"]
+    assert sorted(group.nodes()) == ["v", "w"]
     assert store.requests() == {"list": 1, "get_many": 1, "list_many": 1}

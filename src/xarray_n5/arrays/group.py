@@ -154,13 +154,22 @@ class Group(Mapping[str, "Array | Group"]):
             return Group(self.container, node, self._options)
         return Array(self._options.node(self.container, node.path, node.metadata))
 
-    def nodes(self, paths: Iterable[str], *, strict: bool = False) -> dict[str, Array | Group]:
-        """Return the nodes at some paths, with one batch of reads.
+    def nodes(
+        self,
+        paths: Iterable[str] | None = None,
+        *,
+        without: Container[str] = (),
+        strict: bool = False,
+    ) -> dict[str, Array | Group]:
+        """Return nodes in the group, with one batch of reads.
 
         Parameters
         ----------
-        paths : iterable of str
-            Names of nodes, or their paths in the group.
+        paths : iterable of str, optional
+            Names of nodes, or their paths in the group; by default those directly in it, which are
+            listed.
+        without : container of str, default: ()
+            The names of nodes to leave out, which are not read.
         strict : bool, default: False
             Whether unreadable nodes raise; otherwise they are left out, with a warning.
 
@@ -173,10 +182,11 @@ class Group(Mapping[str, "Array | Group"]):
         --------
         >>> group = xarray_n5.create_group("cells.n5")
         >>> raw = xarray_n5.create_array("cells.n5", "em/raw", shape=(4, 6), dtype="uint8")
-        >>> list(group.nodes(["em", "em/raw"]))
-        ['em', 'em/raw']
+        >>> list(group.nodes()), list(group.nodes(["em", "em/raw"]))
+        (['em'], ['em', 'em/raw'])
         """
-        inside = {name: self._inner(name) for name in paths if self._is_inside(name)}
+        names = (name for name in (iter(self) if paths is None else paths) if name not in without)
+        inside = {name: self._inner(name) for name in names if self._is_inside(name)}
         nodes: dict[str, Array | Group] = {}
         for name, node in zip(inside, self.container.nodes(list(inside.values())), strict=True):
             if not isinstance(node, N5Error):
@@ -192,28 +202,6 @@ class Group(Mapping[str, "Array | Group"]):
             attempts = state_of(((), hidden.get(path, ()))).appends
             return as_before(nodes, read_appends(store, path, attempts).values())
         return nodes
-
-    def children(self, without: Container[str] = ()) -> dict[str, Array | Group]:
-        """Return the nodes directly in the group, with one listing and one batch of reads.
-
-        Parameters
-        ----------
-        without : container of str, default: ()
-            The names of nodes to leave out, which are not read.
-
-        Returns
-        -------
-        dict of str to Array or Group
-            The nodes by name. Those that cannot be read are left out, with a warning.
-
-        Examples
-        --------
-        >>> group = xarray_n5.create_group("cells.n5")
-        >>> raw = xarray_n5.create_array("cells.n5", "em/raw", shape=(4, 6), dtype="uint8")
-        >>> list(group.children()), list(group.children(without=["em"]))
-        (['em'], [])
-        """
-        return self.nodes(name for name in iter(self) if name not in without)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
         """Return the arrays directly in the group, with one listing and one batch of reads.
@@ -235,25 +223,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> {name: array.shape for name, array in group["em"].arrays().items()}
         {'raw': (4, 6)}
         """
-        children = self.children(without).items()
-        return {name: node for name, node in children if isinstance(node, Array)}
-
-    def groups(self) -> dict[str, Group]:
-        """Return the groups directly in the group, with one listing and one batch of reads.
-
-        Returns
-        -------
-        dict of str to Group
-            The groups by name.
-
-        Examples
-        --------
-        >>> group = xarray_n5.create_group("cells.n5")
-        >>> raw = xarray_n5.create_array("cells.n5", "em/raw", shape=(4, 6), dtype="uint8")
-        >>> list(group.groups())
-        ['em']
-        """
-        return {name: node for name, node in self.children().items() if isinstance(node, Group)}
+        nodes = self.nodes(without=without).items()
+        return {name: node for name, node in nodes if isinstance(node, Array)}
 
     def __delitem__(self, name: str) -> None:
         """Remove an array or a group with everything in it.

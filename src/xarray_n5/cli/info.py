@@ -110,7 +110,7 @@ def _group(group: Group) -> dict[str, Any]:
         "format": group.format,
         "children": [
             {"name": name, "kind": "array" if isinstance(node, Array) else "group"}
-            for name, node in sorted(group.children().items())
+            for name, node in sorted(group.nodes().items())
         ],
         "attributes": dict(group.attrs),
     }

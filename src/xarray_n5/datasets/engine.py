@@ -220,8 +220,9 @@ class _Tree:
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
         images = select_images(group, without=self.drop, **self.options.reading)
         found = {path: self._build(images, dict(group.attrs))}
-        for name, inner in group.groups().items():
-            found |= self.open(inner, f"{path.rstrip('/')}/{name}")
+        for name, inner in group.nodes().items():
+            if isinstance(inner, Group):
+                found |= self.open(inner, f"{path.rstrip('/')}/{name}")
         return found
 
     def _open_group(self, group: Group, path: str, *, is_part: bool) -> dict[str, xr.Dataset]:
@@ -234,7 +235,7 @@ class _Tree:
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
-        children = group.children(self.drop)
+        children = group.nodes(without=self.drop)
         arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
         known = levels_of(group, arrays)
         images = self._images(group, arrays, known)

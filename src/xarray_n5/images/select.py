@@ -110,7 +110,7 @@ def select_level(
     if isinstance(node, Array):
         text = f"level= is for a group of arrays; {node.url!r} is an array"
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
-    children = node.children(without)
+    children = node.nodes(without=without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
     if found := levels_of(node, arrays):
         chosen = _image_of_level(found, level, dims, node.url, **how)
