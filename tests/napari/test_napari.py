@@ -29,10 +29,11 @@ from tests.support.containers import write_document
 from tests.support.exhaustive import EXHAUSTIVE
 from tests.support.projects import Setup, diagonal, level_shape, project_xml, values, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
-from xarray_n5 import Group, (
+from xarray_n5 import (
     Axis,
     ChunkError,
     Geometry,
+    Group,
     N5Error,
     NodeNotFoundError,
     create_array,
@@ -43,7 +44,6 @@ from xarray_n5.napari.layers import read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
     Layers = list[tuple[Any, dict[str, Any], str]]
     Read = Callable[[Path], Layers]
