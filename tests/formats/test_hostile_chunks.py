@@ -63,7 +63,6 @@ SIZES: tuple[object, ...] = (-1, 1 << 31, 1 << 40, "2", 3.5, [], True)
 
 JUNK: list[dict[str, Any]] = [
     *[{"id": "shuffle", "elementsize": size} for size in SIZES],
-    {"id": "shuffle", "elementsize": 65},
     *({"id": "delta", "dtype": dtype} for dtype in ("O", "i4,O", "|V0", "", 7, None, [["x", "O"]])),
     {"id": "delta"},
     {"id": "delta", "dtype": "<u1", "astype": "O"},
@@ -73,16 +72,10 @@ JUNK: list[dict[str, Any]] = [
     {"id": "fixedscaleoffset", "offset": 0, "scale": 0, "dtype": "<f8", "astype": "|u1"},
     {"id": "fixedscaleoffset", "offset": "x", "scale": 1, "dtype": "<f8"},
     {"id": "fixedscaleoffset", "offset": 0, "scale": 10**400, "dtype": "<f8"},
-    {"id": "quantize", "digits": 1 << 40, "dtype": "<f8"},
     {"id": "quantize", "digits": 2, "dtype": "O"},
     {"id": "bitround", "keepbits": -5},
     {"id": "bitround"},
-    {"id": "categorize", "labels": ["a"], "dtype": "O", "astype": "|u1"},
-    {"id": "categorize", "labels": ["a"], "dtype": "<U50000000", "astype": "|u1"},
-    {"id": "categorize", "labels": "abc", "dtype": "<U1", "astype": "|u1"},
-    {"id": "lzma", "format": 3, "filters": [{"id": 33, "dict_size": (1 << 32) - 1}]},
     {"id": "lzma", "format": 3, "filters": []},
-    {"id": "lzma", "format": 3, "filters": [{"id": 999}]},
     {"id": "lzma", "preset": -1},
     {"id": "zstd", "level": 1 << 40},
     {"id": "blosc", "cname": "lzo"},
@@ -92,9 +85,6 @@ JUNK: list[dict[str, Any]] = [
     {"id": "bz2", "level": 0},
     {"id": "lz4", "acceleration": -(1 << 40)},
     {"id": "crc32", "location": "x"},
-    {"id": "adler32", "location": 4},
-    {"id": "jenkins_lookup3", "initval": -1},
-    {"id": "jenkins_lookup3", "prefix": "x"},
 ]
 """Configurations that no codec can have."""
 
@@ -102,8 +92,6 @@ ALSO_N5 = [
     each
     for each in JUNK
     if each["id"] not in {"delta", "astype", "fixedscaleoffset", "quantize", "bitround"}
-    and each["id"] != "categorize"
-    and each.get("elementsize") != 65
 ]
 
 
@@ -120,24 +108,18 @@ def test_a_numcodecs_id_that_cannot_be_is_refused_when_the_array_is_opened(confi
 
 
 @pytest.mark.parametrize(
-    "name", ["pickle", "msgpack2", "vlen-array", "zfpy", "pcodec", "n5_wrapper"]
+    "name", ["pickle", "json2", "msgpack2", "vlen-array", "categorize", "zfpy", "n5_wrapper"]
 )
 def test_codecs_that_could_run_code_or_are_not_known_are_refused(name: str) -> None:
     for store in (
         zarr(b"", {"id": name}),
         zarr(b"", {"id": name}, dtype="|O"),
-        zarr(b"", {"id": "json2"}, {"id": name}, dtype="|O"),
+        zarr(b"", {"id": "vlen-utf8"}, {"id": name}, dtype="|O"),
         zarr(b"", compressor={"id": name}),
         n5(b"", {"id": name}),
     ):
         with pytest.raises(UnknownCompressionError, match=name):
             open_array(store, "a")
-
-
-@pytest.mark.parametrize("encoding", ["rot13", "zlib_codec", "no such", "idna"])
-def test_json_is_text_in_unicode(encoding: str) -> None:
-    with pytest.raises(MetadataError, match="json2"):
-        open_array(zarr(b"", {"id": "json2", "encoding": encoding}, dtype="|O"), "a")
 
 
 def test_filters_are_so_many_at_most() -> None:
@@ -146,8 +128,8 @@ def test_filters_are_so_many_at_most() -> None:
 
 
 def test_a_filter_that_does_not_fit_the_chunks_is_refused() -> None:
-    with pytest.raises(MetadataError, match="not a multiple of 3"):
-        open_array(zarr(bytes(64), {"id": "shuffle", "elementsize": 3}), "a")
+    with pytest.raises(ChunkError, match="not an integer multiple"):
+        open_array(zarr(bytes(64), {"id": "shuffle", "elementsize": 3}), "a")[...]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +138,7 @@ def test_a_filter_that_does_not_fit_the_chunks_is_refused() -> None:
         ([{"id": "zlib"}, {"id": "shuffle", "elementsize": 3}, {"id": "bz2"}], "<u2"),
         ([{"id": "delta", "dtype": "<u2"}, {"id": "lz4"}], "<u2"),
         ([{"id": "bitround", "keepbits": 3}, {"id": "lzma"}], "<f4"),
-        ([{"id": "crc32"}, {"id": "fletcher32"}, {"id": "jenkins_lookup3"}], "<u2"),
+        ([{"id": "crc32"}, {"id": "fletcher32"}], "<u2"),
         ([{"id": "astype", "encode_dtype": "<f8", "decode_dtype": "<u2"}, {"id": "blosc"}], "<u2"),
         ([{"id": "packbits"}, {"id": "zstd"}], "|b1"),
     ],
@@ -250,26 +232,6 @@ def test_more_strings_than_elements_are_not_made(chunk: bytes) -> None:
             array[...]
     else:
         assert array[...].tolist() == [""] * 64
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        b"[" * 100_000,
-        b'["a","|O",[100000000000]]',
-        b'["a","<U100000000",[64]]',
-        b'["a",1]',
-        b"{}",
-        b"3",
-        b'["a","|O",[-64]]',
-        b'["a","|O",[64.0]]',
-        b'[[1],[2,3],"|O",[2,32]]',
-    ],
-)
-def test_json_that_is_not_a_chunk_is_an_error(chunk: bytes) -> None:
-    array = open_array(zarr(chunk, {"id": "json2"}, dtype="|O"), "a")
-    with pytest.raises(ChunkError):
-        array[...]
 
 
 @pytest.mark.parametrize("name", ["vlen-utf8", "vlen-bytes"])

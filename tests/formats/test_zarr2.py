@@ -76,6 +76,10 @@ def test_every_array_of_the_corpus_is_read_exactly(corpus: Path) -> None:
     read = 0
     for row in rows(corpus):
         place = corpus / row["path"]
+        if "json2" in (place / ".zarray").read_text("utf-8"):
+            with pytest.raises(UnknownCompressionError, match="json2"):
+                open_array(place, format="zarr2")
+            continue
         array = open_array(place, format="zarr2")
         assert array.shape == tuple(row["shape"])
         # Two are of 24 GB, and 24 have no hash.

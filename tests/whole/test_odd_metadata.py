@@ -259,16 +259,6 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
             "filters": None,
         }
     },
-    "zarr2 labels": {
-        "a/.zarray": {
-            **ZARR2_ARRAY,
-            "dtype": "<U4",
-            "fill_value": "",
-            "filters": [
-                {"id": "categorize", "labels": ["a", "b"], "dtype": "<U4", "astype": "|u1"}
-            ],
-        }
-    },
     "zarr2 scale": {
         "a/.zarray": {
             **ZARR2_ARRAY,

@@ -11,8 +11,7 @@ import numpy as np
 from xarray_n5.formats.zarr2.filters import Size, flat
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.zarr2.filters import Bytes
-    from xarray_n5.formats.zarr2.objects import Texts
+    from xarray_n5.formats.zarr2.filters import Bytes, Texts
     from xarray_n5.model.codec import Buffer
 
 
@@ -63,7 +62,7 @@ class Varying:
     @property
     def size(self) -> Size:
         """The maximum size of the elements, in bytes."""
-        return Size(self.codec.encoded_size(0), exact=False, objects=True)
+        return self.codec.size
 
     def encode(self, block: np.ndarray) -> Buffer:
         """Return the elements with their lengths."""
@@ -71,8 +70,8 @@ class Varying:
 
     def decode(self, view: memoryview) -> np.ndarray:
         """Return the elements as objects."""
-        found: np.ndarray = self.codec.decode(view, len(view))
-        return found.reshape(self.shape)
+        texts: np.ndarray = self.codec.decode(view, len(view))
+        return texts.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
