@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,10 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from dask.base import compute
 
 from tests.support.far_work import WORKS, Work, bucket, counted
 from tests.support.remote import Bucket, Far
-from xarray_n5 import UnfinishedWriteWarning, create_array, open_array, set_options, to_n5, verify
+from xarray_n5 import create_array, open_array, set_options, to_n5, verify
 from xarray_n5.arrays.claims import claim_of, new_attempt
 from xarray_n5.arrays.records import Record
 from xarray_n5.doctor import examine
@@ -243,56 +241,6 @@ def project(unfinished: str = "", **without: Any) -> Bucket:
 def open_views(fs: Bucket, **options: Any) -> xr.DataArray:
     """Return the views of the project."""
     return xr.open_dataset((fs, "b/v/views.xml"), engine="n5", level=0, **options)["views"]  # type: ignore[arg-type]
-
-
-def hints(fs: Bucket) -> list[tuple[int, str]]:
-    """Return the rounds and views in which records of unfinished writes were listed."""
-    return [(n, key.split("/")[-4]) for n, _, key in fs.log if key.endswith("s0/.xn5")]
-
-
-def test_a_view_is_looked_at_for_an_unfinished_write_when_it_is_first_read() -> None:
-    fs = project("setup3/timepoint2/s0")
-    for _ in range(2):
-        views = open_views(fs)
-        assert not hints(fs)
-        views.sel(setup=4, t=2).compute()
-        fs.reset()
-        with pytest.warns(UnfinishedWriteWarning, match="'setup3/timepoint2/s0' in ") as caught:
-            views.sel(setup=3).compute()
-        assert len(caught) == 1
-        first = min(number for number, _, key in fs.log if key.rpartition("/")[2].isdecimal())
-        assert (first, "setup3") == hints(fs)[0]
-        assert len(hints(fs)) == 5
-        fs.reset()
-        views.sel(setup=3).compute()
-        assert not hints(fs)
-        fs.reset()
-
-
-@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
-def test_a_read_that_fails_does_not_hide_an_unfinished_write() -> None:
-    fs = project("setup3/timepoint2/s0")
-    views = open_views(fs).sel(setup=3, t=2)
-
-    def fails(_verb: str, path: str) -> None:
-        if path.endswith("s0/0/0/0"):
-            raise OSError(path)
-
-    fs.fails = fails
-    with pytest.raises(OSError, match="s0/0/0/0"):
-        views.compute()
-    fs.fails = lambda _verb, _path: None
-    with pytest.warns(UnfinishedWriteWarning):
-        views.compute()
-
-
-def test_tasks_with_copies_of_an_array_look_once_in_a_process() -> None:
-    fs = project("setup3/timepoint2/s0")
-    views = open_views(fs, chunks={}).sel(setup=3, t=2)
-    copies = [copy.deepcopy(views) for _ in range(3)]
-    with pytest.warns(UnfinishedWriteWarning) as caught:
-        compute(*copies)
-    assert (len(caught), len(hints(fs))) == (1, 1)
 
 
 def test_the_name_of_lazy_views_does_not_depend_on_what_was_read() -> None:

@@ -7,7 +7,6 @@ import operator
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -261,7 +260,7 @@ class Array:
         return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
 
     def __getitem__(self, key: object) -> Any:
-        return self._node.reading(partial(read_selection, self._node, key, self._cache))
+        return read_selection(self._node, key, self._cache)
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
@@ -303,7 +302,7 @@ class Array:
                [0, 0, 0]], dtype=uint8)
         """
         try:
-            return self._node.reading(partial(self._node.block, checked_index(self._node, index)))
+            return self._node.block(checked_index(self._node, index))
         except VarlengthChunkError as error:
             return error.elements
 

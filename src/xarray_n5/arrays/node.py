@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.containers import Container
-    from xarray_n5.formats.documents import PendingHint
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
 LabelMultisets: TypeAlias = Literal["error", "argmax", "count"]
-T = TypeVar("T")
 
 _IN_FLIGHT = 1 << 27
 """The maximum number of bytes of chunks in flight: 128 MiB."""
@@ -89,8 +87,6 @@ class ArrayNode:
 
     indices: Indices = field(default_factory=Indices, compare=False, repr=False)
     """The indices of shards that were read."""
-    hint: PendingHint | None = field(default=None, compare=False, repr=False)
-    """The hint at an unfinished write, if it was not looked for when the array was opened."""
 
     @property
     def format(self) -> Format:
@@ -161,10 +157,6 @@ class ArrayNode:
     def is_unfinished(self) -> bool:
         """Return whether the array has an unfinished write."""
         return self.path in unfinished(self.store, [self.path])
-
-    def reading(self, read: Callable[[], T]) -> T:
-        """Return the result of `read`; warn if the array has an unfinished write, once."""
-        return read() if self.hint is None else self.hint.read(self.store, self.path, read)
 
     # One chunk
 

@@ -105,12 +105,12 @@ class OpenProject:
         return (int(wanted),)
 
     def find(
-        self, selection: ViewSelection, level: int | None = None, *, hint_later: bool = False
+        self, selection: ViewSelection, level: int | None = None, *, quiet: bool = False
     ) -> StoredViews:
         """Return the stored views of a selection.
 
-        With `hint_later`, unfinished writes in stores far away are looked for when a view is first
-        read: one request for each view, in the round of its first chunks.
+        With `quiet`, unfinished writes in stores far away are not reported: that would take one
+        request for each view.
 
         Raises
         ------
@@ -128,9 +128,9 @@ class OpenProject:
             )
         wanted = list(project.views(selection.timepoints, selection.setups))
         opening = OpenOptions(**self.options.opening)
-        later = hint_later and self.container.batch > 1
+        quiet = quiet and self.container.batch > 1
         layout = layout_of(project)
-        found = find_views(self.container, layout, wanted, opening, level, hint_later=later)
+        found = find_views(self.container, layout, wanted, opening, level, quiet=quiet)
         if found.views:
             return found
         for error in found.broken.values():
@@ -148,12 +148,12 @@ class OpenProject:
     def images(self, level: int | None = None) -> dict[str, PlacedImage]:
         """Return the images to open, with only one level if it is specified."""
         selection, project = self.selection, self.file.project
-        stored = self.find(selection, level, hint_later=True)
+        stored = self.find(selection, level, quiet=True)
         if not stored.views:
             # Missing views have the shape of another time point.
             times = tuple(project.timepoints)
             selection = replace(selection, timepoints=times, single_timepoint=False)
-            stored = self.find(selection, level, hint_later=True)
+            stored = self.find(selection, level, quiet=True)
         project = in_world_of_input(project, stored, self.file.url)
         return images_of(project, stored, selection, self.file.url)
 

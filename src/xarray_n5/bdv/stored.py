@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.bdv.layouts import MOST_LEVELS, groups_of
 from xarray_n5.errors import MetadataError, N5Error, PathError
-from xarray_n5.formats.documents import PendingHint, warn_unfinished
+from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.image import Part
@@ -55,7 +55,7 @@ def find_views(
     options: OpenOptions,
     level: int | None = None,
     *,
-    hint_later: bool = False,
+    quiet: bool = False,
 ) -> StoredViews:
     """Return the existing arrays of views.
 
@@ -71,11 +71,11 @@ def find_views(
         The options with which arrays are opened.
     level
         The only level to find, besides the base level; all by default.
-    hint_later
-        Whether to look for an unfinished write when a view is first read, and not now.
+    quiet
+        Whether unfinished writes are not reported.
     """
     views = _listed(container, layout, views)
-    reader = _Reader(container, layout, views, options, hint_later)
+    reader = _Reader(container, layout, views, options, quiet)
     wanted = [0] if level is None else sorted({0, level})
     ahead = reader.paths(wanted).keys() if layout.in_one_batch else ()
     groups = groups_of(layout, views)
@@ -121,7 +121,7 @@ class _Reader:
     layout: ViewLayout
     views: Sequence[View]
     options: OpenOptions
-    hint_later: bool
+    quiet: bool
     groups: dict[str, Attributes] = field(default_factory=dict)
     found: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class _Reader:
                 arrays.append(path)
                 for level, view in holds:
                     self._add(level, view, path, node.metadata)
-        if not self.hint_later:
+        if not self.quiet:
             warn_unfinished(self.container.store, arrays)
 
     def _lacking(
@@ -198,9 +198,7 @@ class _Reader:
             )
             return
         if path not in self.arrays:
-            array = Array(self.options.node(self.container, path, metadata))
-            later = replace(array.node, hint=PendingHint()) if self.hint_later else None
-            self.arrays[path] = Array(later) if later else array
+            self.arrays[path] = Array(self.options.node(self.container, path, metadata))
         part = Part(self.arrays[path], indices)
         self.found.levels.setdefault(level, {})[view] = part
         factors = self.layout.factors(view, level, metadata, self.groups)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _DICTIONARY = 1 << 27
 """The largest dictionary that any stream may use; that of preset 9 has 1 << 26 bytes."""
 
+
 def open_stream(size: int) -> lzma.LZMADecompressor:
     """Return a decompressor of xz or LZMA streams for a content of `size` bytes.
 
@@ -43,7 +44,7 @@ class Lzma:
             check_range("preset", self.preset, 0, 9 | lzma.PRESET_EXTREME)
         if self.filters is None and self.format != lzma.FORMAT_RAW:
             return
-        steps = self.filters if isinstance(self.filters, list) else []
+        steps: list[Any] = self.filters if isinstance(self.filters, list) else []
         if not steps or not all(isinstance(step, Mapping) and "id" in step for step in steps):
             raise MetadataError(
                 f"'filters' is {self.filters!r}; expected a list of objects with an 'id'"

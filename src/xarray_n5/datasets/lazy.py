@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,8 +44,7 @@ class LazyArray(BackendArray):
     def __getitem__(self, key: ExplicitIndexer) -> np.ndarray:
         """Return the selection `key`; each chunk that it overlaps is read once."""
         if isinstance(key, VectorizedIndexer):
-            node = self.stored.node
-            return node.reading(partial(read_points, node, key.tuple))
+            return read_points(self.stored.node, key.tuple)
         return np.asarray(self.stored[key.tuple])
 
     async def async_getitem(self, key: ExplicitIndexer) -> np.ndarray:

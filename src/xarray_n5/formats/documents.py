@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from contextlib import suppress
-from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from xarray_n5.errors import UnfinishedWriteWarning, UnsafePathError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import HIDDEN, join
-from xarray_n5.stores import CachedStore, together
+from xarray_n5.stores import CachedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +17,11 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents, KeyedFormat
     from xarray_n5.stores.base import Store
 
-T = TypeVar("T")
+_SHOWN = 10
+"""The maximum number of arrays that a warning names."""
+
+_OPEN = re.compile("open-(?!append-)|clears-")
+"""The beginning of the names of records of unfinished writes; appends show nothing of theirs."""
 
 _TRIES = 8
 """The number of attempts to change documents that another process changes, too."""
@@ -118,10 +119,6 @@ def _with_records(hidden: Mapping[str, tuple[str, ...]]) -> set[str]:
     return {path for path, names in hidden.items() if any(map(_OPEN.match, names))}
 
 
-_OPEN = re.compile("open-(?!append-)|clears-")
-"""The beginning of the names of records of unfinished writes; appends show nothing of theirs."""
-
-
 def warn_unfinished(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Warn about nodes with an unfinished write, once for each as long as the store remembers.
 
@@ -131,76 +128,11 @@ def warn_unfinished(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, 
     warned = store.warned if isinstance(store, CachedStore) else set()
     if new := sorted(_with_records(hidden) - warned):
         warned.update(new)
-        _warn_of(store, new)
+        shown = [*(repr(path or "/") for path in new[:_SHOWN]), *["..."] * (len(new) > _SHOWN)]
+        have = "has an unfinished write" if len(new) == 1 else "have unfinished writes"
+        warn(
+            f"{', '.join(shown)} in {store.url!r} {have}; chunks that are not written yet are read "
+            "as fill values. If no program is writing now, repeat the write with resume=True",
+            UnfinishedWriteWarning,
+        )
     return hidden
-
-
-def _warn_of(store: Store, paths: Sequence[str]) -> None:
-    shown = [*(repr(path or "/") for path in paths[:_SHOWN]), *["..."] * (len(paths) > _SHOWN)]
-    have = "has an unfinished write" if len(paths) == 1 else "have unfinished writes"
-    warn(
-        f"{', '.join(shown)} in {store.url!r} {have}; chunks that are not written yet are read as "
-        "fill values. If no program is writing now, repeat the write with resume=True",
-        UnfinishedWriteWarning,
-    )
-
-
-_SHOWN = 10
-"""The maximum number of arrays that a warning names."""
-
-_looked: dict[object, float] = {}
-"""When this process looked for the hint of an array, by identity; each task may have a copy."""
-
-_lock = Lock()
-
-_TRUSTED = 60.0
-"""The seconds for which the tasks of a process rely on such a look."""
-
-
-class PendingHint:
-    """A hint that is looked for when an array is first read, not when it is opened.
-
-    Its pickles are all alike: they are part of the names that Dask derives from data.
-    """
-
-    def __init__(self, *, copied: bool = False) -> None:
-        self._copied, self._done = copied, False
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _copied_hint, ()
-
-    def read(self, store: Store, path: str, read: Callable[[], T]) -> T:
-        """Return the result of `read`; the first time, look for the hint at the same time."""
-        if self._done:
-            return read()
-        self._done, identity = True, store.identity(path)
-        if not _is_due(identity, copied=self._copied):
-            return read()
-        found: list[T] = []
-        paths: set[str] = set()
-        try:
-            look = partial(unfinished, store, [path])
-            together(store, [lambda: found.append(read()), lambda: paths.update(look())])
-        except BaseException:
-            self._done = False
-            _looked.pop(identity, None)
-            raise
-        if paths:
-            _warn_of(store, [path])
-        return found[0]
-
-
-def _is_due(identity: object, *, copied: bool) -> bool:
-    """Return whether a hint must be looked for, and record that it is; forget earlier looks."""
-    now = time.monotonic()
-    with _lock:
-        for old in [each for each, when in _looked.items() if when < now - _TRUSTED]:
-            del _looked[old]
-        due = not (copied and identity in _looked)
-        if due:
-            _looked[identity] = now
-    return due
-
-
-def _copied_hint() -> PendingHint:
-    return PendingHint(copied=True)
