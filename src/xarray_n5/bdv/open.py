@@ -105,11 +105,11 @@ class OpenProject:
         return (int(wanted),)
 
     def find(
-        self, selection: ViewSelection, level: int | None = None, *, quiet: bool = False
+        self, selection: ViewSelection, level: int | None = None, *, silent: bool = False
     ) -> StoredViews:
         """Return the stored views of a selection.
 
-        With `quiet`, unfinished writes in stores far away are not reported: that would take one
+        With `silent`, unfinished writes in stores far away are not reported: that would take one
         request for each view.
 
         Raises
@@ -128,9 +128,9 @@ class OpenProject:
             )
         wanted = list(project.views(selection.timepoints, selection.setups))
         opening = OpenOptions(**self.options.opening)
-        quiet = quiet and self.container.batch > 1
+        silent = silent and self.container.batch > 1
         layout = layout_of(project)
-        found = find_views(self.container, layout, wanted, opening, level, quiet=quiet)
+        found = find_views(self.container, layout, wanted, opening, level, silent=silent)
         if found.views:
             return found
         for error in found.broken.values():
@@ -148,12 +148,12 @@ class OpenProject:
     def images(self, level: int | None = None) -> dict[str, PlacedImage]:
         """Return the images to open, with only one level if it is specified."""
         selection, project = self.selection, self.file.project
-        stored = self.find(selection, level, quiet=True)
+        stored = self.find(selection, level, silent=True)
         if not stored.views:
             # Missing views have the shape of another time point.
             times = tuple(project.timepoints)
             selection = replace(selection, timepoints=times, single_timepoint=False)
-            stored = self.find(selection, level, quiet=True)
+            stored = self.find(selection, level, silent=True)
         project = in_world_of_input(project, stored, self.file.url)
         return images_of(project, stored, selection, self.file.url)
 

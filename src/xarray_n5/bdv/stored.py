@@ -55,7 +55,7 @@ def find_views(
     options: OpenOptions,
     level: int | None = None,
     *,
-    quiet: bool = False,
+    silent: bool = False,
 ) -> StoredViews:
     """Return the existing arrays of views.
 
@@ -71,11 +71,11 @@ def find_views(
         The options with which arrays are opened.
     level
         The only level to find, besides the base level; all by default.
-    quiet
+    silent
         Whether unfinished writes are not reported.
     """
     views = _listed(container, layout, views)
-    reader = _Reader(container, layout, views, options, quiet)
+    reader = _Reader(container, layout, views, options, silent)
     wanted = [0] if level is None else sorted({0, level})
     ahead = reader.paths(wanted).keys() if layout.in_one_batch else ()
     groups = groups_of(layout, views)
@@ -121,7 +121,7 @@ class _Reader:
     layout: ViewLayout
     views: Sequence[View]
     options: OpenOptions
-    quiet: bool
+    silent: bool
     groups: dict[str, Attributes] = field(default_factory=dict)
     found: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class _Reader:
                 arrays.append(path)
                 for level, view in holds:
                     self._add(level, view, path, node.metadata)
-        if not self.quiet:
+        if not self.silent:
             warn_unfinished(self.container.store, arrays)
 
     def _lacking(
