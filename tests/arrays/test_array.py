@@ -398,13 +398,6 @@ def test_attributes_that_others_wrote_meanwhile_stay() -> None:
     assert dict(open_array(store, "x").attrs) == {"theirs": 1, "ours": 2}
 
 
-def test_an_array_says_what_it_is() -> None:
-    text = repr(stored())
-    for part in ("int32", "7 x 8 x 9", "3 x 4 x 5", "12 chunks of 240 B", "gzip (level=6)", "x"):
-        assert part in text
-    assert (len(stored()), stored().size, stored().ndim) == (7, 504, 3)
-
-
 # What must not happen
 
 

@@ -11,7 +11,6 @@ import pytest
 from tests.support.stores import STORES, CountingStore
 from xarray_n5 import (
     Array,
-    Axis,
     Group,
     MetadataError,
     NodeExistsError,
@@ -104,10 +103,6 @@ def test_replacing_removes_the_array_and_none_of_its_neighbours(store: Store) ->
     assert sorted(store.walk("g/a")) == ["attributes.json"]
 
 
-def test_replacing_creates_what_is_not_there(store: Store) -> None:
-    assert create_array(store, "a", mode="w", **SMALL).shape == (4, 4)
-
-
 def test_replacing_never_takes_a_group_or_nodes_inside(store: Store) -> None:
     create_array(store, "g/a", **SMALL)
     with pytest.raises(NodeExistsError, match="not empty"):
@@ -186,15 +181,6 @@ def test_chunk_shapes_are_chosen_where_none_is_given(
 ) -> None:
     made = create_array(MemoryStore(), shape=(1000, 2000, 3000), dtype="u2", **given)
     assert made.chunks == chunks
-
-
-def test_axes_become_attributes_that_are_read_back() -> None:
-    axes = (Axis(name="t", unit="s", scale=0.5), Axis(name="y", offset=3.0), Axis(name="x"))
-    array = create_array(MemoryStore(), shape=(2, 3, 4), dtype="u1", axes=axes)
-    names = [(a.name, a.unit, a.offset) for a in array.axes]
-    assert names == [("t", "s", 0.0), ("y", None, 3.0), ("x", None, 0.0)]
-    assert array.axes[0].scale == 0.5
-    assert array.attrs["axes"] == ["x", "y", "t"]
 
 
 # Groups
@@ -482,31 +468,6 @@ def test_an_array_at_the_root_holds_no_nodes(store: Store) -> None:
         with pytest.raises(NodeExistsError, match="cannot contain other nodes"):
             create_group(store, path)
     assert (open_array(store)[...] == 1).all()
-
-
-def test_what_is_shown_in_notebooks_is_text_and_never_markup(tmp_path: Path) -> None:
-    import xarray as xr
-
-    odd = "<b>bold</b>"
-    create_group(tmp_path, "g", attributes={odd: 1})
-    axis = Axis(name=odd, unit="nm", scale=2.0)
-    array = create_array(tmp_path, "g/a", shape=(3,), dtype="u1", axes=[axis])
-    group = open_group(tmp_path, "g")
-    opened = xr.open_dataset(tmp_path, engine="n5", group="g/a")
-    shown: Any
-    for shown in (array, opened.n5, opened["a"].n5):
-        html = shown._repr_html_()
-        assert odd not in html
-        assert "&lt;b&gt;bold" in html
-        assert odd in repr(shown)
-    assert "start 0, step 2 nm" in repr(array)
-    assert odd in repr(group)
-
-
-def test_a_group_of_many_shows_some(tmp_path: Path) -> None:
-    for number in range(50):
-        create_group(tmp_path, f"g{number}")
-    assert "10 more" in repr(open_group(tmp_path))
 
 
 class Guarded(CountingStore):

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.support.exhaustive import cases
 from xarray_n5.model.value_sums import (
     add_sums,
     array_digest,
@@ -24,17 +23,17 @@ from xarray_n5.model.value_sums import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data" / "digests.json").read_text("utf-8"))
 
 MASK = (1 << 64) - 1
 
 
-def scalar_sums(words: Sequence[int]) -> tuple[int, int]:
-    """The sums of an array's words in C order, as docs/digests.md defines them."""
+def scalar_sums(words: Sequence[int], start: int = 0) -> tuple[int, int]:
+    """The sums of words in C order from a position, as docs/digests.md defines them."""
     first = second = 0
-    for position, word in enumerate(words):
+    for position, word in enumerate(words, start):
         x = (position * 0x9E3779B97F4A7C15 & MASK) ^ word
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
         x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
@@ -165,20 +164,8 @@ def test_fields_of_structures_are_packed() -> None:
 
 
 def test_positions_beyond_64_bits_of_a_large_array_are_cheap() -> None:
-    shape, start = (1 << 40, 1 << 40), (3, 5)
-    position = 3 * (1 << 40) + 5
-    block = np.array([[9]], "u1")
-    expected = scalar_sums_at(position, 9)
-    assert sum_values(block, start, shape) == expected
-
-
-def scalar_sums_at(position: int, word: int) -> tuple[int, int]:
-    x = (position * 0x9E3779B97F4A7C15 & MASK) ^ word
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
-    x ^= x >> 31
-    y = (x + 0x9E3779B97F4A7C15) * 0xD6E8FEB86659FD93 & MASK
-    return x, y ^ (y >> 32)
+    expected = scalar_sums([9], 3 * (1 << 40) + 5)
+    assert sum_values(np.array([[9]], "u1"), (3, 5), (1 << 40, 1 << 40)) == expected
 
 
 def test_what_is_no_value_is_refused() -> None:
@@ -189,154 +176,3 @@ def test_what_is_no_value_is_refused() -> None:
 
 
 # Faults
-
-
-def images() -> Iterator[np.ndarray]:
-    """Small images: noise, ramps, labels, constants, whole numbers as floats."""
-    random = np.random.default_rng(3)
-    shape = (6, 8, 10)
-    for dtype in ("u1", "u2", "i4", "u8"):
-        yield random.integers(0, 100, shape).astype(dtype)
-        yield np.arange(480).reshape(shape).astype(dtype)
-        yield np.repeat(random.integers(0, 3, (6, 8, 2)), 5, axis=2).astype(dtype)
-        yield np.full(shape, 7, dtype)
-        yield np.zeros(shape, dtype)
-    for dtype in ("f4", "f8", "c16"):
-        yield random.normal(size=shape).astype(dtype)
-        yield random.integers(-4, 4, shape).astype(dtype)
-        yield np.where(random.random(shape) < 0.5, 1.0, -1.0).astype(dtype)
-
-
-def a_bit(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    data = np.frombuffer(bytearray(values.tobytes()), "u1")
-    data[random.integers(data.size)] ^= np.uint8(1 << random.integers(8))
-    return data.view(values.dtype).reshape(values.shape)
-
-
-def two_bits(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The same bit of two values, such as their signs, or the lowest ones."""
-    data = np.frombuffer(bytearray(values.tobytes()), "u1").reshape(values.size, -1)
-    rows = random.choice(values.size, 2, replace=False)
-    data[rows, random.integers(data.shape[1])] ^= np.uint8(1 << random.integers(8))
-    return data.reshape(-1).view(values.dtype).reshape(values.shape)
-
-
-def a_value(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    changed = values.copy()
-    changed.flat[[random.integers(values.size)]] += values.dtype.type(random.integers(1, 50))
-    return changed
-
-
-def compensated(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """One more here, one less there: plain sums are the same."""
-    changed = values.copy()
-    more, less = random.choice(values.size, 2, replace=False)
-    changed.flat[[more]] += values.dtype.type(1)
-    changed.flat[[less]] -= values.dtype.type(1)
-    return changed
-
-
-def exchanged(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    changed = values.copy()
-    one, other = random.choice(values.size, 2, replace=False)
-    changed.flat[[one, other]] = changed.flat[[other, one]]
-    return changed
-
-
-def chunks_exchanged(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    changed = values.copy()
-    sides = [int(random.integers(1, 1 + n // 2)) for n in values.shape]
-    places = [random.choice(n // s, 2) * s for n, s in zip(values.shape, sides, strict=True)]
-    one, other = (
-        tuple(slice(at[i], at[i] + s) for at, s in zip(places, sides, strict=True)) for i in (0, 1)
-    )
-    changed[one], changed[other] = values[other], values[one]
-    return changed
-
-
-def a_chunk_is_lost(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    changed = values.copy()
-    changed[tuple(slice(a := int(random.integers(n)), a + 3) for n in values.shape)] = 0
-    return changed
-
-
-def shifted(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    axis = int(random.integers(values.ndim))
-    return np.roll(values, int(random.integers(1, values.shape[axis])), axis)
-
-
-def a_row_is_shifted(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    changed = values.copy()
-    row = int(random.integers(values.shape[0])), int(random.integers(values.shape[1]))
-    changed[row] = np.roll(changed[row], 1)
-    return changed
-
-
-def flipped(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return np.flip(values, int(random.integers(values.ndim)))
-
-
-def transposed(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The axes in another order, and what that changes in memory as the same shape."""
-    axes = [(2, 1, 0), (0, 2, 1), (1, 0, 2)][random.integers(3)]
-    moved = values.transpose(axes)
-    return moved if random.random() < 0.5 else moved.reshape(values.shape)
-
-
-def another_type(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    size = values.dtype.itemsize
-    types = [*TYPES.values(), np.dtype(f"V{size}")]
-    kinds = [each for each in types if each.itemsize == size and each != values.dtype]
-    return values.view(kinds[random.integers(len(kinds))])
-
-
-def bytes_reversed(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """One value in the other byte order."""
-    changed = values.copy()
-    at = random.integers(values.size)
-    changed.flat[at : at + 1] = changed.flat[at : at + 1].byteswap()
-    return changed
-
-
-def another_shape(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return values.reshape([(48, 10), (6, 80), (480,), (1, 6, 8, 10)][random.integers(4)])
-
-
-def one_more(values: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """A plane of zeros at an end."""
-    width = [(0, 0)] * values.ndim
-    width[random.integers(values.ndim)] = (0, 1)
-    return np.pad(values, width)
-
-
-FAULTS: list[Callable[[np.ndarray, np.random.Generator], np.ndarray]] = [
-    *(a_bit, two_bits, a_value, compensated, exchanged, chunks_exchanged, a_chunk_is_lost),
-    *(shifted, a_row_is_shifted, flipped, transposed, bytes_reversed),
-    *(another_type, another_shape, one_more),
-]
-
-
-def is_same(one: np.ndarray, other: np.ndarray) -> bool:
-    same = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return same and one.tobytes() == other.tobytes()
-
-
-@pytest.mark.more
-def test_every_random_fault_is_found() -> None:
-    known = [(values, digest(values), whole(values)) for values in images()]
-    count, drawn = cases(2_000, 100_000), 0
-    found = dict.fromkeys(FAULTS, 0)
-    random = np.random.default_rng(4)
-    while sum(found.values()) < count:
-        values, before, sums = known[drawn % len(known)]
-        fault = FAULTS[drawn // len(known) % len(FAULTS)]
-        drawn += 1
-        changed = fault(values, random)
-        if is_same(values, changed):
-            continue  # a row of equal values is the same when it is shifted
-        assert digest(changed) != before, (fault.__name__, values.dtype)
-        if changed.dtype == values.dtype and changed.shape == values.shape:
-            pair = zip(whole(changed), sums, strict=True)
-            assert all(now != then for now, then in pair), (fault.__name__, values.dtype)
-        found[fault] += 1
-    assert min(found.values()) > count // len(FAULTS) // 4
