@@ -17,7 +17,7 @@ from tests.support import compressions
 from tests.support.memory import peak
 from tests.support.stores import CountingStore
 from xarray_n5 import Array, ChunkError, MetadataError, NodeNotFoundError, create_array, open_array
-from xarray_n5.arrays.selection import read_points
+from xarray_n5.arrays.transfer import read_points
 from xarray_n5.errors import MissingChunkError, ReadOnlyError, VarlengthChunkError
 from xarray_n5.stores import MemoryStore
 

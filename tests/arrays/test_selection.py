@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as hnp
 from xarray_n5.arrays import assembly
 from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.codecs.raw import Raw
-from xarray_n5.model.grid import ChunkGrid
-from xarray_n5.model.indexing import normalize, outer
+from xarray_n5.model.grid import ChunkGrid, normalize, outer
 from xarray_n5.model.metadata import ArrayMetadata
 
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=4).map(tuple)

@@ -30,7 +30,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.arrays.selection import read_points
+from xarray_n5.arrays.transfer import read_points
 from xarray_n5.doctor.diagnose import survey_at
 from xarray_n5.stores import MemoryStore
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.model.indexing import outer
+from xarray_n5.model.grid import outer
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import ArrayMetadata

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.appends import as_before, read_appends
-from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.attributes import NodeAttributes
+from xarray_n5.arrays.array import Array, NodeAttributes
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.overwrite import check_overwrite, complete_group

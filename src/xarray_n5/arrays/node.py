@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.elements import holds_only
 from xarray_n5.arrays.former_end import check_former_end
 from xarray_n5.arrays.shards import Indices
 from xarray_n5.errors import (
@@ -322,3 +321,31 @@ def _in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
     if decoded.dtype.names is not None:
         return None  # fields may differ in their order
     return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))
+
+
+def holds_only(block: np.ndarray, value: np.ndarray) -> bool:
+    """Return whether all elements are `value`, of the same type, bit for bit."""
+    if value.dtype.hasobject:
+        return bool((block == value).all())
+    return bool((_bits(block) == _bits(value.reshape(1))[0]).all())
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays of one shape have the same elements, bit for bit.
+
+    The bytes of numbers may be in another order; elements of another type are converted first.
+
+    >>> same_bits(np.ones(2, ">u2"), np.ones(2, "<u2"))
+    True
+    >>> same_bits(np.array([0.0]), np.array([-0.0]))
+    False
+    """
+    if other.dtype.hasobject or not other.size:
+        return bool((one == other).all())
+    return np.array_equal(_bits(one.astype(other.dtype, copy=False)), _bits(other))
+
+
+def _bits(block: np.ndarray) -> np.ndarray:
+    """Return the bytes of each element, a row each."""
+    flat = np.ascontiguousarray(block).reshape(-1)
+    return flat.view("u1").reshape(flat.size, -1)

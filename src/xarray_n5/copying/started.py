@@ -13,7 +13,7 @@ import xarray as xr
 from dask.base import compute
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.elements import same_bits
+from xarray_n5.arrays.node import same_bits
 from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import ChunkError, DifferenceError
 from xarray_n5.graph import ArraySliceDep, tree_reduce

@@ -10,7 +10,7 @@ import numpy as np
 from xarray.backends import BackendArray
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.selection import read_points
+from xarray_n5.arrays.transfer import read_points
 from xarray_n5.datasets.xarray_internals import (
     ExplicitIndexer,
     IndexingSupport,

@@ -14,7 +14,7 @@ from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.chunking import align
-from xarray_n5.model.indexing import as_texts, normalize
+from xarray_n5.model.grid import as_texts, normalize
 
 if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array

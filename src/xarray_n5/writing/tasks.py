@@ -17,7 +17,7 @@ from xarray_n5.errors import BlockError
 from xarray_n5.graph import ArrayBlockwiseDep, ArraySliceDep
 from xarray_n5.model.chunking import touched
 from xarray_n5.model.conversions import are_same
-from xarray_n5.model.indexing import as_numbers
+from xarray_n5.model.grid import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.progress import report_written
 
