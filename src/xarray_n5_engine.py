@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from xarray.backends import BackendEntrypoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     import xarray as xr
 
@@ -68,7 +68,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dialect: DialectChoice | None = None,
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
-        dims: Sequence[str] | None = None,
         label_multisets: Literal["error", "argmax", "count"] = "error",
         **unknown: Any,
     ) -> xr.Dataset:
@@ -111,8 +110,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
             The variable has the same name at every level: that of the group around them, or of the
             container. The Dataset has the group's attributes except those that describe levels, or
             that became coordinates.
-        dims : sequence of str, optional
-            Names of the dimensions, instead of those in the metadata.
         label_multisets : {"error", "argmax", "count"}, default: "error"
             How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
             "count" as the numbers of votes for these labels (int32); "error" raises.
@@ -156,7 +153,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
             "dialect": dialect,
             "missing": missing,
             "level": level,
-            "dims": dims,
             "label_multisets": label_multisets,
             **unknown,
         }
@@ -221,7 +217,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
-        dims: Sequence[str] | None = None,
         setup: int | None = None,
         timepoint: int | None = None,
         setups: Literal["grid", "flat"] | None = None,
@@ -250,8 +245,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
             "fill" reads views and chunks that are not stored as zeros; "error" raises for them.
         level : int, str or mapping, optional
             The level to open: its number, its name, or the largest distance of samples.
-        dims : sequence of str, optional
-            Names of the dimensions, instead of the default ones.
         setup, timepoint : int, optional
             The id of a setup, or of a time point, to open alone, without a dimension.
         setups : {"grid", "flat"}, optional
@@ -294,7 +287,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
             "decode_timedelta": decode_timedelta,
             "missing": missing,
             "level": level,
-            "dims": dims,
             **unknown,
         }
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}

@@ -250,10 +250,10 @@ def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_attributes_of_any_type_may_change(tmp_path: Path) -> None:
-    for value in (np.float32(2), "new", float("nan"), b"x", 3):
+    for value in (2.0, "new", float("nan"), [1.0, float("inf")], 3):
         xr.Dataset({"v": ("x", [1])}, attrs={"a": value}).n5.to_n5(tmp_path, mode="a")
         found = again(tmp_path).attrs["a"]
-        assert found == value or value != value  # noqa: PLR0124
+        np.testing.assert_equal(found, value)
         assert isinstance(found, type(value))
 
 
@@ -400,14 +400,13 @@ def test_a_part_of_a_tree_takes_its_coordinates_along(tmp_path: Path) -> None:
     assert again(tmp_path).t.values.tolist() == [5, 7]
 
 
-@pytest.mark.parametrize("value", [np.zeros((0, 3)), np.zeros((2, 0), "i2"), np.eye(2)])
-def test_arrays_as_attributes_keep_their_shape(tmp_path: Path, value: np.ndarray) -> None:
-    xr.Dataset(attrs={"a": value}).n5.to_n5(tmp_path)
-    found = np.asarray(again(tmp_path).attrs["a"])
-    assert found.shape == value.shape
+def test_numpys_attributes_become_numbers_and_lists_as_in_xarrays_zarr(tmp_path: Path) -> None:
+    attributes = {"a": np.float32(0.5), "b": np.array([[1, 2]], "u1"), "c": np.bool_(1)}
+    xr.Dataset(attrs=attributes).n5.to_n5(tmp_path)
+    assert again(tmp_path).attrs == {"a": 0.5, "b": [[1, 2]], "c": True}
 
 
-@pytest.mark.parametrize("value", [{1: 2}, [{1: 2}], object(), 1j, {"a": {2: 3}}])
+@pytest.mark.parametrize("value", [{1: 2}, [{1: 2}], object(), 1j, b"x"])
 def test_attributes_that_json_cannot_hold_are_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(MetadataError, match="'a'"):
         xr.Dataset(attrs={"a": value}).n5.to_n5(tmp_path / "a.n5")
@@ -482,9 +481,7 @@ ATTRIBUTES = st.dictionaries(
             max_leaves=4,
         ),
         # xarray compares no arrays within lists.
-        st.sampled_from(
-            [float("nan"), np.float32(0.1), np.int16(-3), np.array([1, 2], "u1"), b"\xff"]
-        ),
+        st.sampled_from([float("nan"), np.float64("inf"), np.int64(-3), np.array([1, 2], "u1")]),
     ),
     max_size=3,
 )

@@ -272,19 +272,6 @@ def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
 # Names
 
 
-def test_dims_can_be_named_by_the_caller(pyramid: Path) -> None:
-    opened = xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=("plane", "row", "column"))
-    assert opened["em"].dims == ("plane", "row", "column")
-    assert float(opened.column[1]) == 10
-    assert opened["em"].encoding["dialect"]["names"] == "dims"
-    for dims, message in (
-        (("a", "b"), "2 names; expected one for each of the axes z, y, x"),
-        (("a", "a", "b"), "unique names"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            xr.open_dataset(pyramid, engine="n5", group="em/s1", dims=dims)
-
-
 def test_an_array_is_the_same_whichever_way_it_is_named(pyramid: Path) -> None:
     whole = xr.open_dataset(pyramid, engine="n5", group="em/s1")
     for url, group in (

@@ -160,7 +160,6 @@ def test_views_of_a_project_keep_their_matrices() -> None:
         np.array([[0.0, 0, 2, 5], [0, 3, 0, 0], [1, 0, 0, 0]]),
         dims=("axis", "column"),
         attrs={
-            "coordinates_dims": ["z", "y", "x"],
             "coordinates_start": [0.0, 0.0, 0.0],
             "coordinates_step": [1.0, 1.0, 1.0],
         },

@@ -157,7 +157,6 @@ def view(values: np.ndarray, matrices: np.ndarray, dims: tuple[str, ...] = ()) -
     coords = {dim: np.arange(n) * 2.0 for dim, n in zip(AXES, values.shape[-3:], strict=True)}
     array = xr.DataArray(values, coords, (*dims, *AXES)[-values.ndim :], "raw")
     facts = {
-        "coordinates_dims": list(AXES),
         "coordinates_start": [0.0, 0.0, 0.0],
         "coordinates_step": [2.0, 2.0, 2.0],
         "units": "um",
@@ -513,7 +512,6 @@ def test_a_pyramid_of_views_takes_a_level_by_its_matrices(pyramid: xr.DataTree) 
             [[step, 0, 0, start], [0, step, 0, start], [0, 0, step, start], [0, 0, 0, 1]]
         )
         facts = {
-            "coordinates_dims": list(AXES),
             "coordinates_start": [start] * 3,
             "coordinates_step": [step] * 3,
             "units": "um",

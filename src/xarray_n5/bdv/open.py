@@ -201,7 +201,7 @@ class OpenProject:
             )
         number = None if isinstance(level, Mapping) else _number(level)
         chosen = level if number is None else level_name(number)
-        return pick_level(names, chosen, lambda: image.levels, where, dims=self.options.dims)
+        return pick_level(names, chosen, lambda: image.levels, where)
 
     def dataset(self, placed: PlacedImage, level: str, **how: Any) -> xr.Dataset:
         """Return a level of an image as a Dataset."""

@@ -28,7 +28,7 @@ from xarray_n5.copying.elements import (
     converted_mask,
     is_sparse,
 )
-from xarray_n5.datasets.encoded import cf_attributes, decode_attributes, encode_attributes
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
 from xarray_n5.dialects import find_dialects
 from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.write import write_geometry
@@ -38,7 +38,6 @@ from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.model.axes import axes_apart
 from xarray_n5.model.conversions import check_convertible
 from xarray_n5.model.metadata import ArrayMetadata, Content
-from xarray_n5.model.roundtrip_attrs import NOTE, note_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -254,11 +253,7 @@ def _masked(
     if form.native_to_xarray and mask is not None:
         layout = {**(layout or {}), "fill_value": np.asarray(mask, metadata.dtype)[()]}
     elif mask is not None and mask == mask:  # noqa: PLR0124 - NaN masks itself
-        value = mask.item() if isinstance(mask, np.generic) else mask
-        plain, note = encode_attributes({"_FillValue": value}, array.url)
-        before = note_of(attributes)
-        hidden = {**before.get("attributes", {}), **note.get("attributes", {})}
-        attributes |= {**plain, **({NOTE: {**before, "attributes": hidden}} if note else {})}
+        attributes["_FillValue"] = mask.item() if isinstance(mask, np.generic) else mask
     return replace(metadata, attributes=attributes), layout
 
 

@@ -30,7 +30,7 @@ from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping, Sequence
+    from collections.abc import Collection, Container, Mapping
 
     from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
@@ -51,7 +51,6 @@ class DatasetOptions:
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
     level: LevelChoice | None = None
-    dims: Sequence[str] | None = None
 
     @property
     def opening(self) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def build(
     """
     options = DatasetOptions() if options is None else options
     budget = Room() if budget is None else budget
-    sources = {key: each for key, each in _sources(images, options).items() if key not in drop}
+    sources = {key: each for key, each in _sources(images).items() if key not in drop}
     _check_sizes(sources.values())
     coords: dict[str, xr.Variable] = {}
     for source in sources.values():
@@ -131,14 +130,14 @@ def build(
     return dataset.set_coords((own | set(coordinates)) & set(dataset.variables))
 
 
-def _sources(images: Mapping[str, Image[Array]], options: DatasetOptions) -> dict[Any, _Source]:
+def _sources(images: Mapping[str, Image[Array]]) -> dict[Any, _Source]:
     """Return images by the names of their variables."""
     found: dict[Any, _Source] = {}
     for name, image in images.items():
         # A default name of an axis must not be the name of an array.
         own = {key for key, each in images.items() if not each.name}
         level = image.base
-        geometry = level.named(options.dims, own)
+        geometry = level.named(own)
         attributes, array = level.attributes, level.first
         # N5 has no arrays without axes.
         scalar = level.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []

@@ -12,7 +12,7 @@ from xarray_n5.datasets.encoded import (
     EncodedVariable,
     dialect_keys,
     encode_attributes,
-    exact_attributes,
+    hide,
 )
 from xarray_n5.datasets.xarray_internals import (
     CharacterArrayCoder,
@@ -22,7 +22,6 @@ from xarray_n5.datasets.xarray_internals import (
     ensure_dtype_not_object,
 )
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.json import as_json
 from xarray_n5.model.roundtrip_attrs import HIDDEN, NOTE, NOTES, note_of
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ _KINDS = "biufcSUO"
 
 _TOO_WIDE = frozenset({"float128", "complex256"})
 
-_SCALES = frozenset({"scale_factor", "add_offset"})
-"""Attributes whose own type determines that of the decoded values."""
+_N5_KEYS = frozenset({"n5", "dimensions", "blockSize", "dataType", "compression"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +103,11 @@ def _attributes(
     The note also lists attributes that a dialect would interpret as metadata of axes. An array's
     `units` are known to be those of its values; those of a group are not.
     """
-    plain: dict[str, Any] = {}
-    hidden: dict[str, Any] = {}
-    for key, exact in exact_attributes(attributes, where).items():
-        if key in NOTES or key == "_ARRAY_DIMENSIONS":
-            hidden[key] = exact
-            continue
-        try:
-            plain |= as_json({key: attributes[key]}, where)
-        except MetadataError:
-            hidden[key] = exact
-            continue
-        if key in _SCALES and plain[key] != exact:
-            hidden[key] = exact
+    encoded, restored = encode_attributes(attributes, where)
+    plain, note = hide(encoded, {**note, **restored}, NOTES | {"_ARRAY_DIMENSIONS"})
     ambiguous = plain.keys() & dialect_keys()
     own = sorted(key for key in ambiguous if of_group or not _is_unit(key, plain[key]))
-    note = {
-        **note,
-        **({"attributes": hidden} if hidden else {}),
-        **({"own": own} if own else {}),
-    }
+    note |= {"own": own} if own else {}
     return plain | ({HIDDEN: note} if note else {})
 
 
@@ -217,7 +200,11 @@ def fit(encoded: EncodedVariable, array: Array) -> EncodedVariable:
 
 
 def _with_note(attributes: Mapping[Any, Any], where: str, note: dict[str, Any]) -> dict[str, Any]:
-    plain, note = encode_attributes(attributes, where, note)
+    encoded, restored = encode_attributes(attributes, where)
+    reserved = {key for key in encoded if not _is_unit(key, encoded[key])} & (
+        dialect_keys() | NOTES | _N5_KEYS
+    )
+    plain, note = hide(encoded, {**note, **restored}, reserved)
     return plain | ({NOTE: note} if note else {})
 
 

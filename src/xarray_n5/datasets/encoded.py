@@ -1,18 +1,17 @@
 """Variables and attributes as they are stored, and back.
 
 Variables have the form of stored arrays, as xarray's CF conventions encode them. Attributes become
-JSON; a note restores what JSON, or a dialect, would change. The note may come from anybody, so its
-types and sizes are checked when it is decoded.
+JSON; a note restores what JSON, or a dialect, would change. The note may come from anybody, so it
+is checked when it is decoded.
 """
 
 from __future__ import annotations
 
-import math
-import re
+import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +20,12 @@ from xarray_n5.datasets.xarray_internals import decode_cf_variables
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.json import as_json, parse_json
 from xarray_n5.model.roundtrip_attrs import NOTES, invalid_notes, is_text, note_of
 from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     import xarray as xr
 
@@ -34,17 +34,8 @@ if TYPE_CHECKING:
 NAMELESS = "__values__"
 """The name of the array for a variable whose name is None, as in xarray's netCDF."""
 
-_MARK = "$"
-"""The member of a JSON object with the type of its value."""
-
-_WIDEST = 8
-"""The number of bytes of the widest number in JSON."""
-
-_MOST_BYTES = 1 << 26
-"""The maximum size of a node's decoded note, in bytes."""
-
-_TYPE = re.compile(r"[<>|=]?([biufSU])(\d{1,9})", re.ASCII)
-"""The types of encoded attributes, with the length of strings."""
+_TYPED = frozenset({"_FillValue", "missing_value", "scale_factor", "add_offset"})
+"""Attributes whose own type determines that of the decoded values."""
 
 _SHOWN = 3
 """The maximum number of invalid attributes that a warning names."""
@@ -53,8 +44,6 @@ _GROUP_KEYS = frozenset(
     {"multiscales", "scales", "downsamplingFactors", "ome", "omero", "multiScale", "multichannel"}
 )
 """Attributes of groups that describe axes, in addition to those of arrays."""
-
-_N5_KEYS = frozenset({"n5", "dimensions", "blockSize", "dataType", "compression"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,181 +158,73 @@ def dialect_keys() -> set[str]:
 
 
 def encode_attributes(
-    attributes: Mapping[Any, Any], where: str, note: Mapping[str, Any] | None = None
+    attributes: Mapping[Any, Any], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return attributes as JSON, and the note next to them.
+    """Return attributes as JSON, and the members of the note that restore the rest.
 
-    Values that other readers would misinterpret, or JSON cannot represent exactly, are in the note.
+    NumPy's scalars and arrays become numbers and lists, as in xarray's Zarr. The note has values
+    that are not finite, as text, and the types of numbers that determine those of decoded values.
 
     Raises
     ------
     MetadataError
-        If a value cannot be encoded.
+        If JSON cannot represent a value.
     """
-    reserved = dialect_keys() | NOTES | _N5_KEYS
     plain: dict[str, Any] = {}
-    hidden: dict[str, Any] = {}
-    for key, exact in exact_attributes(attributes, where).items():
-        if key not in reserved or (key == "units" and isinstance(exact, str)):
-            simple = _plain(exact)
-            if simple is not None or exact is None:
-                plain[key] = simple
-            if simple == exact:
-                continue
-        hidden[key] = exact
-    return plain, {**(note or {}), **({"attributes": hidden} if hidden else {})}
-
-
-def exact_attributes(attributes: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """Return attributes as JSON that records types which JSON lacks; see :func:`to_json`.
-
-    Raises
-    ------
-    MetadataError
-        If a value cannot be encoded.
-    """
-    exact = {}
+    text: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for key, value in attributes.items():
         if not isinstance(key, str):
             raise TypeError(f"{where}: names of attributes must be strings, got {key!r}")
         try:
-            exact[key] = to_json(value)
-        except TypeError as error:
-            raise MetadataError(f"{where}: the attribute {key!r} is {value!r}: {error}") from error
-    return exact
+            plain |= as_json({key: value}, where)
+        except MetadataError as error:
+            if not isinstance(error.__cause__, ValueError):
+                raise
+            text[key] = _with_nan(value, error)
+        dtype = getattr(value, "dtype", None)
+        if key in _TYPED and isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+            dtypes[key] = dtype.str
+    return plain, {**({"text": text} if text else {}), **({"dtypes": dtypes} if dtypes else {})}
+
+
+def _with_nan(value: Any, error: MetadataError) -> str:
+    """Return JSON with numbers that are not finite, as Python reads it; raise if it is invalid."""
+    try:
+        return json.dumps(value, default=methodcaller("tolist"))
+    except (TypeError, ValueError, AttributeError):
+        raise error from error.__cause__
+
+
+def hide(
+    plain: dict[str, Any], note: Mapping[str, Any], hidden: Container[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return attributes, and their note with those that other readers would misinterpret."""
+    aside = {key: value for key, value in plain.items() if key in hidden}
+    rest = {key: value for key, value in plain.items() if key not in aside}
+    return rest, {**note, **({"attributes": aside} if aside else {})}
 
 
 def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return attributes as they were before :func:`encode_attributes`.
 
-    Values in the note that cannot be decoded, or are too large, are ignored with a warning.
+    Values in the note that cannot be decoded are ignored with a warning.
     """
+    note = note_of(attributes)
     plain = {key: value for key, value in attributes.items() if key not in NOTES}
+    plain |= note.get("attributes", {})
     invalid = {key: f"{value!r:.80}" for key, value in invalid_notes(attributes).items()}
-    left = _MOST_BYTES
-    for key, value in note_of(attributes).get("attributes", {}).items():
+    for key, text in note.get("text", {}).items():
         try:
-            left -= _size(value)
-            if left < 0:
-                raise ValueError(f"more than {_MOST_BYTES} bytes")
-            plain[key] = _from_json(value)
+            plain[key] = parse_json(text, where)
+        except MetadataError as error:
+            invalid[key] = str(error)
+    for key, dtype in note.get("dtypes", {}).items():
+        try:
+            plain[key] = np.array(plain[key], dtype)[()]
         except ODD as error:
             invalid[key] = f"{type(error).__name__}: {error}"
     if invalid:
         shown = ", ".join(f"{key!r} ({why})" for key, why in islice(invalid.items(), _SHOWN))
         warn(f"{where}: {len(invalid)} invalid values in the attributes' note are ignored: {shown}")
     return plain
-
-
-def to_json(value: Any) -> Any:
-    """Return a value as JSON; types that JSON lacks become objects that name them.
-
-    Raises
-    ------
-    TypeError
-        If the value cannot be encoded.
-    """
-    if isinstance(value, np.str_ | np.bool_):
-        return value.item()
-    if isinstance(value, np.ndarray | np.generic):
-        return _array_to_json(value)
-    if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-        return {_MARK: "bytes" if isinstance(value, bytes) else "float", "value": _strings(value)}
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError("the keys of mappings must be strings")
-        inner = {key: to_json(item) for key, item in value.items()}
-        return {_MARK: "mapping", "value": list(inner.items())} if _MARK in inner else inner
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    raise TypeError(f"attributes cannot be {type(value).__name__}")
-
-
-def _array_to_json(value: np.ndarray | np.generic) -> Any:
-    too_wide = value.dtype.kind == "f" and value.dtype.itemsize > _WIDEST
-    if value.dtype.kind not in "biufSU" or too_wide:
-        raise TypeError(f"attributes cannot be {value.dtype}")
-    inner = _strings(value.tolist())
-    natural = value.dtype.name in {"int64", "float64", "bool"} or value.dtype.kind == "U"
-    simple = natural and inner == value.tolist()
-    shape = {"shape": value.shape} if value.ndim > 1 and not value.size else {}
-    return inner if simple and not shape else {_MARK: value.dtype.str, "value": inner, **shape}
-
-
-def _strings(value: Any) -> Any:
-    """Replace bytes and non-finite numbers in nested lists by strings."""
-    if isinstance(value, list):
-        return [_strings(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """Return the part of an encoded value that is plain JSON, or None."""
-    if isinstance(value, dict) and _MARK in value:
-        if value[_MARK] == "mapping":
-            return None
-        value = value["value"]
-        scalar = value
-        while isinstance(scalar, list) and scalar:
-            scalar = scalar[0]
-        return None if isinstance(scalar, str) else value
-    if isinstance(value, list):
-        items = [_plain(item) for item in value]
-        complete = all(a is not None or b is None for a, b in zip(items, value, strict=True))
-        return items if complete else None
-    if isinstance(value, dict):
-        found = {key: _plain(item) for key, item in value.items()}
-        return found if all(found[key] is not None or value[key] is None for key in value) else None
-    return value
-
-
-def _size(value: Any) -> int:
-    """Return the maximum size of a decoded value, in bytes."""
-    if isinstance(value, list):
-        return sum(map(_size, value), _WIDEST)
-    if not isinstance(value, dict):
-        return len(value) if isinstance(value, str) else _WIDEST
-    kind = value.get(_MARK)
-    wide = _TYPE.fullmatch(kind) if isinstance(kind, str) else None
-    if wide is None:
-        return sum(map(_size, value.values()), _WIDEST)
-    return _count(value.get("value")) * int(wide[2]) * (4 if wide[1] == "U" else 1)
-
-
-def _count(value: Any) -> int:
-    return sum(map(_count, value)) if isinstance(value, list) else 1
-
-
-def _from_json(value: Any) -> Any:  # noqa: PLR0911 - a line for each kind
-    if isinstance(value, list):
-        return [_from_json(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kind = value.get(_MARK)
-    if kind is None:
-        return {key: _from_json(item) for key, item in value.items()}
-    if kind == "mapping":
-        return {key: _from_json(item) for key, item in value["value"]}
-    if kind == "float":
-        return float(value["value"])
-    if kind == "bytes":
-        return str(value["value"]).encode("latin-1")
-    if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        raise ValueError(f"unknown type of attribute {kind!r:.40}")
-    dtype = np.dtype(kind)
-    items = value["value"]
-    if dtype.kind == "S":
-        items = _bytes(items)
-    return np.array(items, dtype=dtype).reshape(value.get("shape", np.shape(items)))[()]
-
-
-def _bytes(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_bytes(item) for item in value]
-    return str(value).encode("latin-1")

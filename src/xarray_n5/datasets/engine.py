@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.coordinates import Room, dims_of
+from xarray_n5.arrays.coordinates import Room
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
@@ -92,9 +92,7 @@ def _dataset_of(
     if options.level is None:
         images = select_images(node, without=drop, **options.reading)
     else:
-        how_level: dict[str, Any] = {"dims": options.dims, "without": drop, **options.reading}
-        node, images = select_level(node, options.level, **how_level)
-    _check_dims(images, options, node)
+        node, images = select_level(node, options.level, without=drop, **options.reading)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = without_levels(attributes, images)
@@ -282,19 +280,6 @@ class _Tree:
     def _build(self, images: Mapping[str, Image[Array]], attributes: dict[str, Any]) -> xr.Dataset:
         how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
         return _without_slashes(build(images, attributes, self.options, budget=self.budget, **how))
-
-
-def _check_dims(
-    images: Mapping[str, Image[Array]], options: DatasetOptions, node: Array | Group
-) -> None:
-    """Raise if the names of dimensions do not fit any of the images."""
-    dims = options.dims
-    if dims is not None and all(len(dims) != len(image.base.shape) for image in images.values()):
-        axes = dict.fromkeys(", ".join(dims_of(image.base.named())) for image in images.values())
-        raise ValueError(
-            f"dims has {len(dims)} names; expected one for each of the axes {' or '.join(axes)} in "
-            f"{node.url!r}"
-        )
 
 
 def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:

@@ -11,7 +11,6 @@ from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.labels import with_source
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoded import to_json
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects.ngff_attributes import (
     KEYS,
@@ -143,7 +142,7 @@ def _beside(
     """Merge attributes with those that describe axes; the user's own go to a note."""
     others = {"_ARRAY_DIMENSIONS", key}
     clash = {
-        k: to_json(attributes[k])
+        k: attributes[k]
         for k in described.keys() & attributes.keys() - others
         if attributes[k] != described[k]
     }

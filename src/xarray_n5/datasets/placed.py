@@ -10,7 +10,7 @@ import xarray as xr
 
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.world import AFFINE, AXES, DIMS, FRAME, START, STEP
+from xarray_n5.datasets.world import AXES, FRAME, START, STEP
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import pick_level
 
@@ -60,27 +60,19 @@ class PlacedImage:
         options, **how
             As for :func:`~xarray_n5.datasets.build.build`.
         """
-        found, own = self.image.levels[level], self.coords[level]
-        dims = found.named(options.dims)
-        taken = {*own, *(str(axis.name) for axis in dims.axes)}
+        found, coords = self.image.levels[level], self.coords[level]
+        taken = {*coords, *(str(axis.name) for axis in found.named().axes)}
         while name in taken:
             name += "_data"
         dataset = build({name: self.image.at(level)}, dict(self.attributes), options, **how)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
-            named = zip(found.named().axes, dims.axes, strict=True)
-            renamed = {str(before.name): str(after.name) for before, after in named}
-            stacked = {axis: renamed[axis] for axis in found.stacked_axes}
-            inner = [renamed.get(axis, axis) for axis in AXES]
-            coords = {
-                stacked.get(key, key): _coordinate(value, stacked) for key, value in own.items()
-            }
-            for key, value in coords.items():
-                if key.startswith(AFFINE):
-                    value.attrs[DIMS] = inner
-            dataset = dataset.assign_coords(coords)
-            for dim in inner:
+            stacked = frozenset(found.stacked_axes)
+            dataset = dataset.assign_coords(
+                {key: _in_blocks(value, stacked) for key, value in coords.items()}
+            )
+            for dim in AXES:
                 if dim in dataset.coords and not self.in_world:
                     dataset.variables[dim].encoding[FRAME] = "view"
         dataset.encoding["source"] = source
@@ -175,7 +167,7 @@ def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> st
             f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
             "level=0, or all with xarray.open_datatree"
         )
-    return pick_level(names, options.level, lambda: image.levels, where, dims=options.dims)
+    return pick_level(names, options.level, lambda: image.levels, where)
 
 
 def matrices(
@@ -210,18 +202,14 @@ def matrices(
     }
 
 
-def _coordinate(variable: xr.Variable, renamed: Mapping[str, str]) -> xr.Variable:
-    """Return a coordinate with the user's names of dimensions.
+def _in_blocks(variable: xr.Variable, stacked: frozenset[str]) -> xr.Variable:
+    """Return a coordinate with a block for each view, when Dask reads it.
 
-    Each view is a block when Dask reads it, as in the image: xarray requires the same blocks for
-    all variables. It is stored as one chunk, though.
+    They are those of the image: xarray requires the same blocks for all variables. It is stored as
+    one chunk, though.
     """
-    outer = {str(dim) for dim in variable.dims} & renamed.keys()
-    encoding = {
-        "chunks": variable.shape,
-        "preferred_chunks": {renamed[dim]: 1 for dim in outer},
-    }
-    dims = [renamed.get(str(dim), str(dim)) for dim in variable.dims]
-    return xr.Variable(
-        dims, variable.values, variable.attrs, {**variable.encoding, **(encoding if outer else {})}
-    )
+    outer = stacked.intersection(map(str, variable.dims))
+    if not outer:
+        return variable
+    encoding = {"chunks": variable.shape, "preferred_chunks": dict.fromkeys(outer, 1)}
+    return variable._replace(encoding={**variable.encoding, **encoding})

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 AXES = ("z", "y", "x")
 
-DIMS, START, STEP = "coordinates_dims", "coordinates_start", "coordinates_step"
-"""Attributes of matrices: the names of the coordinates of the level's samples, the first
-coordinate, and the steps, which identify the samples of a crop."""
+START, STEP = "coordinates_start", "coordinates_step"
+"""Attributes of matrices: the first coordinates of the level's samples along z, y, x, and the
+steps, which identify the samples of a crop."""
 
 AFFINE = "affine"
 """The attribute of variables, and the coordinate of views, for matrices."""
@@ -245,11 +245,10 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
 def within(dataset: xr.Dataset) -> np.ndarray:
     """Return the matrix from samples of the Dataset to those of the level that it is part of."""
     found, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
-    dims, starts, steps = (facts.get(key) for key in (DIMS, START, STEP))
-    lists: Any = [each for each in (dims, starts, steps) if isinstance(each, list)]
-    if [len(each) for each in lists] != [len(AXES)] * 3:
+    lists: Any = [each for each in map(facts.get, (START, STEP)) if isinstance(each, list)]
+    if [len(each) for each in lists] != [len(AXES)] * 2:
         return found
-    for row, (dim, start, step) in enumerate(zip(*lists, strict=True)):
+    for row, (dim, start, step) in enumerate(zip(AXES, *lists, strict=True)):
         if dim in dataset.coords and dataset[dim].size:
             first, distance = _line(dataset[dim].values)
             found[row, -1] = _exact((first - start) / step)

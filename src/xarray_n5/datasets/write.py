@@ -288,12 +288,12 @@ def _stale(written: Mapping[str, Any], existing: Mapping[str, Any], how: WriteOp
 def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the note of a group, with that of what is `written` now."""
     note = note_of(written)
-    kept = {k: v for k, v in before.get("attributes", {}).items() if k not in written}
-    attributes = {**kept, **note.get("attributes", {})}
-    own = sorted({*before.get("own", ()), *note.get("own", ())})
-    return {
-        **{key: value for key, value in before.items() if key != "attributes"},
-        **note,
-        **({"attributes": attributes} if attributes else {}),
-        **({"own": own} if own else {}),
+    parts = ("attributes", "text", "dtypes")
+    new = {*written}.union(*(note.get(part, {}) for part in parts))
+    merged: dict[str, Any] = {
+        part: {k: v for k, v in before.get(part, {}).items() if k not in new} | note.get(part, {})
+        for part in parts
     }
+    merged["own"] = sorted({*before.get("own", ()), *note.get("own", ())})
+    others = {key: value for key, value in {**before, **note}.items() if key not in merged}
+    return others | {key: value for key, value in merged.items() if value}

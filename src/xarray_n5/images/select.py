@@ -80,7 +80,6 @@ def select_level(
     node: Array | Group,
     level: LevelChoice,
     *,
-    dims: Sequence[str] | None = None,
     without: Container[str] = (),
     dialect: DialectChoice | None = None,
 ) -> tuple[Group, dict[str, Image[Array]]]:
@@ -92,8 +91,6 @@ def select_level(
         The group of a pyramid, or a group with nothing else in it.
     level
         The level: its number, its name, or the distance between samples by dimension.
-    dims
-        The user's names of dimensions.
     without
         The names of arrays to omit.
     dialect
@@ -113,11 +110,11 @@ def select_level(
     children = node.nodes(without=without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
     if found := levels_of(node, arrays):
-        chosen = _image_of_level(found, level, dims, node.url, **how)
+        chosen = _image_of_level(found, level, node.url, **how)
         return node, named_alike(chosen, name_of_group(node))
     if image := None if arrays else _combined_image(node, without=without, **how):
         levels = image.levels
-        name = pick_level(list(levels), level, lambda: levels, node.url, dims=dims)
+        name = pick_level(list(levels), level, lambda: levels, node.url)
         return node, {name: image.at(name)}
     inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
     pyramids = [
@@ -126,7 +123,7 @@ def select_level(
         if levels_of(group, group.arrays(without))
     ]
     if len(children) == len(pyramids) == 1:
-        return select_level(inner[pyramids[0]], level, dims=dims, without=without, **how)
+        return select_level(inner[pyramids[0]], level, without=without, **how)
     hint = "there is no pyramid"
     if pyramids:
         hint = f"there are pyramids in its groups {', '.join(pyramids)}; name one with group="
@@ -138,8 +135,6 @@ def pick_level(
     level: object,
     axes: Callable[[], Mapping[str, Level[Any]]],
     where: str,
-    *,
-    dims: Sequence[str] | None = None,
 ) -> str:
     """Return the name of the level that users choose.
 
@@ -155,8 +150,6 @@ def pick_level(
         A function that returns the levels by name, which is called for distances only.
     where
         The pyramid's location, for errors.
-    dims
-        The user's names of dimensions.
 
     Raises
     ------
@@ -166,7 +159,7 @@ def pick_level(
         If it is not a level, or the pyramid lacks a dimension, or its coordinate.
     """
     if isinstance(level, Mapping):
-        return _level_by_distance(axes() if names else {}, level, dims, where)
+        return _level_by_distance(axes() if names else {}, level, where)
     return _level_by_number(names, level, where)
 
 
@@ -248,18 +241,14 @@ def _one_of_each_name(images: Mapping[str, Image[Array]]) -> dict[str, Image[Arr
 
 
 def _image_of_level(
-    levels: Mapping[str, Array],
-    level: LevelChoice,
-    dims: Sequence[str] | None,
-    where: str,
-    **how: Any,
+    levels: Mapping[str, Array], level: LevelChoice, where: str, **how: Any
 ) -> dict[str, Image[Array]]:
     """Return one of the levels as an image; all axes are only read to compare distances."""
 
     def axes() -> dict[str, Level[Array]]:
         return {name: single_image(array, **how).base for name, array in levels.items()}
 
-    array = levels[pick_level(list(levels), level, axes, where, dims=dims)]
+    array = levels[pick_level(list(levels), level, axes, where)]
     return {array.node.name: single_image(array, **how)}
 
 
@@ -291,10 +280,7 @@ def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> N
 
 
 def _level_by_distance(
-    levels: Mapping[str, Level[Array]],
-    wanted: Mapping[str, float],
-    dims: Sequence[str] | None,
-    where: str,
+    levels: Mapping[str, Level[Array]], wanted: Mapping[str, float], where: str
 ) -> str:
     if not levels:
         raise NodeNotFoundError(where, str(dict(wanted)), "level", "there is no pyramid")
@@ -302,7 +288,7 @@ def _level_by_distance(
         raise ValueError(f"level is {dict(wanted)}; expected positive distances by dimension")
     chosen = next(iter(levels))
     for name, level in levels.items():
-        axes = {axis.name: axis for axis in level.named(dims).axes}
+        axes = {axis.name: axis for axis in level.named().axes}
         for dim in wanted:
             if dim not in axes or axes[dim].scale is None:
                 raise ValueError(

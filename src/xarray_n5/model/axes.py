@@ -305,38 +305,6 @@ class Geometry:
             for axis in self.axes
         )
 
-    def called(self, dims: Sequence[str] | None) -> Geometry:
-        """Return the geometry with other names; unchanged if their number is not that of the axes.
-
-        Parameters
-        ----------
-        dims : sequence of str or None
-            The names, in C order; None changes nothing.
-
-        Returns
-        -------
-        Geometry
-            The geometry with these names.
-
-        Raises
-        ------
-        ValueError
-            If a name occurs twice.
-
-        Examples
-        --------
-        >>> axes = (xarray_n5.Axis(name="y"), xarray_n5.Axis(name="x", unit="nm", scale=4.0))
-        >>> geometry = xarray_n5.Geometry(axes)
-        >>> [axis.name for axis in geometry.called(["row", "column"]).axes]
-        ['row', 'column']
-        """
-        if dims is None or len(dims) != self.ndim:
-            return self
-        if len(set(dims)) != len(dims):
-            raise ValueError(f"dims is {list(dims)}; expected unique names")
-        axes = (replace(a, name=name) for a, name in zip(self.axes, dims, strict=True))
-        return replace(self, axes=tuple(axes), sources={**self.sources, "names": "dims"})
-
     def with_names(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
         """Return the geometry with a name for every axis.
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.model.axes import Geometry
@@ -118,11 +118,9 @@ class Level(Generic[A]):
         """The names of the stacked axes, in the order of :attr:`numbers`."""
         return tuple(str(axis.name) for axis in self.geometry.axes[: len(self.numbers)])
 
-    def named(
-        self, dims: Sequence[str] | None = None, avoid: AbstractSet[str] = frozenset()
-    ) -> Geometry:
-        """Return the geometry with a name for every axis: from `dims`, its own, or a default."""
-        return self.geometry.called(dims).with_names(avoid)
+    def named(self, avoid: AbstractSet[str] = frozenset()) -> Geometry:
+        """Return the geometry with a name for every axis: its own, or a default."""
+        return self.geometry.with_names(avoid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in attributes.items():
         _check_depth(key, value, where)
         try:
+            _check_keys(value)
             text = json.dumps(value, default=_plain, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise MetadataError(
@@ -121,8 +122,16 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     return result
 
 
+def _check_keys(value: object) -> None:
+    """Raise TypeError if a key of a mapping is not a string, which JSON would make one."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        raise TypeError("keys of mappings must be strings")
+    for item in _inside(value) if isinstance(value, dict | list | tuple) else ():
+        _check_keys(item)
+
+
 def _plain(value: object) -> object:
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.char not in "gG":
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)

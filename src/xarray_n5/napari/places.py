@@ -8,7 +8,7 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.datasets.build import AXIS_UNITS
-from xarray_n5.datasets.world import AFFINE, AXES, DIMS, within
+from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 
@@ -53,9 +53,8 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
     if matrix is None and len(views):
         matrix = _matrix(axes)
         facts = image.base.first.dataset[AFFINE].attrs
-        names = facts.get(DIMS, AXES)
-        known = [at for at, name in enumerate(names) if name in part.dims]
-        rows = [part.dims.index(names[at]) for at in known]
+        known = [at for at, name in enumerate(AXES) if name in part.dims]
+        rows = [part.dims.index(AXES[at]) for at in known]
         matrix[np.ix_(rows, [*rows, -1])] = views[0][np.ix_(known, [*known, -1])]
         if np.linalg.matrix_rank(matrix) < len(matrix):  # a section needs the axis that it lost
             matrix = _matrix(axes)
@@ -97,8 +96,9 @@ def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> n
 
 def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
     """Return the matrices from samples, also of a stored crop, to positions, z y x."""
-    if AFFINE not in dataset.coords or DIMS not in (found := dataset[AFFINE]).attrs:
+    if AFFINE not in dataset.coords or not {"axis", "column"} <= {*dataset[AFFINE].dims}:
         return None  # it is none of ours
+    found = dataset[AFFINE]
     found = found.sel(axis=list(AXES)) if "axis" in found.coords else found
     found = found.transpose(..., "axis", "column")
     return found.copy(data=found.to_numpy() @ within(dataset))

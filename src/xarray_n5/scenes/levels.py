@@ -13,7 +13,6 @@ from xarray_n5.arrays.coordinates import geometry_from, step_of
 from xarray_n5.datasets.world import (
     AFFINE,
     AXES,
-    DIMS,
     STEP,
     WORLD_SYSTEM,
     is_placed,
@@ -180,7 +179,7 @@ def _axis(node: str, data: xr.DataArray, dim: str) -> Axis:
     counts = found.dtype.kind in "iuf" and found.size == 1
     if counts and dim in AXES and step_of(found) is None:
         facts = data.coords[AFFINE].attrs if AFFINE in data.coords else {}
-        named = dict(zip(facts.get(DIMS, ()), facts.get(STEP, ()), strict=False))
+        named = dict(zip(AXES, facts.get(STEP, ()), strict=False))
         unit = _spelt(written_unit(found.attrs.get("units")))
         step, start = float(named.get(dim, 1.0)), float(found.values[0])
         return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
