@@ -318,15 +318,6 @@ def test_views_that_differ_in_time_are_images_of_their_own(tmp_path: Path) -> No
     np.testing.assert_array_equal(one["my.project"], image)
 
 
-def test_dimensions_have_other_names(tiled: Path) -> None:
-    named = ("time", "colour", "field", "plane", "row", "line")
-    ds = xr.open_dataset(tiled, engine="n5", level=0, dims=named)
-    assert ds["project"].dims == named
-    assert ds.channel_name.dims == ("colour",)
-    one = xr.open_dataset(tiled, engine="bdv", level=1, setup=3, timepoint=0)
-    np.testing.assert_array_equal(one["project"].T, values((0, 3), 1, (6, 6, 8)).T)
-
-
 # Time points and missing views
 
 

@@ -406,11 +406,6 @@ def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> No
         xr.open_dataset(pyramid, engine="n5", group="em", level=level)
 
 
-def test_a_level_is_chosen_by_the_callers_own_dimensions(pyramid: Path) -> None:
-    options: Any = {"group": "em", "dims": ("plane", "row", "column")}
-    assert list(xr.open_dataset(pyramid, engine="n5", level={"row": 8}, **options)) == ["em"]
-
-
 def test_a_tree_has_all_levels(pyramid: Path) -> None:
     with pytest.raises(ValueError, match="a tree has all levels"):
         xr.open_datatree(pyramid, engine="n5", level=0)

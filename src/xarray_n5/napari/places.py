@@ -96,7 +96,7 @@ def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> n
 
 def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
     """Return the matrices from samples, also of a stored crop, to positions, z y x."""
-    if AFFINE not in dataset.coords or not {"axis", "column"} <= {*dataset[AFFINE].dims}:
+    if not {AFFINE, "column"} <= {*dataset.coords}:
         return None  # it is none of ours
     found = dataset[AFFINE]
     found = found.sel(axis=list(AXES)) if "axis" in found.coords else found
