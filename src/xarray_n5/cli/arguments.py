@@ -63,7 +63,7 @@ def on_node(
     return decorate
 
 
-class Name(click.ParamType[str]):
+class Name(click.ParamType):  # type: ignore[type-arg] # not generic before 8.2
     """One of the names in a table, which is imported when an option is parsed."""
 
     def __init__(self, name: str, table: Callable[[], Iterable[str]]) -> None:
