@@ -57,18 +57,18 @@ class Assembly:
         self._count, self._stop = 0, -1
         self._before: tuple[Any, ...] = ()
 
-    def add(self, found: np.ndarray | None, target: Any, inside: Any) -> None:
+    def add(self, chunk: np.ndarray | None, target: Any, inside: Any) -> None:
         """Copy the elements `inside` of a chunk, or its fill value for None, to `target`."""
         if not self._plain:
             target, inside = outer(target), outer(inside)
-        if found is None:
+        if chunk is None:
             self._result[target] = self._fill
         elif not self._plain or not target:
-            self._result[target] = found[inside]
-        elif self._most >= _FEWEST and (block := found[inside]).shape == self._shape:
+            self._result[target] = chunk[inside]
+        elif self._most >= _FEWEST and (block := chunk[inside]).shape == self._shape:
             self._collect(block, target)
         else:
-            _copy(found[inside], self._result[target])
+            _copy(chunk[inside], self._result[target])
 
     def _collect(self, block: np.ndarray, target: tuple[Any, ...]) -> None:
         before, along = target[:-1], target[-1]

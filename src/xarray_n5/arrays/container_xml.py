@@ -41,21 +41,21 @@ def _find(container: Container) -> tuple[str, bytes | None]:
     name = f"{container.name.removesuffix(suffix)}.xml"
     directory = _around(container)
     try:
-        own = None if directory is None else directory.get(name)
+        document = None if directory is None else directory.get(name)
     except PermissionError as error:
         warn(f"{name!r} next to {container.url!r} cannot be read, if it exists: {error}")
         return name, None
-    if own is not None or directory is None:
-        return name, own
-    found: dict[str, bytes] = {}
+    if document is not None or directory is None:
+        return name, document
+    documents: dict[str, bytes] = {}
     with suppress(OSError):  # a container may be readable in a directory that cannot be listed
-        found = dict(_pointing_at(container, directory.uncached()))
-    if len(found) > 1:
+        documents = dict(_pointing_at(container, directory.uncached()))
+    if len(documents) > 1:
         warn(
-            f"{', '.join(sorted(found))} next to {container.url!r} all refer to it, so none is "
+            f"{', '.join(sorted(documents))} next to {container.url!r} all refer to it, so none is "
             "used; open one of them as a project"
         )
-    return next(iter(found.items())) if len(found) == 1 else (name, None)
+    return next(iter(documents.items())) if len(documents) == 1 else (name, None)
 
 
 def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, bytes]]:

@@ -67,12 +67,14 @@ def load_context(
     parts = path.split("/")[:-1]
     depths = range(len(parts), -1, -1) if path else ()
     groups = ["/".join(parts[:depth]) for depth in depths[:most]]
-    found = _read(container, [*groups, *([] if base is None else [base])])
+    metadata_around = _read(container, [*groups, *([] if base is None else [base])])
     node = ArrayContext(
         attributes=metadata.attributes,
         shape=metadata.shape,
         path=path,
-        parents=tuple(each.attributes if each else {} for each in found[: len(groups)]),
+        parents=tuple(
+            group.attributes if group else {} for group in metadata_around[: len(groups)]
+        ),
         coordinate_sizes=like.coordinate_sizes if like else {},
         xml=find_xml(container) if inside and view_in(path) else None,
         lists_x_first=container.lists_x_first,
@@ -80,7 +82,7 @@ def load_context(
         attribute_order=attribute_order,
         dtype=metadata.dtype,
     )
-    return over_base(node, found[-1], base) if base is not None else node
+    return over_base(node, metadata_around[-1], base) if base is not None else node
 
 
 def _is_level(name: str) -> bool:
@@ -107,7 +109,7 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
         several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
         return container, "", 0  # those directories may not belong to a container
-    bare = [number for number, each in enumerate(several) if not _is_described(each)]
+    bare = [number for number, node in enumerate(several) if not _is_described(node)]
     if bare[:1] == [0] and fused_in(names[1]):
         del bare[0]
     depth = next(iter(bare), count)

@@ -78,7 +78,7 @@ def coords_of(
     dict
         One-dimensional variables by dimension: float64 positions, or strings.
     """
-    found: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     room = Room() if room is None else room
     for name, axis, size in zip(names(geometry.axes), geometry.axes, shape, strict=True):
         if not axis.placed:
@@ -96,8 +96,8 @@ def coords_of(
         encoding: dict[str, Any] = {}
         if values.dtype.kind == "f" and size:
             encoding = {"step": axis.step, "start": float(values[0]), "size": size}
-        found[name] = xr.Variable((name,), values, _attributes(axis), encoding)
-    return found
+        coords[name] = xr.Variable((name,), values, _attributes(axis), encoding)
+    return coords
 
 
 def geometry_from(array: xr.DataArray) -> Geometry:
@@ -141,25 +141,25 @@ def systems_from(array: xr.DataArray, axes: Sequence[Axis]) -> ImageSystems | No
             rows[name] = matrix.tolist()
     if not others:
         return None
-    own = tuple(SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes)
-    return ImageSystems.placed(CoordinateSystem(array.encoding[SYSTEM], own), others, rows)
+    intrinsic = tuple(SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes)
+    return ImageSystems.placed(CoordinateSystem(array.encoding[SYSTEM], intrinsic), others, rows)
 
 
 def _axis(array: xr.DataArray, dim: str) -> Axis:
-    found = array.coords.get(dim)
-    if found is None:
+    coordinate = array.coords.get(dim)
+    if coordinate is None:
         return Axis(name=dim)
-    values = found.to_numpy()
+    values = coordinate.to_numpy()
     if not values.size:
         return Axis(name=dim)
-    unit = written_unit(found.attrs.get("units"))
+    unit = written_unit(coordinate.attrs.get("units"))
     kind = kind_of(dim, unit)
     if all(isinstance(text, str) for text in values.tolist()):
         return Axis(name=dim, kind=kind, labels=tuple(map(str, values.tolist())))
     counted = values.dtype.kind in "iu" or (values.dtype.kind == "f" and kind == "channel")
     if counted and not unit and np.array_equal(values, np.arange(values.size)):
         return Axis(name=dim, kind=kind)
-    step = _step(values, _stored_step(found))
+    step = _step(values, _stored_step(coordinate))
     if step is not None:
         return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=float(values[0]))
     warn(
@@ -178,11 +178,11 @@ def step_of(coordinate: xr.DataArray) -> float | None:
     return _step(coordinate.to_numpy(), stored) if coordinate.size > 1 else stored
 
 
-def _stored_step(found: xr.DataArray) -> float | None:
+def _stored_step(coordinate: xr.DataArray) -> float | None:
     """Return the distance between samples in the file, if the first is still one of those."""
-    match found.encoding:
+    match coordinate.encoding:
         case {"step": step, "start": start, "size": size}:
-            at = (float(found[0]) - start) / step
+            at = (float(coordinate[0]) - start) / step
             near = abs(at - round(at)) <= SAME
             return float(step) if near and 0 <= round(at) < size else None
     return None
@@ -210,7 +210,7 @@ def _step(values: np.ndarray, stored: float | None) -> float | None:
     shorts = [float(f"{step:.{digits}g}") for digits in range(1, 18)]
     neighbours = [float(np.nextafter(step, to)) for to in (-np.inf, np.inf)]
     candidates = [*([] if stored is None else [stored]), *shorts, step, *neighbours]
-    fits = {each: exact[0] + each * count for each in candidates}
+    fits = {distance: exact[0] + distance * count for distance in candidates}
     near = max(rounding, np.finfo(np.float64).eps * np.abs(exact).max())
     kept = values.dtype if values.dtype.kind == "f" else np.float64
     same = (d for d, fit in fits.items() if np.array_equal(fit.astype(kept), values))

@@ -211,8 +211,8 @@ def plan_array(
     at, mode, layout = container.where(path), spec.mode, spec.layout
     metadata = spec.metadata(shape, dtype, at)
     node = container.node(path)
-    found, form = node.metadata, container.format
-    there = found if isinstance(found, ArrayMetadata) and mode in {"a", "r+"} else None
+    existing, form = node.metadata, container.format
+    there = existing if isinstance(existing, ArrayMetadata) and mode in {"a", "r+"} else None
     metadata, stale = describe(container, path, metadata, spec, there)
     metadata = completed(form, metadata, layout, at, there)
     check_storable(metadata, form, at)
@@ -280,8 +280,8 @@ def describe(
             return metadata, set()
         known = stored.keys - ({"units"} if units_of_values(before) else set())
         clash += [k for k in written if before.get(k, written[k]) != written[k] and k not in known]
-        found, invalid = read_back(replace(node, attributes={**node.attributes, **written}))
-        if diff(geometry, found) or invalid:
+        geometry_read, invalid = read_back(replace(node, attributes={**node.attributes, **written}))
+        if diff(geometry, geometry_read) or invalid:
             stale = known & before.keys() - written.keys() - given.keys()
     if clash:
         raise MetadataError(f"{where}: axes and attributes both set {clash}; pass one of them")

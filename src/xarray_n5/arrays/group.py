@@ -318,8 +318,8 @@ def create_group(
     at = container.where(path)
     metadata = GroupMetadata(attributes=as_json(attributes or {}, at))
     node = container.node(path)
-    found, options = node.metadata, OpenOptions(writable=True)
-    if mode == "a" and isinstance(found, GroupMetadata) and container.exists(node):
+    existing, options = node.metadata, OpenOptions(writable=True)
+    if mode == "a" and isinstance(existing, GroupMetadata) and container.exists(node):
         complete_group(container, node)
         group = Group(container, node, options)
         if metadata.attributes:

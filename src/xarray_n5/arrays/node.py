@@ -135,11 +135,11 @@ class ArrayNode:
         (node,) = self.container.nodes([self.path], verify=False)
         if isinstance(node, N5Error):
             raise node
-        found = node.metadata
-        if not isinstance(found, ArrayMetadata):
+        metadata = node.metadata
+        if not isinstance(metadata, ArrayMetadata):
             raise NodeNotFoundError(self.container.url, self.path, "array")
-        found = found.multisets_as(self.metadata.content)
-        return replace(self, metadata=found, indices=Indices())
+        metadata = metadata.multisets_as(self.metadata.content)
+        return replace(self, metadata=metadata, indices=Indices())
 
     def bare(self) -> ArrayNode:
         """Return the array for a task: without attributes and caches."""
@@ -209,11 +209,11 @@ class ArrayNode:
         if data is None and check:
             self.container.check_array(self.path, self.metadata)
         stored = self.decoded(index, data, written)
-        own = None if data is None or stored is None else _in_place(stored, data)
-        if own is not None and own.dtype == self.metadata.dtype:
-            if own.shape == self.metadata.grid.extent(index):
-                return own
-            stored = own
+        decoded = None if data is None or stored is None else _in_place(stored, data)
+        if decoded is not None and decoded.dtype == self.metadata.dtype:
+            if decoded.shape == self.metadata.grid.extent(index):
+                return decoded
+            stored = decoded
         del data  # before another copy is made
         return self.native(index, stored)
 

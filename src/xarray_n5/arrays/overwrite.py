@@ -106,19 +106,23 @@ def check_overwrite(
         If there is anything that must stay.
     """
     groups = groups_around(container, node.path)
-    found, path = node.metadata, node.path
-    if isinstance(found, ArrayMetadata) and replacement is None:
+    existing, path = node.metadata, node.path
+    if isinstance(existing, ArrayMetadata) and replacement is None:
         unfinished = _is_unfinished(container, path)
         hint = hint_of("use mode='w' to replace it", resume=False, unfinished=unfinished)
         raise NodeExistsError(container.url, path, "an array", hint)
     half = node.incomplete and _is_unfinished(container, path)
-    if isinstance(found, GroupMetadata) and found.attributes and not half:
-        hint = f"its attributes are {list(found.attributes)}; delete it, or choose another path"
+    if isinstance(existing, GroupMetadata) and existing.attributes and not half:
+        hint = f"its attributes are {list(existing.attributes)}; delete it, or choose another path"
         raise NodeExistsError(container.url, path, "a group that is not empty", hint)
-    arrays = [each for each in (found, replacement) if isinstance(each, ArrayMetadata)]
+    arrays = [
+        metadata for metadata in (existing, replacement) if isinstance(metadata, ArrayMetadata)
+    ]
     if (other := container.occupant(path, arrays)) is not None:
         hint = f"it contains {other!r}; delete that first, or choose another path in the container"
-        kind = "an array with other files" if arrays[:1] == [found] else "a group that is not empty"
+        kind = (
+            "an array with other files" if arrays[:1] == [existing] else "a group that is not empty"
+        )
         raise NodeExistsError(container.url, path, kind, hint)
     check_alone(container, [*groups, node])
     root = groups[0] if groups else node
@@ -190,9 +194,9 @@ def check_alone(container: Container, groups: Iterable[Node]) -> None:
         The error names the directory.
     """
     bare = [node.path for node in groups if not node.described]
-    if bare and (found := container.foreign(bare)):
-        what = f"it has {found[1]}; choose another path, or use that format"
-        raise NodeExistsError(container.url, found[0], "another format", what)
+    if bare and (foreign := container.foreign(bare)):
+        what = f"it has {foreign[1]}; choose another path, or use that format"
+        raise NodeExistsError(container.url, foreign[0], "another format", what)
 
 
 def _is_unfinished(container: Container, path: str) -> bool:

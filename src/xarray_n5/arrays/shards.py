@@ -115,11 +115,11 @@ def read_shards(
     for batch in _batches(io, sharding, chosen):
         for part, piece, block in _blocks(io, sharding, batch):
             # Lists, not generators: this is done for each of millions of chunks.
-            targets = [each.target for each in piece]
+            targets = [side.target for side in piece]
             copy(
                 block,
                 tuple(map(_within, part.targets, targets)),
-                tuple([each.inside for each in piece]),
+                tuple([side.inside for side in piece]),
             )
 
 
@@ -132,13 +132,13 @@ def _batches(
     batch: list[_Part] = []
     nbytes = 0
     for parts in chosen:
-        pieces = list(product(*grid.project([each.inside for each in parts])))
-        shard = tuple(each.chunk for each in parts)
+        pieces = list(product(*grid.project([side.inside for side in parts])))
+        shard = tuple(side.chunk for side in parts)
         batch.append(
             _Part(
                 shard=shard,
                 pieces=pieces,
-                targets=tuple(each.target for each in parts),
+                targets=tuple(side.target for side in parts),
                 whole=2 * len(pieces) > grid.size,
                 stamp=store.stamp(io.key(shard)),
             )
@@ -183,7 +183,7 @@ def _of_whole(
     io.indices.add(part.shard, index, part.stamp, part.stamp)
     with _naming(io, part.shard):
         for piece in part.pieces:
-            at = tuple([each.chunk for each in piece])
+            at = tuple([side.chunk for side in piece])
             yield part, piece, sharding.decode_inner(at, sharding.bytes_of(index, at, view))
 
 
@@ -195,8 +195,8 @@ def _find(io: ArrayNode, sharding: Sharding, parts: Sequence[_Part]) -> None:
     unknown = [part for part in parts if not part.known]
     size = sharding.index_nbytes
     start, stop = (0, size) if sharding.at_start else (-size, None)
-    found = _ranges(io, [(part.shard, start, stop) for part in unknown])
-    for part, read in zip(unknown, found, strict=True):
+    parts_read = _ranges(io, [(part.shard, start, stop) for part in unknown])
+    for part, read in zip(unknown, parts_read, strict=True):
         if read is None:
             io.decoded(part.shard, None)  # as above
             continue
@@ -213,63 +213,63 @@ def _of_ranges(
     wanted: list[_Wanted] = []
     for part in parts:
         for piece in part.pieces:
-            at, found = tuple([each.chunk for each in piece]), None
+            at, span = tuple([side.chunk for side in piece]), None
             if part.index is not None:
                 with _naming(io, part.shard):
-                    found = sharding.range_of(part.index, at)
-            if found is None:
+                    span = sharding.range_of(part.index, at)
+            if span is None:
                 yield part, piece, None
             else:
-                wanted.append(_Wanted(part, piece, at, *found))
-    wanted.sort(key=lambda each: (each.part.shard, each.start))
+                wanted.append(_Wanted(part, piece, at, *span))
+    wanted.sort(key=lambda chunk: (chunk.part.shard, chunk.start))
     runs = list(_runs(wanted))
     several = _ranges(io, [(r[0].part.shard, r[0].start, max(e.stop for e in r)) for r in runs])
     for run, read in zip(runs, several, strict=True):
         part, first = run[0].part, run[0].start
         same = read is not None and (part.state is None or part.state == read.state)
-        for each in run:
+        for chunk in run:
             if read is None or not same:  # the bytes and the index are from different files
-                yield part, each.piece, _anew(io, sharding, each)
+                yield part, chunk.piece, _anew(io, sharding, chunk)
                 continue
-            own = read.data[each.start - first : each.stop - first]
-            yield each.part, each.piece, _decoded(io, sharding, each, own)
+            data = read.data[chunk.start - first : chunk.stop - first]
+            yield chunk.part, chunk.piece, _decoded(io, sharding, chunk, data)
 
 
-def _decoded(io: ArrayNode, sharding: Sharding, each: _Wanted, data: bytes) -> np.ndarray | None:
+def _decoded(io: ArrayNode, sharding: Sharding, chunk: _Wanted, data: bytes) -> np.ndarray | None:
     """Return a chunk. If an index that was read before does not fit, read the whole shard."""
     try:
-        with _naming(io, each.part.shard):
-            if len(data) < each.stop - each.start:
+        with _naming(io, chunk.part.shard):
+            if len(data) < chunk.stop - chunk.start:
                 raise EOFError(
-                    f"inner chunk {each.at}: the index has bytes {each.start} to {each.stop}, "
+                    f"inner chunk {chunk.at}: the index has bytes {chunk.start} to {chunk.stop}, "
                     f"only {len(data)} exist"
                 )
-            return sharding.decode_inner(each.at, data)
+            return sharding.decode_inner(chunk.at, data)
     except ChunkError:
-        if not each.part.known:
+        if not chunk.part.known:
             raise
-    return _anew(io, sharding, each)
+    return _anew(io, sharding, chunk)
 
 
-def _anew(io: ArrayNode, sharding: Sharding, each: _Wanted) -> np.ndarray | None:
+def _anew(io: ArrayNode, sharding: Sharding, chunk: _Wanted) -> np.ndarray | None:
     """Return a chunk of the whole shard as it is now."""
-    io.indices.forget([each.part.shard])
-    shard = io.decoded(each.part.shard, io.get(each.part.shard))
-    return None if shard is None else shard[sharding.grid.slices(each.at)]
+    io.indices.forget([chunk.part.shard])
+    shard = io.decoded(chunk.part.shard, io.get(chunk.part.shard))
+    return None if shard is None else shard[sharding.grid.slices(chunk.at)]
 
 
 def _runs(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
     """Iterate over runs of chunks of one shard that are adjacent in the file."""
     run: list[_Wanted] = []
-    for each in wanted:
+    for chunk in wanted:
         if run and not (
-            each.part is run[-1].part
-            and each.start <= run[-1].stop
-            and each.stop - run[0].start <= _LONGEST
+            chunk.part is run[-1].part
+            and chunk.start <= run[-1].stop
+            and chunk.stop - run[0].start <= _LONGEST
         ):
             yield run
             run = []
-        run.append(each)
+        run.append(chunk)
     if run:
         yield run
 

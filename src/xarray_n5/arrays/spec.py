@@ -150,16 +150,16 @@ def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:
 def as_dtype(dtype: Any, where: str) -> np.dtype[Any]:
     """Return the type for a user's `dtype`, in native byte order."""
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        kind: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise MetadataError(
             f"{where}: {error}; expected a type such as 'uint8' or 'float32'"
         ) from error
-    if found.names:
+    if kind.names:
         from numpy.lib.recfunctions import repack_fields
 
-        found = repack_fields(found)
-    return found.newbyteorder("=")
+        kind = repack_fields(kind)
+    return kind.newbyteorder("=")
 
 
 def completed(
@@ -223,7 +223,7 @@ def _filters(metadata: ArrayMetadata) -> str:
 
 
 def check_agreement(
-    found: ArrayMetadata,
+    stored: ArrayMetadata,
     wanted: ArrayMetadata,
     where: str,
     *,
@@ -232,14 +232,14 @@ def check_agreement(
 ) -> None:
     """Raise if a stored array is not the one that a write expects."""
     for name in ("shape", "dtype", "chunks", "inner"):
-        have, want = getattr(found, name), getattr(wanted, name)
+        have, want = getattr(stored, name), getattr(wanted, name)
         if have != want and (name not in {"chunks", "inner"} or chunks_matter):
-            if found.inner or wanted.inner:
+            if stored.inner or wanted.inner:
                 name = {"chunks": "shards", "inner": "chunks"}.get(name, name)  # noqa: PLW2901
             raise MetadataError(f"{where}: the stored array has {name} {have}, expected {want}")
-    if layout and found.layout != wanted.layout:
+    if layout and stored.layout != wanted.layout:
         raise MetadataError(
-            f"{where}: the stored array has {found.layout}; omit layout={dict(layout)}, or "
+            f"{where}: the stored array has {stored.layout}; omit layout={dict(layout)}, or "
             "replace the array with mode='w'"
         )
 
@@ -255,11 +255,11 @@ def with_fallback(
         If the format cannot store the array.
     """
     try:
-        found = completed(form, metadata, layout, where)
-        check_storable(found, form, where)
+        complete = completed(form, metadata, layout, where)
+        check_storable(complete, form, where)
     except MetadataError:
         return completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
-    return found
+    return complete
 
 
 def supported(

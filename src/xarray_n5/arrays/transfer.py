@@ -176,11 +176,11 @@ def read(
 
     def work(chosen: Iterable[_Part]) -> None:
         assembly = Assembly(metadata, result, plain=plain)
-        for (index, target, inside), found in _stored(chunks, chosen, cache):
-            if found is None or found.shape == grid.chunks or grid.fits(index, found.shape):
-                assembly.add(found, target, inside)
+        for (index, target, inside), stored in _stored(chunks, chosen, cache):
+            if stored is None or stored.shape == grid.chunks or grid.fits(index, stored.shape):
+                assembly.add(stored, target, inside)
             else:
-                assembly.add(chunks.native(index, found), target, inside)
+                assembly.add(chunks.native(index, stored), target, inside)
         assembly.end()
 
     _share(work, _parts, pieces, threads)
@@ -193,9 +193,9 @@ def _products(pieces: _Pieces) -> Iterator[tuple[Piece, ...]]:
 
 def _parts(pieces: _Pieces) -> Iterator[_Part]:
     """Iterate over the chunks that pieces touch, without an object for each of millions."""
-    indices = product(*[[piece.chunk for piece in each] for each in pieces])
-    targets = product(*[[piece.target for piece in each] for each in pieces])
-    insides = product(*[[piece.inside for piece in each] for each in pieces])
+    indices = product(*[[piece.chunk for piece in axis] for axis in pieces])
+    targets = product(*[[piece.target for piece in axis] for axis in pieces])
+    insides = product(*[[piece.inside for piece in axis] for axis in pieces])
     return zip(indices, targets, insides, strict=True)
 
 
@@ -306,7 +306,7 @@ def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
     along = pieces[axis]
     count = min(count, len(along))
     for number in range(count):
-        start, stop = (each * len(along) // count for each in (number, number + 1))
+        start, stop = (band * len(along) // count for band in (number, number + 1))
         yield [*pieces[:axis], along[start:stop], *pieces[axis + 1 :]]
 
 

@@ -118,17 +118,17 @@ class Walk:
     def nodes(self) -> Iterator[Found]:
         """Iterate over all nodes, groups before their content, and over everything else."""
 
-        def below(found: Found) -> Iterator[Found]:
-            yield found
-            if isinstance(found.node, Group):
-                for child in self.children(found.node):
+        def below(item: Found) -> Iterator[Found]:
+            yield item
+            if isinstance(item.node, Group):
+                for child in self.children(item.node):
                     yield from below(child)
 
         yield from below(self.seen(self.root))
 
     def arrays(self) -> Iterator[Found]:
         """Iterate over all arrays, and over everything that is not a node."""
-        return (found for found in self.nodes() if not isinstance(found.node, Group))
+        return (item for item in self.nodes() if not isinstance(item.node, Group))
 
     def _files(self, path: str) -> list[str]:
         """Return the HDF5 files in a directory."""

@@ -99,7 +99,7 @@ class Axis:
         >>> Axis(name="z", scale=4.0)
         Axis(name='z', scale=4.0)
         """
-        known = ((each.name, getattr(self, each.name)) for each in fields(self))
+        known = ((item.name, getattr(self, item.name)) for item in fields(self))
         default = Axis.__dataclass_fields__
         shown = (f"{name}={value!r}" for name, value in known if value != default[name].default)
         return f"Axis({', '.join(shown)})"

@@ -203,8 +203,8 @@ def shard_shape(
             f"shards is {tuple(shards)}; expected {len(shape)} numbers for shape {tuple(shape)}"
         )
     pairs = list(zip(shards, chunks, strict=True))
-    if any(one < 1 or one % each for one, each in pairs):
-        nearest = tuple(max(1, round(one / each)) * each for one, each in pairs)
+    if any(shard < 1 or shard % chunk for shard, chunk in pairs):
+        nearest = tuple(max(1, round(shard / chunk)) * chunk for shard, chunk in pairs)
         raise MetadataError(
             f"shards of {tuple(shards)} are not a multiple of chunks of {tuple(chunks)} along each "
             f"axis; choose a multiple, such as {nearest}"
@@ -222,14 +222,14 @@ def chunks_in_shards(chunks: Sequence[int], shards: Sequence[int]) -> tuple[int,
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:
-    return min(_divisors(number), key=lambda each: abs(math.log(each / wanted)))
+    return min(_divisors(number), key=lambda divisor: abs(math.log(divisor / wanted)))
 
 
 def _divisors(number: int) -> Iterator[int]:
-    for each in range(1, math.isqrt(number) + 1):
-        if number % each == 0:
-            yield each
-            yield number // each
+    for divisor in range(1, math.isqrt(number) + 1):
+        if number % divisor == 0:
+            yield divisor
+            yield number // divisor
 
 
 def group_chunks(

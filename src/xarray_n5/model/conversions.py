@@ -33,14 +33,14 @@ def converted(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """
     with np.errstate(invalid="ignore", over="ignore"):
         real = block.real if block.dtype.kind == "c" and dtype.kind != "c" else block
-        found = real.astype(dtype)
-        same = are_same(block, found) if block.dtype.kind in _NUMBERS else np.True_
+        result = real.astype(dtype)
+        same = are_same(block, result) if block.dtype.kind in _NUMBERS else np.True_
     if not np.all(same):
-        at = tuple(int(each[0]) for each in np.nonzero(~np.atleast_1d(same)))
+        at = tuple(int(positions[0]) for positions in np.nonzero(~np.atleast_1d(same)))
         raise ValueError(
             f"{dtype} cannot represent {np.atleast_1d(block)[at]!r}; choose another dtype"
         )
-    return found
+    return result
 
 
 def are_same(before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -23,10 +23,10 @@ def at_levels(
     if len({len(axes) for axes in levels}) != 1:
         return None
     columns = zip(zip(*levels, strict=True), zip(*shapes, strict=True), strict=True)
-    found = [_axis_at_levels(axes, sizes) for axes, sizes in columns]
-    if any(column is None for column in found):
+    levelled = [_axis_at_levels(axes, sizes) for axes, sizes in columns]
+    if any(column is None for column in levelled):
         return None
-    return [Geometry(axes) for axes in zip(*filter(None, found), strict=True)]
+    return [Geometry(axes) for axes in zip(*filter(None, levelled), strict=True)]
 
 
 def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | None:
@@ -42,22 +42,22 @@ def _axis_at_levels(axes: Sequence[Axis], sizes: Sequence[int]) -> list[Axis] | 
             for axis in axes
         )
         return list(axes) if same and len(set(sizes)) == 1 else None
-    found: list[Axis] = [base]
+    level_axes: list[Axis] = [base]
     for axis, size in zip(axes[1:], sizes[1:], strict=True):
-        if axis.scale is None or size > sizes[len(found) - 1]:
+        if axis.scale is None or size > sizes[len(level_axes) - 1]:
             return None
         if not same_unit(axis.unit, base.unit):
             return None
-        last = found[-1].factor
+        last = level_axes[-1].factor
         factor, scale = nearly_whole(axis.scale / base.scale), axis.scale
         if size == 1 and factor < last:
             # A single sample has no step.
-            factor = of_one_sample(axis, base, last, otherwise=last * sizes[len(found) - 1])
+            factor = of_one_sample(axis, base, last, otherwise=last * sizes[len(level_axes) - 1])
             scale = base.scale * factor
         if factor < last:
             return None
-        found.append(replace(axis, scale=scale, factor=factor))
-    return found
+        level_axes.append(replace(axis, scale=scale, factor=factor))
+    return level_axes
 
 
 def of_one_sample(axis: Axis, base: Axis, least: float = 1.0, *, otherwise: float) -> float:

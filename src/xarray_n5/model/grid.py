@@ -185,9 +185,9 @@ def as_numbers(value: object, dtype: np.dtype[Any]) -> np.ndarray:
 
 def as_texts(values: np.ndarray) -> np.ndarray:
     """Check that an array holds only strings, and return it."""
-    for each in values.flat:
-        if not isinstance(each, str):
-            raise TypeError(f"cannot write {each!r} as a string; convert it with str()")
+    for text in values.flat:
+        if not isinstance(text, str):
+            raise TypeError(f"cannot write {text!r} as a string; convert it with str()")
     return values
 
 
@@ -286,8 +286,8 @@ class ChunkGrid:
 
 def span(pieces: Sequence[Sequence[Piece]]) -> list[range]:
     """Return, for each axis, the range of chunks from the first piece to the last."""
-    numbers = [[piece.chunk for piece in each] for each in pieces]
-    return [range(min(each), max(each) + 1) if each else range(0) for each in numbers]
+    numbers = [[piece.chunk for piece in axis] for axis in pieces]
+    return [range(min(axis), max(axis) + 1) if axis else range(0) for axis in numbers]
 
 
 def _project_slice(axis: slice, size: int, chunk: int) -> list[Piece]:

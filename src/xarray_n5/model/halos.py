@@ -101,10 +101,10 @@ def by_axis(given: Any, dims: Sequence[Hashable], what: str, default: object) ->
         If a name, a number or the count of values does not fit the dimensions.
     """
     if isinstance(given, Mapping):
-        found = dict.fromkeys(dims, default)
+        values = dict.fromkeys(dims, default)
         for key, value in given.items():
-            found[_dim(key, dims, what)] = value
-        return list(found.values())
+            values[_dim(key, dims, what)] = value
+        return list(values.values())
     if not isinstance(given, tuple | list):
         return [given] * len(dims)
     if len(given) != len(dims):
@@ -126,7 +126,7 @@ def _dim(key: Hashable, dims: Sequence[Hashable], what: str) -> Hashable:
 
 def _halo(depth: Any, boundary: Any, dim: Hashable) -> Halo:
     sides = depth if isinstance(depth, tuple) else (depth, depth)
-    sides = tuple(0 if each is None else each for each in sides)
+    sides = tuple(0 if side is None else side for side in sides)
     if len(sides) != 2 or not all(isinstance(n, Integral) and int(n) >= 0 for n in sides):  # noqa: PLR2004
         raise ValueError(
             f"depth is {depth!r} along {dim!r}; expected a whole number of samples, or two"

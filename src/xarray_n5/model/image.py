@@ -109,8 +109,8 @@ class Level(Generic[A]):
         """The attributes that all arrays share."""
         shared = dict(self.first.attrs)
         for array in self.arrays[1:]:
-            own = array.attrs
-            shared = {k: v for k, v in shared.items() if k in own and own[k] == v}
+            attributes = array.attrs
+            shared = {k: v for k, v in shared.items() if k in attributes and attributes[k] == v}
         return shared
 
     @property

@@ -60,8 +60,8 @@ def number_in(name: str, kind: Kind = "level") -> int | None:
     >>> number_in("s2"), number_in("timepoint7", "timepoint"), number_in("raw")
     (2, 7, None)
     """
-    found = _NAMES[kind].fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _NAMES[kind].fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def numbered(names: Iterable[str], kind: Kind) -> dict[int, str]:
@@ -77,8 +77,8 @@ def level_name(number: int) -> str:
 
 def level_number(name: str) -> int | None:
     """Return the number of a level that is called ``s1`` or ``1``, or None for other names."""
-    found = number_in(name)
-    return number_in(name, "number") if found is None else found
+    number = number_in(name)
+    return number_in(name, "number") if number is None else number
 
 
 def is_level(path: str) -> bool:
@@ -112,10 +112,10 @@ def view_in(path: str) -> tuple[int, int] | None:
     >>> view_in("setup1/timepoint20/s0"), view_in("t00020/s01/0/cells")
     ((1, 20), (1, 20))
     """
-    if found := _VIEWS[0].fullmatch(path):
-        return int(found[2]), int(found[3])
-    found = _VIEWS[1].fullmatch(path)
-    return None if found is None else (int(found[3]), int(found[2]))
+    if match := _VIEWS[0].fullmatch(path):
+        return int(match[2]), int(match[3])
+    match = _VIEWS[1].fullmatch(path)
+    return None if match is None else (int(match[3]), int(match[2]))
 
 
 def setup_name(setup: int) -> str:
@@ -158,8 +158,8 @@ def zarr_view_in(name: str) -> tuple[int, int] | None:
     >>> zarr_view_in("s1-t20.zarr")
     (1, 20)
     """
-    found = _ZARR_VIEW.fullmatch(name)
-    return None if found is None else (int(found[1]), int(found[2]))
+    match = _ZARR_VIEW.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def numbers_in_view(path: str) -> dict[str, int] | None:
@@ -169,15 +169,15 @@ def numbers_in_view(path: str) -> dict[str, int] | None:
     ({'setup': 1, 'timepoint': 20}, {'setup': 1, 'level': 0}, None)
     """
     kinds: Iterator[Kind] = iter(("setup", "timepoint", "level"))
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for name in filter(None, path.split("/")):
         # Kinds before that of a name cannot follow it.
-        known = ((each, number_in(name, each)) for each in kinds)
+        known = ((kind, number_in(name, kind)) for kind in kinds)
         kind, number = next((pair for pair in known if pair[1] is not None), (None, None))
         if kind is None or number is None:
             return None
-        found[kind] = number
-    return found
+        numbers[kind] = number
+    return numbers
 
 
 def fused_in(name: str) -> tuple[int, int] | None:
@@ -186,8 +186,8 @@ def fused_in(name: str) -> tuple[int, int] | None:
     >>> fused_in("ch1tp20")
     (20, 1)
     """
-    found = _FUSED.fullmatch(name)
-    return None if found is None else (int(found[2]), int(found[1]))
+    match = _FUSED.fullmatch(name)
+    return None if match is None else (int(match[2]), int(match[1]))
 
 
 def is_part(name: str) -> bool:
@@ -208,8 +208,8 @@ def level_table_of(path: str) -> tuple[str, int] | None:
     >>> level_table_of("t00020/s01/2/cells")
     ('s01/resolutions', 2)
     """
-    found = _VIEWS[1].fullmatch(path)
-    if found is None:
+    match = _VIEWS[1].fullmatch(path)
+    if match is None:
         return None
     setup = path.split("/")[-3]
-    return "/".join(filter(None, (found[1], setup, "resolutions"))), int(found[4])
+    return "/".join(filter(None, (match[1], setup, "resolutions"))), int(match[4])

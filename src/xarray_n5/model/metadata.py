@@ -28,7 +28,7 @@ def lists_levels(attributes: Attributes) -> bool:
     True
     """
     factors = attributes.get("downsamplingFactors")
-    return isinstance(factors, list) and any(isinstance(each, list) for each in factors)
+    return isinstance(factors, list) and any(isinstance(level, list) for level in factors)
 
 
 def check_factors(attributes: Attributes, where: str) -> None:

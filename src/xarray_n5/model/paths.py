@@ -137,8 +137,8 @@ def final_key(partial: str) -> str | None:
     >>> final_key(partial_key("a/0"))
     'a/0'
     """
-    found = _PARTIAL.fullmatch(partial)
-    return None if found is None else "".join(found.groups())
+    match = _PARTIAL.fullmatch(partial)
+    return None if match is None else "".join(match.groups())
 
 
 def is_partial(key: str) -> bool:

@@ -27,7 +27,7 @@ def digest(block: np.ndarray) -> int:
     '0x1f4ed048ceb8a80e'
     """
     if block.dtype.hasobject:
-        texts = [str(each).encode() for each in block.flat]
+        texts = [str(value).encode() for value in block.flat]
         return xxhash.xxh3_64_intdigest(b"".join(len(t).to_bytes(4, "little") + t for t in texts))
     plain = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).reshape(-1)
     return xxhash.xxh3_64_intdigest(plain.view("u1").data if plain.size else b"")
@@ -104,9 +104,9 @@ class Receipts:
         columns: dict[str, Any] = {
             "indices": self.indices.tolist(),
             "sizes": self.sizes.tolist(),
-            "digests": [f"{each:016x}" for each in self.digests.tolist()],
-            "seconds": [round(each, 6) for each in self.seconds.tolist()],
-            "writers": [self.names[each] for each in self.writers.tolist()],
+            "digests": [f"{value:016x}" for value in self.digests.tolist()],
+            "seconds": [round(value, 6) for value in self.seconds.tolist()],
+            "writers": [self.names[value] for value in self.writers.tolist()],
         }
         return json.dumps(columns).encode()
 
@@ -114,14 +114,14 @@ class Receipts:
     def from_json(cls, document: bytes, ndim: int) -> Self:
         """Parse receipts; raise ValueError if the document is not one of receipts."""
         try:
-            found = parse_json(document, "receipts", len(document))
-            digests = [int(each, 16) for each in found["digests"]]
+            columns = parse_json(document, "receipts", len(document))
+            digests = [int(text, 16) for text in columns["digests"]]
             rows = list(
-                zip(found["indices"], found["sizes"], digests, found["seconds"], strict=True)
+                zip(columns["indices"], columns["sizes"], digests, columns["seconds"], strict=True)
             )
             read = cls.of(rows, ndim, "")
-            names = tuple(dict.fromkeys(map(str, found["writers"])))
-            writers = np.array([names.index(str(each)) for each in found["writers"]], np.int32)
+            names = tuple(dict.fromkeys(map(str, columns["writers"])))
+            writers = np.array([names.index(str(text)) for text in columns["writers"]], np.int32)
         except ODD as error:
             raise ValueError(f"not receipts: {error}") from error
         return cls(read.indices, read.sizes, read.digests, read.seconds, writers, names)

@@ -33,18 +33,18 @@ def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     >>> note_of({"_XARRAY": {"axes": ["x"], "own": 5}, "title": "a"})
     {'axes': ['x']}
     """
-    found = attributes.get(NOTE, attributes.get(HIDDEN))
-    if not isinstance(found, Mapping):
+    note = attributes.get(NOTE, attributes.get(HIDDEN))
+    if not isinstance(note, Mapping):
         return {}
-    return {key: value for key, value in found.items() if _is_proper(key, value)}
+    return {key: value for key, value in note.items() if _is_proper(key, value)}
 
 
 def invalid_notes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the invalid round-trip members, which are ignored."""
-    found = attributes.get(NOTE, attributes.get(HIDDEN, {}))
-    if not isinstance(found, Mapping):
-        return {NOTE if NOTE in attributes else HIDDEN: found}
-    return {key: value for key, value in found.items() if not _is_proper(key, value)}
+    note = attributes.get(NOTE, attributes.get(HIDDEN, {}))
+    if not isinstance(note, Mapping):
+        return {NOTE if NOTE in attributes else HIDDEN: note}
+    return {key: value for key, value in note.items() if not _is_proper(key, value)}
 
 
 def _is_proper(key: str, value: object) -> bool:

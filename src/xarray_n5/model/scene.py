@@ -75,20 +75,20 @@ def lines_aside(
     rows, start, end
         The matrix from the axes of the image to those of the world.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     problems: list[str] = []
     space = space_axes(end.axes)
     for axis, row in ((axis, rows[n]) for n, axis in enumerate(end.axes) if n not in space):
         at = np.flatnonzero(row[:-1]).tolist()
         names = [start[n].name for n in at]
         if not names:
-            found.append(Line(axis, None, 0.0, float(row[-1])))
+            lines.append(Line(axis, None, 0.0, float(row[-1])))
         elif len(names) == 1 and _are_alike(start[at[0]], axis):
-            found.append(Line(axis, names[0], float(row[at[0]]), float(row[-1])))
+            lines.append(Line(axis, names[0], float(row[at[0]]), float(row[-1])))
         else:
             shown = " and ".join(map(repr, names))
             problems.append(f"the axis {axis.name!r} of {end.name!r} depends on {shown}")
-    return found, problems
+    return lines, problems
 
 
 def _are_alike(one: SystemAxis, other: SystemAxis) -> bool:

@@ -88,13 +88,13 @@ class SystemGraph:
     @cached_property
     def neighbours(self) -> dict[Reference, list[tuple[int, bool, Reference]]]:
         """The numbers of the edges at each system, whether inverted, and where they lead."""
-        found: dict[Reference, list[tuple[int, bool, Reference]]] = {}
+        edges_at: dict[Reference, list[tuple[int, bool, Reference]]] = {}
         for number, edge in enumerate(self.edges):
             if edge.input is None or edge.output is None:
                 continue
-            found.setdefault(edge.input, []).append((number, False, edge.output))
-            found.setdefault(edge.output, []).append((number, True, edge.input))
-        return found
+            edges_at.setdefault(edge.input, []).append((number, False, edge.output))
+            edges_at.setdefault(edge.output, []).append((number, True, edge.input))
+        return edges_at
 
     @cached_property
     def _rows(self) -> Callable[[int, bool, int], np.ndarray | str]:
@@ -167,14 +167,14 @@ class SystemGraph:
 
         The position is right by the specification, and the names may be wrong.
         """
-        found = []
+        messages = []
         for edge in self.edges:
             ends = [self.systems.get(node) for node in (edge.input, edge.output) if node]
             match [[axis.name for axis in end.axes] for end in ends if end]:
                 case [before, after] if before != after and sorted(before) == sorted(after):
                     if _by_position(edge):
-                        found.append(f"{edge} maps the axes {before} to {after} by position")
-        return found
+                        messages.append(f"{edge} maps the axes {before} to {after} by position")
+        return messages
 
 
 def _by_position(edge: Transformation) -> bool:
@@ -192,15 +192,15 @@ def space_axes(axes: Sequence[SystemAxis]) -> list[int]:
 
     They are in the order z, y, x if these are their names, otherwise as listed.
     """
-    found = [
+    indices = [
         at
         for at, axis in enumerate(axes)
         if axis.type in {"space", "array"} or (axis.type is None and axis.name.lower() in _ZYX)
     ]
-    names = {axes[at].name.lower(): at for at in found}
-    if len(names) == len(found) and names.keys() <= {*_ZYX}:
+    names = {axes[at].name.lower(): at for at in indices}
+    if len(names) == len(indices) and names.keys() <= {*_ZYX}:
         return [names[name] for name in _ZYX if name in names]
-    return found
+    return indices
 
 
 def on_space(rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSystem) -> np.ndarray:
@@ -257,18 +257,20 @@ class ImageSystems:
     ) -> ImageSystems:
         """Return systems with an affine transformation from the intrinsic one to each other."""
         start = Reference(intrinsic.name)
-        listed = {name: [list(row) for row in rows[name]] for name in others}
+        matrices = {name: [list(row) for row in rows[name]] for name in others}
         edges = (
-            parse_transformation({"type": "affine", "affine": each}).between(start, Reference(name))
-            for name, each in listed.items()
+            parse_transformation({"type": "affine", "affine": numbers}).between(
+                start, Reference(name)
+            )
+            for name, numbers in matrices.items()
         )
-        known = {start: intrinsic} | {Reference(name): each for name, each in others.items()}
+        known = {start: intrinsic} | {Reference(name): system for name, system in others.items()}
         return cls(intrinsic, SystemGraph(tuple(edges), known))
 
     @property
     def others(self) -> list[str]:
         """The names of the other systems, and the paths of labels that transformations lead to."""
-        names = [each.name for each in self.graph.systems if each.name != self.intrinsic.name]
+        names = [system.name for system in self.graph.systems if system.name != self.intrinsic.name]
         ends = (end for edge in self.graph.edges for end in (edge.input, edge.output))
         return list(dict.fromkeys([*names, *(end.path for end in ends if end and end.path)]))
 
@@ -282,7 +284,7 @@ class ImageSystems:
 
         Systems that no transformation leads to are left out, and those of labels.
         """
-        found: dict[str, Placement] = {}
+        placements: dict[str, Placement] = {}
         start, axes = Reference(self.intrinsic.name), self.intrinsic.axes
         routes = replace(self.graph, load=load).routes(start, outward=True)
         problems = [*self.problems, *routes.conflicts]
@@ -296,13 +298,13 @@ class ImageSystems:
                 problems.append(str(error))
                 continue
             shown = [system.axes[at] for at in space_axes(system.axes)]
-            found[system.name] = Placement(
+            placements[system.name] = Placement(
                 tuple(axis.name for axis in shown),
                 tuple(axis.unit for axis in shown),
                 dims,
                 tuple(tuple(row) for row in rows.tolist()),
             )
-        return found, problems + self.graph.exchanged()
+        return placements, problems + self.graph.exchanged()
 
 
 def _has_path(one: Transformation) -> bool:

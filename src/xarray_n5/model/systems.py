@@ -26,7 +26,7 @@ class SystemAxis:
         """Return the axis as JSON."""
         values = (self.name, self.type, self.unit, self.discrete, self.long_name)
         keys = ("name", "type", "unit", "discrete", "longName")
-        return {key: each for key, each in zip(keys, values, strict=True) if each is not None}
+        return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ def path_inside(path: str, where: str) -> str:
         raise invalid(where, "path", path, f"{wanted} ({error})") from error
 
 
-def invalid(where: str, key: str, found: object, expected: str) -> MetadataError:
+def invalid(where: str, key: str, value: object, expected: str) -> MetadataError:
     """Return an error that names a member, what it is, and what is expected."""
     prefix = f"{where}: " if where else ""
-    what = f"{key!r} is {found!r}" if key else f"got {found!r}"
+    what = f"{key!r} is {value!r}" if key else f"got {value!r}"
     return MetadataError(f"{prefix}{what}; expected {expected}")

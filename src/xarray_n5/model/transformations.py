@@ -187,7 +187,7 @@ def _parse(
     inside = f"{where}, {kind}"
     ends = [value.get(key) for key in _ENDS]
     start, end = (None if e is None else parse_reference(e, inside) for e in ends)
-    members = {key: each for key, each in value.items() if key not in {"type", "name", *_ENDS}}
+    members = {key: member for key, member in value.items() if key not in {"type", "name", *_ENDS}}
     parts, spans = _parts(members, kind, axes, where)
     _check_members(members, kind, where)
     inner = tuple(_parse(part, inside, None, depth - 1, budget) for part in parts)
@@ -226,13 +226,13 @@ def _span(part: dict[str, Any], axes: _Names | None, where: str) -> _Span:
     for key, draft, names in zip(_AXES, _DRAFT_AXES, axes or ((), ()), strict=True):
         listed = part.get(key, part.get(draft))
         if names and isinstance(listed, list):
-            listed = [[*names].index(each) if each in names else each for each in listed]
+            listed = [[*names].index(name) if name in names else name for name in listed]
         ends.append(_indices(listed, key, where))
     return ends[0], ends[1]
 
 
 def _indices(value: Any, key: str, where: str) -> tuple[int, ...]:
-    proper = isinstance(value, list) and all(type(each) is int for each in value)
+    proper = isinstance(value, list) and all(type(index) is int for index in value)
     if not proper or len({*value}) < len(value) or not all(0 <= i < MOST_AXES for i in value):
         raise invalid(where, key, value, f"a list of unique indices below {MOST_AXES}")
     return tuple(value)

@@ -159,8 +159,8 @@ def meant_unit(text: str | None) -> str | None:
     text = written_unit(text) or ""
     if len(text) <= _LONGEST_ABBREVIATION or not text.isalpha() or unit_of(text) is not None:
         return None
-    found = difflib.get_close_matches(text.lower(), UNITS, n=1, cutoff=_SIMILAR)
-    return found[0] if found else None
+    nearest = difflib.get_close_matches(text.lower(), UNITS, n=1, cutoff=_SIMILAR)
+    return nearest[0] if nearest else None
 
 
 def canonical_unit(text: str | None) -> str | None:
@@ -181,7 +181,7 @@ def shown_unit(text: str | None) -> str:
     """
     if text is None:
         return "(no unit)"
-    prefix = next((each for each in _MICRO if text.strip().startswith(each)), "")
+    prefix = next((micro for micro in _MICRO if text.strip().startswith(micro)), "")
     known = UNITS.get(text.strip()) if prefix else None
     return f"\N{MICRO SIGN}{text.strip()[len(prefix) :]}" if known else text
 

@@ -89,7 +89,7 @@ def array_digest(dtype: np.dtype[Any], shape: Sequence[int], sums: Sums) -> str:
     'n5d1:2f2c3f05016d8002dc0432c0eacf8d24'
     """
     head = f"{dtype_name(dtype)} {','.join(map(str, shape))}\n".encode()
-    return _spelled(head + b"".join(each.to_bytes(_WORD, "little") for each in sums))
+    return _spelled(head + b"".join(total.to_bytes(_WORD, "little") for total in sums))
 
 
 def group_digest(digests: Mapping[str, str]) -> str:
@@ -146,11 +146,11 @@ def _position(index: Sequence[int], steps: Sequence[int]) -> int:
 
 def _keys(sides: Sequence[int], steps: Sequence[int]) -> np.ndarray:
     """Return the multiplied positions of words, relative to the first, in C order."""
-    found = np.zeros(1, np.uint64)
+    positions = np.zeros(1, np.uint64)
     for side, step in zip(sides, steps, strict=True):
         along = np.arange(side, dtype=np.uint64) * np.uint64(step * _GOLDEN & _MASK)
-        found = (found[:, None] + along).reshape(-1)
-    return found
+        positions = (positions[:, None] + along).reshape(-1)
+    return positions
 
 
 def _words(piece: np.ndarray, width: int) -> np.ndarray:
@@ -159,7 +159,7 @@ def _words(piece: np.ndarray, width: int) -> np.ndarray:
     Only single words may be of less than 8 bytes.
     """
     if _is_text(piece.dtype):
-        return np.array([_text_word(each) for each in piece.flat], np.uint64)
+        return np.array([_text_word(text) for text in piece.flat], np.uint64)
     dtype = _packed(piece.dtype)
     size = dtype.itemsize
     flat = np.ascontiguousarray(piece, dtype).reshape(-1)
