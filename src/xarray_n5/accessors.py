@@ -126,6 +126,29 @@ class Accessor(Generic[T]):
         return MethodType(to_bdv, self._object)
 
     @property
+    def to_scene(self) -> Callable[..., xr.DataTree | Delayed]:
+        """Store images as a scene of OME-Zarr 0.6: ``images.n5.to_scene("scene.zarr")``.
+
+        ``help(images.n5.to_scene)`` lists its parameters, which are those of
+        :func:`xarray_n5.bdv.to_bdv` of the same names.
+
+        Examples
+        --------
+        >>> affine = np.tile(np.eye(3, 4), (2, 1, 1))
+        >>> affine[1, 2, 3] = 6.5
+        >>> tiles = xr.Dataset(
+        ...     {"raw": (("image", "z", "y", "x"), np.ones((2, 4, 8, 8)))},
+        ...     {"image": ["a", "b"], "affine": (("image", "axis", "column"), affine)},
+        ... )
+        >>> report = tiles.n5.to_scene("tiles.zarr")
+        >>> xr.open_dataset("tiles.zarr", engine="n5").affine[1, 2].values
+        array([0. , 0. , 1. , 6.5])
+        """
+        from xarray_n5.scenes.api import to_scene
+
+        return MethodType(to_scene, self._object)
+
+    @property
     def view(self) -> Callable[..., View]:
         """Show all images in Neuroglancer, pyramids at all their levels: ``tree.n5.view()``.
 
@@ -425,10 +448,9 @@ class _ImageAccessor(Accessor[S]):
               zeros. Where Zarr defines no fill value, all are stored.
             - `storage_options` (mapping): those of the fsspec filesystem, such as credentials.
             - `dialect` (str or iterable of str): the metadata dialects that describe the axes; by
-              default those that TensorStore, Neuroglancer and Fiji read. In Zarr, where coordinates
-              are arrays, only a scene has one: with "ngff-0.6", images with a coordinate `affine`
-              become a scene of OME-Zarr. For other images of OME-Zarr, see
-              :func:`~xarray_n5.pyramid`.
+              default those that TensorStore, Neuroglancer and Fiji read. Zarr has none, as
+              coordinates are arrays there: for images of OME-Zarr, see
+              :func:`~xarray_n5.pyramid` and :meth:`to_scene`.
             - `format` ("n5", "zarr2", "zarr3" or "hdf5"): by default that of an existing container.
               For a new one, it is guessed from the suffix (``.zarr``, ``.h5``); otherwise N5.
             - `resume` (bool or str, False): resume an interrupted write, of all variables together:

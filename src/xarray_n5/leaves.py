@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import numpy as np
     import xarray as xr
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.image import Image
-    from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
-    from xarray_n5.writing.group import GroupWrite
 
 SCENES = {b"<SpimData": "xarray_n5.bdv.scene"}
 """Bytes at the beginning of files that describe a scene, and the module that reads them."""
@@ -31,12 +29,6 @@ SCENE_GROUPS = {
     "ImarisDataSet": "xarray_n5.imaris.scene",
 }
 """Attributes of a group that describe a scene, or keys in one, and the module that reads it."""
-
-SCENE_WRITERS = {
-    "write_datasets": "xarray_n5.scenes.datasets",
-    "write_scene": "xarray_n5.scenes.write",
-}
-"""Functions that store Datasets, or another scene, as a group, and their modules."""
 
 LOOK = 4096
 """The number of bytes at a file's start that show whether it describes a scene."""
@@ -64,11 +56,6 @@ def scene_in(node: object) -> Scene | None:
     readers: Iterator[Any] = (import_module(SCENE_GROUPS[k]) for k in SCENE_GROUPS.keys() & keys)
     scenes = (reader.scene_of(node) for reader in readers)
     return next((scene for scene in scenes if scene is not None), None)
-
-
-def scene_writer(name: str) -> Callable[..., GroupWrite]:
-    """Return a function of `SCENE_WRITERS`."""
-    return getattr(import_module(SCENE_WRITERS[name]), name)  # type: ignore[no-any-return]
 
 
 class SceneReader(Protocol):
@@ -129,14 +116,6 @@ class Scene(Protocol):
     def kind(self) -> str:
         """What it is, in one word."""
 
-    @property
-    def summary(self) -> str:
-        """What it is, in one line."""
-
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """Its content for people, as names and values."""
-
     def container(self, storage_options: Mapping[str, Any] | None) -> Container:
         """Return the container of the images."""
 
@@ -162,18 +141,6 @@ class Scene(Protocol):
         self, group: str, storage_options: Mapping[str, Any] | None
     ) -> Mapping[str, Image[Any]]:
         """Return the images, or those at a path, by name; "" if there is only one."""
-
-    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[Any]:
-        """Return the levels of the first image, like arrays, for a picture."""
-
-    def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return a description for programs."""
-
-    def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Any]:
-        """Return all images and their transformations, to be stored as another kind of scene.
-
-        Raises MetadataError if one cannot be read, or has no position.
-        """
 
 
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ import fsspec
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis.strategies import text
 
 import xarray_n5
 import xarray_n5.bdv
-from tests.bdv.test_open import NAMES, TURN, WORLDS, grid, run, steps_of
+from tests.bdv.test_open import NAMES, TURN, WORLDS, grid, steps_of
 from tests.support.exhaustive import seeds, some
 from tests.support.killing import BLOCKS, SHAPE, begin, kill, store_project, when
 from tests.support.processes import Python
@@ -42,7 +41,6 @@ from tests.support.projects import (
 )
 from xarray_n5 import MetadataError, NodeExistsError, ResumeError, tutorial
 from xarray_n5.bdv.loaders import absolute_of, paths_of, reference_of
-from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -819,17 +817,13 @@ def test_pybdv_reads_every_view_equal(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(file[key][:], expected)
 
 
-# Pyramids and copies
+# Levels, and what was opened
 
 
-def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
+def test_levels_of_every_view_are_computed(tmp_path: Path) -> None:
     array = image().chunk(channel=1)
-    report = xarray_n5.bdv.pyramid(
-        array,
-        tmp_path / "out.xml",
-        chunks=4,
-        factors=[2, (1, 2, 2)],
-    )
+    how: Any = {"factors": [2, (1, 2, 2)], "encoding": {"image": {"chunks": 4}}}
+    report = array.n5.to_bdv(tmp_path / "out.xml", **how)
     assert len(report["setup1/timepoint0"].children) == 3
     tree = opened(tmp_path / "out.xml")
     assert [dict(tree[f"s{n}"].sizes)["x"] for n in range(3)] == [10, 5, 2]
@@ -838,84 +832,88 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tree["s1"]["out"][0], np.rint(means))
     for dim in "zyx":
         np.testing.assert_allclose(tree["s1"][dim], means[dim])
-    again = image().assign_coords(t=3)
-    xarray_n5.bdv.pyramid(
-        again,
-        tmp_path / "out.xml",
-        chunks=4,
-        factors=[2, (1, 2, 2)],
-        mode="a",
-    )
+    image().assign_coords(t=3).n5.to_bdv(tmp_path / "out.xml", mode="a", **how)
     assert opened(tmp_path / "out.xml")["s2"].t.values.tolist() == [0, 3]
 
 
-def test_a_pyramid_of_turned_views_has_their_matrices(
-    two_tiles: xr.Dataset, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("chunked", [True, False])
+def test_levels_are_halved_until_one_fits_into_a_chunk(tmp_path: Path, *, chunked: bool) -> None:
+    array = image()
+    if chunked:
+        array = array.chunk(z=4, y=4, x=4)
+    array.n5.to_bdv(tmp_path / "a.xml", factors=2, method="max")
+    tree = opened(tmp_path / "a.xml")
+    assert list(tree.children) == (["s0", "s1", "s2"] if chunked else ["s0"])
+    array.n5.to_bdv(tmp_path / "b.xml", levels=1, method="max")
+    halved = image().coarsen(z=1, y=2, x=2).max()
+    np.testing.assert_array_equal(opened(tmp_path / "b.xml")["s1"]["b"][0], halved)
+
+
+def test_levels_of_turned_views_have_their_matrices(two_tiles: xr.Dataset, tmp_path: Path) -> None:
     turned = two_tiles.affine.copy()
     turned.loc[{"tile": 1, "axis": "y", "column": "x"}] = 0.1
     ds = two_tiles.assign_coords(affine=turned).drop_vars([f"origin_{axis}" for axis in "zyx"])
-    xarray_n5.bdv.pyramid(ds, tmp_path / "levels.xml", factors=[(1, 2, 2)])
+    ds.n5.to_bdv(tmp_path / "levels.xml", factors=[(1, 2, 2)])
     tree = xr.open_datatree(tmp_path / "levels.xml", engine="bdv")
     np.testing.assert_allclose(tree["s0"].affine.isel(t=0, drop=True), turned)
     means = two_tiles["tiles"].coarsen(y=2, x=2).mean().round()
     np.testing.assert_allclose(tree["s1/levels"].isel(t=0), means, atol=1)
     view = xarray_n5.open_array(tmp_path / "levels.n5", "setup0/timepoint0/s0")
-    with pytest.raises(ValueError, match="is a view of a project, whose setups and XML list"):
+    with pytest.raises(ValueError, match="is a view of a project"):
         xarray_n5.pyramid(view)
 
 
-def test_a_finished_pyramid_is_resumed(tmp_path: Path) -> None:
+def test_finished_levels_are_resumed(tmp_path: Path) -> None:
     for _ in range(2):
-        report = xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", levels=1, resume=True)
+        report = image().n5.to_bdv(tmp_path / "a.xml", levels=1, resume=True)
         assert len(report["setup0/timepoint0"].children) == 2
+        assert ((report["setup0/timepoint0/s1"]["worker"] == "an earlier run").all()) == (_ > 0)
 
 
-def test_pyramids_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="use 'mode' for labels"):
-        xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", method="nearest")
-    with pytest.raises(TypeError, match="partial"):
-        xarray_n5.bdv.pyramid(image(), tmp_path / "a.xml", partial=True)  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="mode"):
-        xarray_n5.pyramid(image(), tmp_path / "a.n5", mode="a")  # type: ignore[arg-type]
+def test_levels_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
+    xml = tmp_path / "a.xml"
+    tree = xr.DataTree.from_dict(
+        {"s0": image().to_dataset(), "s1": image()[..., ::2, ::2].to_dataset()}
+    )
+    for source, how in (
+        (image(), {"levels": 1, "method": "nearest"}),
+        (image(), {"levels": 1, "compute": False}),
+        (image(), {"factors": 1}),
+        (image(), {"factors": [(1, 99, 1)]}),
+        (image() > 1, {"levels": 1}),
+        (tree, {"levels": 1}),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 - each has its own message
+            source.n5.to_bdv(xml, **how)
+    assert not xml.exists()
+    assert not (tmp_path / "a.n5").exists()
 
 
 @pytest.mark.parametrize("kind", some(PROJECTS, 2))
-def test_copies_of_projects_are_projects(tmp_path: Path, kind: str) -> None:
+def test_projects_that_were_opened_are_projects_again(tmp_path: Path, kind: str) -> None:
     source = PROJECTS[kind](tmp_path)
     (tmp_path / "b").mkdir()
     copied = tmp_path / "b/project.xml"
-    again = ["copy", source, tmp_path / "b/x.n5", "--project", copied, "--chunks", "2,8,8"]
-    run(*again)
-    check_same(opened(source), opened(copied))
-    assert opened(copied).leaves[0]["project"].encoding["chunks"][-3:] == (2, 8, 8)
+    tree = xr.open_datatree(source, engine="bdv", chunks={})
+    encoding = {
+        node.path: {name: {"chunks": (2, 8, 8)} for name in node.data_vars}
+        for node in tree.subtree
+        if node.data_vars
+    }
     for _ in range(2):
-        found = run(*again, "--resume")
-        assert "nothing to resume" in found
+        tree.n5.to_bdv(copied, tmp_path / "b/x.n5", encoding=encoding, resume=True)
+        check_same(opened(source), opened(copied))
+    assert opened(copied).leaves[0]["project"].encoding["chunks"][-3:] == (2, 8, 8)
 
 
-def test_images_are_copied_into_projects(tmp_path: Path) -> None:
+def test_pyramids_of_other_formats_become_projects(tmp_path: Path) -> None:
     xarray_n5.pyramid(image(), tmp_path / "a.zarr", "cells", factors=[(1, 1, 2, 2)])
-    report = xarray_n5.bdv.copy(tmp_path / "a.zarr", tmp_path / "b.xml", source_path="cells")
+    tree = xr.open_datatree(tmp_path / "a.zarr", engine="n5", group="cells", chunks={})
+    report = tree.n5.to_bdv(tmp_path / "b.xml")
     assert len(report["setup1/timepoint0"].children) == 2
     tree = opened(tmp_path / "b.xml")
     np.testing.assert_array_equal(tree["s0"]["b"][0], image())
     assert tree["s1"].x.attrs["units"] == "um"
-    image()[0].n5.to_n5(tmp_path / "c.n5", "raw")
-    xarray_n5.bdv.copy(tmp_path / "c.n5", tmp_path / "d.xml", source_path="raw/image")
-    np.testing.assert_array_equal(xr.open_dataset(tmp_path / "d.xml")["d"][0, 0], image()[0])
-    given = ["copy", tmp_path / "c.n5", tmp_path / "e.n5", "--project", tmp_path / "e.xml"]
-    found = CliRunner().invoke(main, [*map(str, given), "--dtype", "f4"])
-    assert "dtype cannot be used for a copy that is a project" in found.output
-
-
-def test_the_command_line_writes_pyramids_as_projects(tmp_path: Path) -> None:
-    image().n5.to_n5(tmp_path / "c.n5")
-    command = ["pyramid", tmp_path / "c.n5/image", tmp_path / "d.n5", "--levels", 1]
-    said = run(*command, "--project", tmp_path / "d.xml").splitlines()
-    assert said[0].startswith("setup0/timepoint0/s0: 1 chunk")
-    assert len(said) == 4
-    assert opened(tmp_path / "d.xml")["s1"].sizes["channel"] == 2
 
 
 # Places, and several writers

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from click.testing import CliRunner
 
 import xarray_n5
 import xarray_n5.bdv
@@ -39,7 +38,6 @@ from tests.support.projects import (
 )
 from xarray_n5 import MetadataError, NodeExistsError
 from xarray_n5.bdv.written import shards_over
-from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -378,9 +376,7 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path, form: Any) -> None:
     stack = image().chunk({"channel": 1, "z": 3, "y": 4, "x": 5})
     factors = [(1, 2, 2), (3, 2, 2)]
     for _ in range(2):  # the second time, nothing is left to be done
-        report = xarray_n5.bdv.pyramid(
-            stack, tmp_path / "a.xml", format=form, factors=factors, resume=True
-        )
+        report = stack.n5.to_bdv(tmp_path / "a.xml", format=form, factors=factors, resume=True)
     assert (report is not None, opened(tmp_path / "a.xml")["s2/a"].shape) == (True, (1, 2, 2, 2, 2))
     expected = image()
     for level, step in enumerate([(1, 1, 1), *factors]):
@@ -401,28 +397,3 @@ def test_a_pyramid_of_every_view_is_computed(tmp_path: Path, form: Any) -> None:
     array = xarray_n5.open_array(tmp_path / "a.ome.zarr", "s1-t0.zarr/0")
     assert array.chunks == (1, 1, 3, 4, 5)
     assert array.shards == ((1, 1, 3, 8, 10) if form == "zarr3" else None)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_command_line_writes_projects_in_zarr(tmp_path: Path, form: FormatName) -> None:
-    path = resaved(tmp_path / "a", "zarr3")
-    arguments = ["copy", str(path), str(tmp_path / "b.zarr"), "--project", str(tmp_path / "b.xml")]
-    more = ["--format", form, *(["--shards", "4,8,8"] if form == "zarr3" else [])]
-    result = CliRunner().invoke(main, [*arguments, *more])
-    assert result.exit_code == 0, result.output
-    read = bigstitcher_reads(tmp_path / "b.xml")
-    for view, levels in bigstitcher_reads(path).items():
-        for one, other in zip(levels, read[view], strict=True):
-            np.testing.assert_array_equal(one[1], other[1])
-    array = xarray_n5.open_array(tmp_path / "b.zarr", "s0-t0.zarr/0")
-    assert array.shards == ((1, 1, 4, 8, 8) if form == "zarr3" else None)
-    again = CliRunner().invoke(main, [*arguments, *more, "--resume"])
-    assert "nothing to resume" in again.output, again.output
-    raw = tmp_path / "raw.n5"
-    image().isel(channel=0, drop=True).n5.to_n5(raw, "raw")
-    arguments = ["pyramid", str(raw / "raw/image"), str(tmp_path / "c.zarr"), "--format", form]
-    result = CliRunner().invoke(
-        main, [*arguments, "--project", str(tmp_path / "c.xml"), "--levels", "1"]
-    )
-    assert result.exit_code == 0, result.output
-    assert len(bigstitcher_reads(tmp_path / "c.xml")[0, 0]) == 2

@@ -39,7 +39,7 @@ ORACLES: dict[Method, Callable[[np.ndarray], Any]] = {
 def test_methods_are_listed_where_users_look() -> None:
     methods = set(get_args(Method))
     assert set(ORACLES) == methods
-    for function, but in ((xarray_n5.pyramid, set()), (xarray_n5.bdv.pyramid, {"nearest"})):
+    for function, but in ((xarray_n5.pyramid, set()), (xarray_n5.bdv.to_bdv, {"nearest"})):
         listed = re.search(r"method : \{([^}]+)\}", str(function.__doc__))
         assert listed is not None
         assert set(re.findall(r'"(\w+)"', listed[1])) == methods - but

@@ -15,7 +15,6 @@ import xarray as xr
 import xarray_n5
 from tests.support.scenes import image_attributes, system, write_image, write_scene
 from tests.support.stores import CountingStore
-from xarray_n5.scenes.scene import NgffScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,14 +253,3 @@ def test_all_images_behind_a_transformation_have_its_reason(tmp_path: Path) -> N
     write_scene(url, [*(move(tile, at("stage")) for tile in tiles), field], [system("world", "yx")])
     with pytest.warns(UserWarning, match="'i0': .*not affine.*'i1': .*not affine"):
         xr.open_dataset(url, engine="n5")
-
-
-def test_a_long_way_is_copied_as_one_matrix(tmp_path: Path) -> None:
-    from_tile = images(url := tmp_path / "s.zarr", 90)
-    edges = [move(after, before, 0, 1) for before, after in pairwise(from_tile)]
-    write_scene(url, [*edges, move(from_tile[0], at("world"))], [system("world", "yx")])
-    scene = NgffScene(xarray_n5.open_group(url))
-    parts = {part.path: part for part in scene.content(None).parts}
-    assert [len(parts[path].steps) for path in ("i0", "i9", "i89")] == [1, 10, 1]
-    assert parts["i89"].matrix.tolist() == [[1, 0, 0], [0, 1, 89]]
-    assert parts["i89"].steps[0].members["affine"] == parts["i89"].matrix.tolist()

@@ -15,22 +15,18 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-from tests.scenes.test_bridge import attributes_of, stitched, to_scene
+from tests.scenes.test_projects import attributes_of, stitched, to_scene
 from tests.support.exhaustive import seeds
 from tests.support.killing import kill, when
 from tests.support.processes import Python
-from xarray_n5 import N5Error, NodeExistsError
+from xarray_n5 import MetadataError, N5Error, NodeExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(views are not stored|a scene does not have|names interest points)"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:.*(views are not stored|a scene does not have)")
 
 POINTS = [[0, 0, 0], [1.5, 2, 3], [-4, 5.25, 100]]
-
-SCENE = "ngff-0.6"
 
 
 def opened(url: Path, **how: Any) -> xr.Dataset:
@@ -84,7 +80,7 @@ def stack(seed: int, chunks: Any = None) -> xr.Dataset:
 @pytest.mark.parametrize("seed", seeds(3, 30))
 def test_a_stack_of_images_comes_back_from_a_scene(tmp_path: Path, seed: int) -> None:
     dataset = stack(seed, (1, 2, 3, 4) if seed % 3 else None)
-    dataset.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE)
+    dataset.n5.to_scene(tmp_path / "s.zarr")
     check_same(dataset, opened(tmp_path / "s.zarr"))
     edges = attributes_of(tmp_path / "s.zarr")["ome"]["scene"]["coordinateTransformations"]
     assert {edge["type"] for edge in edges} == {"affine" if seed % 2 else "translation"}
@@ -93,7 +89,7 @@ def test_a_stack_of_images_comes_back_from_a_scene(tmp_path: Path, seed: int) ->
         assert [axis["name"] for axis in multiscales[0]["coordinateSystems"][0]["axes"]] == [*"zyx"]
     back = opened(tmp_path / "s.zarr", chunks={})
     part = (back * 2).isel(image=slice(0, 2), z=slice(1, None), x=slice(0, None, 2))
-    part.n5.to_n5(tmp_path / "t.zarr", dialect=SCENE)
+    part.n5.to_scene(tmp_path / "t.zarr")
     check_same(part.compute(), opened(tmp_path / "t.zarr"))
 
 
@@ -104,7 +100,7 @@ def test_levels_of_a_tree_are_stored_with_one_transformation(
     to_scene(stitched(tmp_path), tmp_path / "s.zarr")
     tree = xr.open_datatree(tmp_path / "s.zarr", engine="n5", chunks=chunks)
     encoding = {"/s0": {"s": {"chunks": (2, 4, 4), "shards": (4, 8, 8), "compression": "zstd"}}}
-    tree.n5.to_n5(tmp_path / "t.zarr", dialect=SCENE, encoding=encoding)
+    tree.n5.to_scene(tmp_path / "t.zarr", encoding=encoding)
     for level in (0, 1):
         one = tree[f"s{level}"].to_dataset()
         check_same(one, opened(tmp_path / "t.zarr", level=level))
@@ -118,7 +114,7 @@ def test_views_of_a_project_are_called_by_their_ids(tmp_path: Path, setups: str 
     more: dict[str, Any] = {} if setups is None else {"setups": setups}
     before = xr.open_dataset(stitched(tmp_path), engine="bdv", level=0, chunks={}, **more)
     changed = before.assign(project=before["project"].astype("f4") / 2)
-    changed.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE)
+    changed.n5.to_scene(tmp_path / "s.zarr")
     after = opened(tmp_path / "s.zarr")
     assert after.affine.attrs["units"] == "micrometer"
     assert sorted(after.image.values.tolist()) == [
@@ -137,7 +133,7 @@ def test_images_that_differ_and_axes_of_time_and_channels_are_kept(tmp_path: Pat
     other = other.assign_coords(image=["b"])
     nodes = {f"/{n}": x.expand_dims(c=3, t=2) for n, x in (("one", one), ("other", other))}
     tree = xr.DataTree.from_dict(nodes)
-    tree.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE)
+    tree.n5.to_scene(tmp_path / "s.zarr")
     back = xr.open_datatree(tmp_path / "s.zarr", engine="n5")
     for before in (one, other):
         (path,) = before.image.values
@@ -153,7 +149,7 @@ def test_a_flat_image_has_a_flat_world(tmp_path: Path) -> None:
     affine = flat.affine.copy()
     affine[:, 0], affine[:, :, 0] = [1, 0, 0, 0], [1, 0, 0]
     flat = flat.assign_coords(affine=affine)
-    flat.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE)
+    flat.n5.to_scene(tmp_path / "s.zarr")
     places = opened(tmp_path / "s.zarr").n5.to_world(POINTS), flat.n5.to_world(POINTS)
     assert np.allclose(*places, rtol=0, atol=1e-9)
 
@@ -169,7 +165,7 @@ def test_data_are_computed_later_and_no_image_is_read_before(tmp_path: Path) -> 
     data = dataset["raw"].data
     lazy = da.map_blocks(noted, data, dtype=data.dtype, meta=np.empty(0, data.dtype))
     dataset = dataset.assign(raw=(dataset["raw"].dims, lazy))
-    later = dataset.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE, compute=False)
+    later = dataset.n5.to_scene(tmp_path / "s.zarr", compute=False)
     assert calls == []
     with dask.config.set(scheduler="synchronous"):
         later.compute()
@@ -186,8 +182,7 @@ def changed(**new: Any) -> Callable[[xr.Dataset], xr.Dataset]:
 
 
 REFUSED: dict[str, tuple[Callable[[xr.Dataset], Any], dict[str, Any], str]] = {
-    "another format": (lambda d: d, {"format": "n5"}, "use format='zarr3'"),
-    "a mode": (lambda d: d, {"mode": "a"}, "'w-' or 'w'"),
+    "a mode": (lambda d: d, {"mode": "a"}, "mode"),
     "an encoding": (lambda d: d, {"encoding": {"raw": {"scale_factor": 2}}}, "scale_factor"),
     "chunks": (lambda d: d, {"encoding": {"raw": {"chunks": (2, 2)}}}, "sides along z, y, x"),
     "several variables": (lambda d: d.assign(b=d.raw), {}, "found 2"),
@@ -211,8 +206,18 @@ def test_what_a_scene_cannot_have_is_refused_before_anything_is_written(
 ) -> None:
     dataset = xr.concat([stack(1).isel(image=[0])] * 2, "image").assign_coords(image=["p", "q"])
     with pytest.raises(ValueError, match=why):
-        change(dataset).n5.to_n5(tmp_path / "s.zarr", **{"dialect": SCENE, **how})
+        change(dataset).n5.to_scene(tmp_path / "s.zarr", **how)
     assert not (tmp_path / "s.zarr").exists()
+
+
+def test_a_container_of_another_format_is_refused(tmp_path: Path) -> None:
+    group = xarray_n5.create_group(tmp_path / "s.n5")
+    before = [*tmp_path.rglob("*")]
+    with pytest.raises(NodeExistsError):
+        stack(1).n5.to_scene(tmp_path / "s.n5")
+    with pytest.raises(MetadataError):
+        stack(1).n5.to_scene(group.container)
+    assert [*tmp_path.rglob("*")] == before
 
 
 def test_levels_at_other_positions_and_lost_matrices_are_refused(tmp_path: Path) -> None:
@@ -228,9 +233,9 @@ def test_levels_at_other_positions_and_lost_matrices_are_refused(tmp_path: Path)
         ({"/a": fine, "/b": fine}, "two images have the name"),
     ):
         with pytest.raises(ValueError, match=why):
-            xr.DataTree.from_dict(nodes).n5.to_n5(url, dialect=SCENE)
+            xr.DataTree.from_dict(nodes).n5.to_scene(url)
     with pytest.raises(ValueError, match="affine"):
-        fine.drop_vars("affine").n5.to_n5(url, dialect=SCENE)
+        fine.drop_vars("affine").n5.to_scene(url)
     assert not url.exists()
 
 
@@ -241,21 +246,21 @@ def test_coordinates_and_attributes_that_a_scene_does_not_have_are_named(tmp_pat
         pytest.warns(UserWarning, match="the coordinates colour:"),
         pytest.warns(UserWarning, match="the attributes author:"),
     ):
-        dataset.n5.to_n5(tmp_path / "s.zarr", dialect=SCENE)
+        dataset.n5.to_scene(tmp_path / "s.zarr")
 
 
 def test_a_scene_is_replaced_but_not_by_what_is_computed_from_it(tmp_path: Path) -> None:
     url, first = tmp_path / "s.zarr", stack(4)
-    first.n5.to_n5(url, dialect=SCENE)
+    first.n5.to_scene(url)
     with pytest.raises(NodeExistsError):
-        first.n5.to_n5(url, dialect=SCENE)
+        first.n5.to_scene(url)
     lazy = opened(url, chunks={})
     mixed = lazy.roll(image=1, roll_coords=False)
     for dataset in (lazy * 2, mixed):
         with pytest.raises(NodeExistsError):
-            dataset.n5.to_n5(url, dialect=SCENE, mode="w")
+            dataset.n5.to_scene(url, mode="w")
     check_same(first, opened(url))
-    (first + 1).n5.to_n5(url, dialect=SCENE, mode="w")
+    (first + 1).n5.to_scene(url, mode="w")
     check_same(first + 1, opened(url))
 
 
@@ -270,7 +275,7 @@ Zarr3.encode = slowly
 import dask, xarray as xr, xarray_n5
 tree = xr.open_datatree(sys.argv[1], engine="n5", chunks={})
 with dask.config.set(scheduler="threads", num_workers=2):
-    tree.n5.to_n5(sys.argv[2], dialect="ngff-0.6", resume=True)
+    tree.n5.to_scene(sys.argv[2], resume=True)
 """
 
 
@@ -289,20 +294,20 @@ def test_a_killed_write_is_resumed(tmp_path: Path) -> None:
     tree = xr.open_datatree(str(source), engine="n5", chunks={})
     if killed:
         with pytest.raises(NodeExistsError):
-            tree.n5.to_n5(url, dialect=SCENE)
+            tree.n5.to_scene(url)
     kept = {path: path.stat().st_mtime_ns for path in chunks()}
-    tree.n5.to_n5(url, dialect=SCENE, resume=True)
+    tree.n5.to_scene(url, resume=True)
     again = {path: path.stat().st_mtime_ns for path in chunks()}
     assert {path for path in kept if kept[path] == again[path]} or not killed
     for level in (0, 1):
         check_same(tree[f"s{level}"].to_dataset(), opened(url, level=level))
-    tree.n5.to_n5(url, dialect=SCENE, resume=True)
+    tree.n5.to_scene(url, resume=True)
 
 
 def test_the_documents_are_plain_json_with_the_units_of_ome_zarr(tmp_path: Path) -> None:
     dataset = stack(2)
     dataset.affine.attrs["units"] = "um"
-    dataset.n5.to_n5(tmp_path / "a.zarr", "g/h", dialect=SCENE)
+    dataset.n5.to_scene(tmp_path / "a.zarr", "g/h")
     scene = json.loads((tmp_path / "a.zarr/g/h/zarr.json").read_text("utf-8"))["attributes"]["ome"]
     (world,) = scene["scene"]["coordinateSystems"]
     assert world["name"] == "world"
@@ -320,11 +325,8 @@ UPDATES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", [None, "ngff-0.6"])
 @pytest.mark.parametrize("how", UPDATES.values(), ids=UPDATES.keys())
-def test_a_scene_is_not_changed_in_part(
-    tmp_path: Path, how: dict[str, Any], dialect: str | None
-) -> None:
+def test_a_scene_is_not_changed_in_part(tmp_path: Path, how: dict[str, Any]) -> None:
     place = tmp_path / "s.zarr"
     matrices = np.tile(np.eye(3, 4), (2, 1, 1))
     coords: dict[str, Any] = {"affine": (("image", "axis", "column"), matrices)}
@@ -332,14 +334,13 @@ def test_a_scene_is_not_changed_in_part(
         {"s": (("image", "t", "z", "y", "x"), np.ones((2, 3, 2, 2, 2)))},
         {"image": ["a", "b"], **coords},
     )
-    whole.n5.to_n5(place, dialect="ngff-0.6")
+    whole.n5.to_scene(place)
     part = whole.isel(t=[0])
     if how.get("region") == {"t": slice(0, 1)}:
         part = part.drop_vars(["affine", "image"])
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
-    said = r"a scene of 2 images|a scene is written as a whole|a group with a, b"
-    with pytest.raises((N5Error, ValueError), match=said):
-        part.n5.to_n5(place, dialect=dialect, **how)
+    with pytest.raises(N5Error):
+        part.n5.to_n5(place, **how)
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
@@ -349,7 +350,7 @@ def test_groups_next_to_the_images_of_a_scene_can_be_written(tmp_path: Path) -> 
         {"s": (("z", "y", "x"), np.ones((2, 2, 2)))},
         {"affine": (("axis", "column"), np.eye(3, 4))},
     )
-    placed.n5.to_n5(place, dialect="ngff-0.6")
+    placed.n5.to_scene(place)
     labels = xr.Dataset({"cells": ("x", np.arange(2))})
     labels.n5.to_n5(place, "labels", mode="a")
     xr.DataTree.from_dict({"/more": labels}).n5.to_n5(place, mode="a")

@@ -42,7 +42,7 @@ PUBLIC = {
         *("N5Error", "NodeNotFoundError", "NodeExistsError", "ChunkError", "MetadataError"),
         *("ResumeError", "UnfinishedWriteWarning"),
     },
-    "xarray_n5.bdv": {"copy", "pyramid", "register", "to_bdv"},
+    "xarray_n5.bdv": {"register", "to_bdv"},
     "xarray_n5.doctor": {"examine"},
     "xarray_n5.hangar": {"HangarWriter", "from_hangar", "hangar_records", "to_hangar"},
 }

@@ -1,3 +1,3 @@
-from .api import copy, pyramid, register, to_bdv
+from .api import register, to_bdv
 
-__all__ = ["copy", "pyramid", "register", "to_bdv"]
+__all__ = ["register", "to_bdv"]

@@ -86,21 +86,6 @@ def updated(document: bytes, added: Project) -> bytes:
     return found
 
 
-def with_loader(document: bytes, loader: Element) -> bytes:
-    """Return the XML of a project without a loader, with one.
-
-    Raises
-    ------
-    ValueError
-        If it has no SequenceDescription.
-    """
-    sequence, edits = spans_of(document).first("SequenceDescription"), Edits(document)
-    if sequence is None:
-        raise ValueError("it has no SequenceDescription")
-    edits.inside(sequence, [elements.text_of(loader)])
-    return edits.apply()
-
-
 def _plain(value: object) -> object:
     return tuple(value) if isinstance(value, range) else value
 

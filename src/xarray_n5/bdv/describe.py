@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
 """Variables of an image's Dataset that are not the image."""
 
-_ALIASES = {"c": "channel", "time": "t"}
-"""Other names of dimensions."""
+_ALIASES = {"c": "channel", "time": "t", "image": "tile"}
+"""Other names of dimensions: an image of a scene is a tile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,15 @@ def describe(
 
 def _named(dataset: xr.Dataset) -> xr.Dataset:
     """Return a Dataset whose dimensions have the names of a project's."""
-    renamed = {a: b for a, b in _ALIASES.items() if a in dataset.dims and b not in dataset.dims}
+    if "image" in dataset.coords:
+        dataset = dataset.assign_coords(setup_name=dataset["image"])
+    renamed = {
+        name: other
+        for name, other in _ALIASES.items()
+        if (name in dataset.dims or (name == "image" and name in dataset.coords))
+        and other not in dataset.variables
+        and other not in dataset.dims
+    }
     return dataset.rename(renamed) if renamed else dataset
 
 

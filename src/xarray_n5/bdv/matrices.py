@@ -13,9 +13,10 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5.bdv.images import PROJECT
 from xarray_n5.bdv.registrations import CALIBRATION, NDIM, Registration, Transform
-from xarray_n5.datasets.world import AXES, FRAME, check_origins, within
+from xarray_n5.datasets.world import AXES, FRAME, WORLD_SYSTEM, check_origins, within
 from xarray_n5.dialects.values import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import ratio, same_unit
 
@@ -185,6 +186,7 @@ def _matrices(
         if "axis" in affine.dims and "axis" in dataset.coords:
             affine = affine.assign_coords(axis=dataset["axis"]).sel(axis=list(AXES))
         affine = affine.transpose(..., "axis", "column")
+        _warn_of_unit(affine, unit)
         moved = affine.copy(data=np.asarray(affine.values, np.float64) @ within(dataset))
         return moved, affine.attrs.get("units", unit)
     for image in dataset.data_vars.values():
@@ -215,6 +217,16 @@ def _matrices(
         [whole.isel(column=slice(NDIM)).broadcast_like(moved.isel(column=0, drop=True)), moved],
         "column",
     ), unit
+
+
+def _warn_of_unit(affine: xr.DataArray, unit: str | None) -> None:
+    """Warn if the world of a scene has no unit but its voxels have one, or the reverse."""
+    system, stated = affine.attrs.get(WORLD_SYSTEM), affine.attrs.get("units")
+    if system is not None and (stated is None) != (unit is None):
+        warn(
+            f"positions in {system!r} are in the unit {stated!r}, and voxel sizes in {unit!r}, but "
+            "a project has one unit; set the units of 'affine', z, y and x"
+        )
 
 
 def _converted(unit: str | None, other: str | None) -> float:

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.bdv.show import ViewArray
     from xarray_n5.formats.containers import Container
-    from xarray_n5.model.scene import SceneContent
     from xarray_n5.stores import Store
 
 _MOST = 1 << 18
@@ -110,43 +108,6 @@ class ProjectScene:
             return found
         levels = {name: opened.level_of(image) for name, image in found.items()}
         return {name: Image(None, {at: found[name].levels[at]}) for name, at in levels.items()}
-
-    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[ViewArray]:
-        """Return the levels of the first stored view, opened alone: it has its own position."""
-        from xarray_n5.bdv.show import first_view
-
-        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
-        if stored := opened.find(opened.selection).views:
-            first, level = min(stored), opened.options.level
-            group = f"setup{first.setup}/timepoint{first.timepoint}"
-            group += "" if level is None else f"/{level}"
-        return first_view(next(iter(self.images(group, storage_options).values())))
-
-    @property
-    def summary(self) -> str:
-        """What the project is, in one line."""
-        from xarray_n5.bdv.show import loader_text
-
-        return f"a project: {loader_text(self.file.project)}"
-
-    @property
-    def rows(self) -> list[tuple[str, str]]:
-        """The content of the project for people, as names and values."""
-        from xarray_n5.bdv.show import project_rows
-
-        return project_rows(self.file.project)
-
-    def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the description of the project, for programs."""
-        from xarray_n5.bdv.show import project_facts
-
-        return project_facts(self.file, self.images(group, storage_options))
-
-    def content(self, storage_options: Mapping[str, Any] | None) -> SceneContent[Array]:
-        """Return all views and their transformations, to be stored as a scene."""
-        from xarray_n5.bdv.exchange import content_of
-
-        return content_of(OpenProject.at(self.file, storage_options, DatasetOptions()))
 
 
 def recognizes(head: bytes) -> bool:

@@ -77,13 +77,19 @@ class Setups:
             used.add(number)
             if not own and number in known:
                 attributes = {k: n for k, n in known[number].attributes.items() if k in KINDS}
-            elif not own and "tile" not in self.dataset.coords:
+            elif not own and not self._has_tiles:
                 while any(_is_same(attributes, other) for other in seen):
                     attributes["tile"] += 1  # another stack is another tile
             if not 0 <= number < MOST_IDS:
                 raise MetadataError(f"the setup is {number}; expected a whole number of at least 0")
             seen.append(attributes)
             yield self._setup(number, attributes, position, own=own), position
+
+    @property
+    def _has_tiles(self) -> bool:
+        """Whether the tiles of an image have ids: as a dimension, or as numbers."""
+        tile = self.dataset.coords.get("tile")
+        return "tile" in self.dims or (tile is not None and tile.dtype.kind in "iuf")
 
     def _number(
         self, attributes: Mapping[str, int], known: Mapping[int, ViewSetup], used: set[int]

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.bdv.combine import updated, with_loader
-from xarray_n5.bdv.elements import document_of, loader_element
+from xarray_n5.bdv.combine import updated
+from xarray_n5.bdv.elements import document_of
 from xarray_n5.bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
 from xarray_n5.bdv.location import ProjectFile, check_location, container_of
 from xarray_n5.bdv.project import Project, read_project
@@ -82,8 +82,6 @@ class ProjectTarget:
     """The existing project; None if there is none yet."""
     layout: WrittenLayout
     """The layout of views in the container."""
-    base: bytes | None = None
-    """A whole new XML but for its loader; None for that of the views."""
 
     @classmethod
     def at(
@@ -141,7 +139,7 @@ class ProjectTarget:
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
-        found = ProjectUpdate(self.folder, self.name, added, self.base)
+        found = ProjectUpdate(self.folder, self.name, added)
         found.document(self.folder.with_limit(MOST_BYTES).get(self.name))
         return found
 
@@ -153,7 +151,6 @@ class ProjectUpdate:
     folder: Store
     name: str
     added: Project
-    base: bytes | None = None
 
     def __call__(self) -> None:
         """Write the XML, if it changes: as a hidden file that is renamed, on local disks."""
@@ -167,8 +164,6 @@ class ProjectUpdate:
         """Return the XML that replaces another one, or none."""
         where = f"{self.folder.url.rstrip('/')}/{self.name}"
         try:
-            if before is None and self.base is not None and self.added.loader is not None:
-                return with_loader(self.base, loader_element(self.added.loader))
             if before is None:
                 return document_of(self.added)
             return updated(before, self.added)

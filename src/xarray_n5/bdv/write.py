@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from operator import mul
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.arrays.coordinates import coords_of
-from xarray_n5.arrays.spec import ArraySpec, as_sizes, chunk_shape, supported
+from xarray_n5.arrays.spec import ArraySpec, as_sizes, chunk_shape, supported, with_shards
 from xarray_n5.bdv.describe import (
     Described,
     ViewImage,
@@ -21,6 +21,7 @@ from xarray_n5.bdv.describe import (
     factors_of_levels,
     images_of_tree,
 )
+from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
 from xarray_n5.bdv.save import difference_of, write_views
 from xarray_n5.bdv.target import ProjectTarget, ProjectUpdate
@@ -29,10 +30,10 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import find_scene, open_store
-from xarray_n5.model.axes import Geometry
+from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.pyramids.factors import steps_of
-from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks
+from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import ViewSetup
     from xarray_n5.bdv.written import WrittenLayout
-    from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.group import GroupWrite
@@ -59,9 +59,9 @@ def write_project(
     source: xr.Dataset | xr.DataTree,
     project: object,
     how: WriteOptions,
-    encodings: Mapping[str, Encoding] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    base: bytes | None = None,
+    encodings: Mapping[str, Encoding],
+    storage_options: Mapping[str, Any] | None,
+    coarser: Coarser | None = None,
 ) -> GroupWrite:
     """Return the write that stores a Dataset, or the levels in a tree, as a project.
 
@@ -77,10 +77,15 @@ def write_project(
         The encodings of variables by the paths of nodes; of a Dataset at "/".
     storage_options
         Options of the filesystem of the XML, if it is a URL.
-    base
-        The XML to write if there is none yet, whole but for its loader.
+    coarser
+        The levels to compute of each view; the source has the base level only.
+
+    Raises
+    ------
+    ValueError
+        If levels cannot be computed.
     """
-    target = replace(ProjectTarget.at(project, how, storage_options), base=base)
+    target = ProjectTarget.at(project, how, storage_options)
     before = target.project if how.mode != "w-" else None
     trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
     trees = {
@@ -93,9 +98,17 @@ def write_project(
         described = describe(name or _NAME, list(levels.values()), before, taken)
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
-        chosen = [_chosen(dict(encodings or {}), path, own) for path, own in levels.items()]
-        images.append(_image(name or _NAME, described, chosen, how, target.layout))
-    return write_views(images, target, how)
+        chosen = [_chosen(encodings, path, dataset) for path, dataset in levels.items()]
+        if coarser is None:
+            images.append(_image(name or _NAME, described, chosen, how, target.layout))
+        elif len(levels) == 1:
+            images.append(_pyramid(described, chosen[0], how, target.layout, coarser))
+        else:
+            raise ValueError(
+                f"{name or _NAME} has {len(levels)} levels; pass its base level, or no factors "
+                "and levels"
+            )
+    return write_views(images, target, how, in_turn=coarser is not None)
 
 
 def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
@@ -126,6 +139,63 @@ def _image(
         return request_of(data, path, how, factors[level], stored[level], layout)
 
     return ViewImage(described=described, factors=factors, request=request)
+
+
+@dataclass(frozen=True)
+class Coarser:
+    """The coarser levels to compute; see :func:`xarray_n5.pyramid`."""
+
+    factors: Step | Sequence[Step] | None
+    levels: int | None
+    method: Method
+
+
+def _pyramid(
+    described: Described,
+    chosen: Mapping[str, Any],
+    how: WriteOptions,
+    layout: WrittenLayout,
+    coarser: Coarser,
+) -> ViewImage:
+    """Return an image whose coarser levels are computed, each from the stored one before it."""
+    (image,) = described.levels
+    check_type(image.dtype, coarser.method)
+    shape = tuple(image.sizes[axis] for axis in AXES)
+    stored = Storage.of(image, chosen, layout)
+    if stored.chunks is None:
+        blocks = image.chunksizes
+        sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
+        stored = replace(stored, chunks=chunk_shape(sides, shape))
+    axes = [axis_along(image, axis) or Axis(name=axis) for axis in AXES]
+    geometry = Geometry(tuple(replace(axis, kind="space") for axis in axes))
+    given = coarser.factors, coarser.levels
+    steps = steps_of(geometry, shape, stored.chunks, *given, partial=False)
+    shapes = list(accumulate(steps, partial(coarse_shape, partial=False), initial=shape))
+    whole = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=(1,) * len(AXES)))
+    ones = (1,) * (len(layout.axes) - len(AXES))
+    token = tokenize(image.data, coarser.method, steps)
+
+    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
+        if finer is None:
+            return request_of(described.data(view, 0), path, how, whole[0], stored, layout)
+        size, step = shapes[level], steps[level - 1]
+        storage = stored
+        if "shards" not in chosen and layout.in_shards:
+            shards = shards_over(stored.chunks, size, image.dtype.itemsize)
+            storage = replace(stored, shards=shards)
+        sides, _ = with_shards(stored.chunks, storage.shards, size, image.dtype)
+        blocks = coarser_blocks(
+            finer,
+            (*ones, *step),
+            (*ones, *size),
+            (*ones, *sides),
+            coarser.method,
+            tokenize(token, path),
+        )
+        data = xr.DataArray(blocks[(0,) * len(ones)], dims=AXES)
+        return request_of(data, path, how, whole[level], storage, layout)
+
+    return ViewImage(described=described, factors=whole, request=request)
 
 
 @dataclass(frozen=True)
@@ -220,86 +290,6 @@ def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -
         refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
         found |= own
     return found
-
-
-def write_project_pyramid(
-    source: Any,
-    base: BaseLevel,
-    project: object,
-    how: WriteOptions,
-    *,
-    factors: Step | Sequence[Step] | None,
-    levels: int | None,
-    method: Method,
-    compression: Any,
-    storage_options: Mapping[str, Any] | None,
-) -> xr.DataTree:
-    """Store the views of an image with coarser levels, and return the report.
-
-    Parameters
-    ----------
-    source, base
-        The image, and its description as the base level of a pyramid.
-    project
-        The location of the XML.
-    how
-        The container and the options of the views.
-    factors, levels, method, compression
-        As of :func:`xarray_n5.pyramid`.
-    storage_options
-        Options of the filesystem of the XML, if it is a URL.
-    """
-    target = ProjectTarget.at(project, how, storage_options)
-    dataset = _dataset(source, base)
-    before = target.project if how.mode != "w-" else None
-    described = describe(_NAME, [dataset], before, {})
-    (image,) = described.levels
-    shape = tuple(image.sizes[axis] for axis in AXES)
-    own = dict(zip(image.dims, base.chunks, strict=True))
-    chunks = tuple(own[axis] for axis in AXES)
-    by_name = {axis.name: axis for axis in base.geometry.axes}
-    geometry = Geometry(tuple(by_name[axis] for axis in AXES))
-    steps = steps_of(geometry, shape, chunks, factors, levels, partial=False)
-    shapes = list(accumulate(steps, lambda s, f: coarse_shape(s, f, partial=False), initial=shape))
-    whole = [(1,) * len(AXES)]
-    for step in steps:
-        whole.append(tuple(map(mul, whole[-1], step)))
-    layout = target.layout
-    ones = (1,) * (len(layout.axes) - len(AXES))
-    same = compression == "same"
-    chosen = (base.compression or layout.compression) if same else compression
-
-    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
-        size = shapes[level]
-        shards = shards_over(chunks, size, base.dtype.itemsize) if layout.in_shards else None
-        storage = Storage(chunks, chosen, explicit=not same, shards=shards)
-        if finer is None:
-            return request_of(described.data(view, 0), path, how, whole[0], storage, layout)
-        step, token = steps[level - 1], tokenize(base.token, path, method, steps)
-        at, sides = (*ones, *size), (*ones, *(shards or chunks))
-        blocks = coarser_blocks(finer, (*ones, *step), at, sides, method, token)
-        data = xr.DataArray(blocks[(0,) * len(ones)], dims=AXES)
-        return request_of(data, path, how, whole[level], storage, layout)
-
-    views = ViewImage(described=described, factors=whole, request=request)
-    written = write_views([views], target, how, in_turn=True)
-    return cast("xr.DataTree", written.write())
-
-
-def _dataset(source: Any, base: BaseLevel) -> xr.Dataset:
-    """Return an image as a Dataset, with its coordinates."""
-    if isinstance(source, xr.Dataset):
-        (name,) = source.data_vars
-        image = source[name].copy(data=base.blocks)
-        image.encoding = {}
-        return source.assign({name: image})
-    if isinstance(source, xr.DataArray):
-        image = source.copy(data=base.blocks)
-        image.encoding = {}
-        return image.to_dataset(name="image" if source.name is None else source.name)
-    dims = [str(axis.name) for axis in base.geometry.axes]
-    coords = coords_of(base.geometry, base.shape)
-    return xr.Dataset({"image": xr.DataArray(base.blocks, coords, dims)})
 
 
 def register_views(

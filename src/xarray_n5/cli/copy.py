@@ -9,7 +9,7 @@ import click
 
 from xarray_n5.cli.arguments import for_url, multisets_option, split_url, storage_option
 from xarray_n5.cli.errors import echo, redact
-from xarray_n5.cli.options import as_project, computing, storing
+from xarray_n5.cli.options import computing, storing
 
 
 def _region(_: object, __: object, text: str | None) -> tuple[slice, ...] | None:
@@ -109,7 +109,6 @@ def _dialect(_: object, __: object, names: tuple[str, ...]) -> Any:
     help="The dialect that describes axes in DST, such as ngff or cosem; same: as in SRC. By "
     "default, pyramids become OME-NGFF 0.4 in Zarr v2 and 0.5 in Zarr v3. Repeatable.",
 )
-@as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @click.option(
     "--verify",
@@ -130,7 +129,6 @@ def copy(
     form: str | None,
     resume: bool,
     verify: bool,
-    project: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
     **changes: Any,
@@ -149,11 +147,9 @@ def copy(
       xarray-n5 copy em.n5/raw part.h5/raw --region 0:100,:,50:60 --compression gzip
       xarray-n5 copy big.n5 big.ozx --shards 512,512,512
       xarray-n5 copy em.n5 part.n5 --bounds "z=100:220 um, y=:50 um"
-      xarray-n5 copy dataset.xml part.n5 --project part.xml --level 1
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
       xarray-n5 copy cells.n5 /archive/cells.n5 --verify
     """
-    from xarray_n5.bdv.copying import begin_copy as begin_project
     from xarray_n5.cli.progress import progress, task_progress
     from xarray_n5.copying.array_copy import CopyOptions
     from xarray_n5.copying.copy import begin_copy
@@ -176,11 +172,7 @@ def copy(
         "source_options": source_options,
         "storage_options": for_url(target, dst_options),
     }
-    if project is None:
-        begun = begin_copy(source, source_path, target, path, format=form, verify=verify, **how)
-    else:
-        begun = begin_project(source, source_path, project, target, path=path, format=form, **how)
-        begun = begun.compared() if verify else begun
+    begun = begin_copy(source, source_path, target, path, format=form, verify=verify, **how)
     if begun.ended and not verify:
         echo(f"nothing to resume: {redact(dst)} is complete")
         return

@@ -132,7 +132,7 @@ def _for_container(text: str) -> str:
     if not named or context is None:
         return text
     if context.info_name == "pyramid":
-        return f"{before}to store it with other levels, use xarray_n5.bdv.pyramid in Python"
+        return f"{before}to store it with other levels, use to_bdv in Python"
     return f"{before}run 'xarray-n5 {context.info_name}' on its container, {container}"
 
 

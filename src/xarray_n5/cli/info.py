@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
+    from xarray_n5.leaves import Scene
     from xarray_n5.model.image import Image
 
 
@@ -32,10 +33,8 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
     (name, kind, unit, scale, offset, labels; in C order), affine, sources and dialects (that
     describe the array, the most trusted first). A project of BigDataViewer, which is opened by its
-    XML, has url, kind ("project"), format, container, setups, timepoints, missing, names, world,
-    views (with the first and the last position along z, y, x) and images. A scene of OME-Zarr has
-    url, kind ("scene"), container, systems, unplaced and images. These keys do not change between
-    versions.
+    XML, and a scene of OME-Zarr have url, kind ("project" or "scene") and images (name, level,
+    dims, shape, dtype). These keys do not change between versions.
 
     \b
     Examples:
@@ -53,11 +52,11 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
         node = open_node(url, path, storage_options=options, **opening)
         scene, path = scene_in(node), ""
     if scene is not None:
+        images = scene.images(path, options)
         if as_json:
-            click.echo(json.dumps(scene.facts(path, options), indent=2, default=str))
+            click.echo(json.dumps(_scene(scene, images), indent=2, default=str))
         else:
-            rows = [*scene.rows, *_images(scene.images(path, options))]
-            echo(*as_text(f"<{scene.kind} {scene.url!r}>", rows).rstrip().split("\n"))
+            echo(*as_text(f"<{scene.kind} {scene.url!r}>", _images(images)).rstrip().split("\n"))
         return
     facts = _array(node) if isinstance(node, Array) else _group(node)
     if as_json:
@@ -98,6 +97,24 @@ def _images(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
         text += ", unfinished" if any(map(unfinished_in, image.levels.values())) else ""
         rows.append(("image", f"{name}: {text}" if name else text))
     return rows
+
+
+def _scene(scene: Scene, images: Mapping[str, Image[Array]]) -> dict[str, Any]:
+    return {
+        "url": scene.url,
+        "kind": scene.kind,
+        "images": [
+            {
+                "name": name,
+                "level": key,
+                "dims": [str(axis.name) for axis in level.named().axes],
+                "shape": level.shape,
+                "dtype": str(level.first.dtype),
+            }
+            for name, image in images.items()
+            for key, level in image.levels.items()
+        ],
+    }
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -102,16 +102,6 @@ def storing(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-as_project = click.option(
-    "--project",
-    type=click.Path(),
-    metavar="XML",
-    help="Write a project for BigDataViewer and BigStitcher: DST is its container, in N5 "
-    "or, named *.zarr, in Zarr, and XML is the file that describes it.",
-)
-"""The option that writes a project."""
-
-
 def computing(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select workers, and compute there; errors are one line each."""
 

@@ -98,12 +98,12 @@ def preview(
     from xarray_n5.viewing.sections import section
 
     node: Any
-    if (scene := find_scene(url, options)) is not None:
-        node = scene.first_image(path, options)
-    else:
+    if (scene := find_scene(url, options)) is None:
         node = open_node(url, path, storage_options=options, **opening)
-        if (scene := scene_in(node)) is not None:
-            node = scene.first_image("", options)
+        scene, path = scene_in(node), ""
+    if scene is not None:
+        image = next(iter(scene.images(path, options).values()))
+        node = [level.first for level in image.levels.values()]
     cut = section(node, axis=axis, index=index, at=at, pixels=pixels)
     draw(cut, output, pixels=pixels, percentile=percentile, labels=labels)
     echo(f"{output}: {cut.title}{'' if cut.stored else '; no chunk is stored here'}")

@@ -14,7 +14,7 @@ from xarray_n5.cli.arguments import (
     storage_option,
 )
 from xarray_n5.cli.errors import echo, plural, redact
-from xarray_n5.cli.options import as_project, computing, storing
+from xarray_n5.cli.options import computing, storing
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
@@ -53,12 +53,11 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
 @storing
 @click.option(
     "--mode",
-    type=click.Choice(["w-", "w", "a"]),
+    type=click.Choice(["w-", "w"]),
     default="w-",
     show_default=True,
-    help="w-: fail if the levels exist. w: replace them. a: add views to a --project.",
+    help="w-: fail if the levels exist. w: replace them.",
 )
-@as_project
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
 @multisets_option()
 @order_option
@@ -74,7 +73,6 @@ def pyramid(
     dst_options: dict[str, Any],
     label_multisets: Literal["error", "argmax", "count"],
     attribute_order: Literal["auto", "C", "N5"],
-    project: str | None,
     **asked: Any,
 ) -> None:
     """Write coarser levels of the array at SRC: next to it if it is named s0, or all at DST.
@@ -86,13 +84,11 @@ def pyramid(
     Examples:
       xarray-n5 pyramid em.n5/em/s0
       xarray-n5 pyramid cells.n5/raw views.zarr/cells --chunks 32
-      xarray-n5 pyramid raw.zarr/0 dataset.n5 --project dataset.xml
       xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
     """
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.open import open_array
-    from xarray_n5.bdv.api import pyramid as write_project
     from xarray_n5.cli.progress import progress
     from xarray_n5.pyramids.api import pyramid as write_pyramid
 
@@ -118,13 +114,8 @@ def pyramid(
         raise click.UsageError("--attribute-order requires DST: SRC itself keeps its lists")
     else:
         asked |= {"path": source_path, "storage_options": source_options}
-    if project is not None:
-        asked = _of_project(asked)
     with progress():
-        if project is not None:
-            levels = _views(write_project(source, project, **asked))
-        else:
-            levels = list(write_pyramid(source, **asked).children.items())
+        levels = list(write_pyramid(source, **asked).children.items())
     if all((level["worker"] == "an earlier run").all() for _, level in levels):
         echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
         return
@@ -134,23 +125,3 @@ def pyramid(
         thing = plural(chunks, "shard" if asked.get("shards") is not None else "chunk")
         thing += f" ({kept} kept)" if kept else ""
         echo(f"{name}: {thing}, {format_bytes(nbytes)}")
-
-
-def _of_project(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a pyramid's options for a project; raise UsageError for those it does not have."""
-    kept = {name: value for name, value in asked.items() if name not in _NOT_OF_PROJECTS}
-    refused = [name for name in _NOT_OF_PROJECTS if asked.get(name) and name != "url"]
-    if "url" not in asked:
-        raise click.UsageError("--project requires DST, the container of its views")
-    if refused:
-        raise click.UsageError(f"{' and '.join(refused)} cannot be used with --project")
-    return {**kept, "data": asked["url"], "method": asked["method"] or "mean"}
-
-
-_NOT_OF_PROJECTS = ("url", "path", "partial", "shards")
-"""Options of a pyramid that projects do not have."""
-
-
-def _views(done: Any) -> list[tuple[str, Any]]:
-    """Return the reports of all views by their paths."""
-    return [(node.path.strip("/"), node) for node in done.subtree if node.has_data]

@@ -64,7 +64,7 @@ def tree(
         walk = Walk.at(url, path, options, attribute_order=attribute_order)
         scene, path = scene_in(walk.root), ""
     if scene is not None:
-        echo(f"{scene.url}  {scene.summary}")
+        echo(f"{scene.url}  a {scene.kind}")
         images = {} if depth == 0 else scene.images(path, options)
         for line in _images(images, _LINES[pretty], depth, chunks=chunks):
             echo(line)

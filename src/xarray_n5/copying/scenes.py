@@ -12,7 +12,6 @@ from xarray_n5.codecs import resolve
 from xarray_n5.copying.bounds import tree_within
 from xarray_n5.datasets.write import write
 from xarray_n5.images.tree import groups_of
-from xarray_n5.leaves import scene_writer
 from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
@@ -39,27 +38,17 @@ def plan_scene(
 ) -> GroupWrite:
     """Return the write of a scene's Datasets: a pyramid, or a group for each level.
 
-    With the dialect "ngff-0.6", it is that of a scene of OME-Zarr.
-
     Raises
     ------
     ValueError
-        If an option is set that is only for copies of arrays.
+        If an option is set that is only for copies of arrays, or a scene is to be written.
     """
-    check_whole(
-        scene,
-        region=options.region,
-        dtype=options.dtype,
-        without=list(without) or None,
-        bounds=(options.bounds or None) if options.dialect == SCENE else None,
-    )
+    check_whole(scene, region=options.region, dtype=options.dtype, without=list(without) or None)
     if options.dialect == SCENE:
-        if group and scene.document is not None:
-            raise ValueError(
-                f"{group!r} is a part of {scene.url!r}, but a scene has all of its images; omit it"
-            )
-        content = scene.content(storage_options)
-        return scene_writer("write_scene")(content, how, path, options)
+        raise ValueError(
+            f"dialect={SCENE!r} does not place images; to write {scene.url!r} as a scene, open it "
+            "with xarray.open_datatree and use .n5.to_scene"
+        )
     tree = xr.open_datatree(
         source, engine="n5", chunks={}, group=group or None, storage_options=storage_options
     )

@@ -108,9 +108,9 @@ def check_not_scene(group: Group) -> None:
         raise NodeExistsError(
             group.container.url,
             group.path,
-            f"{scene.summary}, which has no variables of its own",
+            f"a {scene.kind}, which has no variables of its own",
             "choose a group in it, or another container; a scene of OME-Zarr is replaced as a "
-            "whole, with dialect='ngff-0.6' and mode='w'",
+            "whole, by to_scene with mode='w'",
         )
 
 

@@ -23,15 +23,12 @@ from xarray_n5.datasets.overwrite import (
     find_group,
     older_levels,
 )
-from xarray_n5.datasets.world import is_placed
 from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
-from xarray_n5.leaves import scene_writer
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
-from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_independent
@@ -90,9 +87,6 @@ def write(
         If a dimension has another size in the arrays that remain.
     """
     root = datasets[0][1]
-    own = [each for each, _, _ in datasets if not isinstance(each, Levels)]
-    if how.dialect == SCENE and any(map(is_placed, own)):
-        return scene_writer("write_datasets")(datasets, how)
     groups = [_plan_group(dataset, path, encoding, how) for dataset, path, encoding in datasets]
     variables = [variable for group in groups for variable in group.plan.variables.values()]
     requests = {_name(each.spec.path, root): request_of(each, how) for each in variables}

@@ -167,7 +167,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
         return form
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
         other = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
-        other = "; a project is written by xarray_n5.bdv.copy" if ending == ".xml" else other
+        other = "; a project is written by .n5.to_bdv" if ending == ".xml" else other
         raise MetadataError(
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
             f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={other}"

@@ -6,11 +6,10 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import GroupScene, chosen_level
-from xarray_n5.errors import MetadataError
 from xarray_n5.imaris.images import read_image
 from xarray_n5.model.paths import stem_of
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.datasets.placed import PlacedImage
 
@@ -35,8 +33,6 @@ class ImarisImage(GroupScene):
     """A file by the group at its root."""
 
     kind = "imaris"
-    summary = "an image of Imaris"
-    rows: ClassVar[list[tuple[str, str]]] = []
 
     def open_dataset(
         self,
@@ -59,22 +55,3 @@ class ImarisImage(GroupScene):
     def placed(self, options: DatasetOptions) -> dict[str, PlacedImage]:  # noqa: ARG002
         """Return the image."""
         return {"": read_image(self.group)}
-
-    def first_image(self, group: str, storage_options: Mapping[str, Any] | None) -> list[Array]:
-        """Return the levels of the first channel at the first timepoint."""
-        image = self.images(group, storage_options)[""]
-        return [level.first for level in image.levels.values()]
-
-    def facts(self, group: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the shapes of the levels, for programs."""
-        levels = self.images(group, storage_options)[""].levels
-        shapes = {name: level.shape for name, level in levels.items()}
-        return {"url": self.url, "kind": self.kind, "levels": shapes}
-
-    def content(self, storage_options: Mapping[str, Any] | None) -> NoReturn:
-        """Raise MetadataError: the file has one image, and no scene of several."""
-        del storage_options
-        raise MetadataError(
-            f"{self.url}: an Imaris file is one image, and no scene of several; copy it to "
-            "OME-Zarr without the dialect 'ngff-0.6'"
-        )

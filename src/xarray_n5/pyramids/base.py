@@ -105,7 +105,7 @@ def stored_base(
     if context_of(array.node).view is not None:
         raise ValueError(
             f"{array.url!r} is a view of a project, whose setups and XML list the levels; store "
-            "the project with levels by xarray_n5.bdv.pyramid, or pass another location for a copy"
+            "the project with levels by to_bdv(levels=...), or pass another location for a copy"
         )
     if look(array.node.container.uncached().store, array.path).opens:
         raise ValueError(

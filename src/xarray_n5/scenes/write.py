@@ -1,11 +1,12 @@
-"""Store images of any kind of scene as a scene of OME-Zarr 0.6."""
+"""Store Datasets of placed images as a scene of OME-Zarr 0.6: one image for each matrix."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dask.base import is_dask_collection
 
 from xarray_n5.arrays.group import create_group
@@ -13,103 +14,123 @@ from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
-from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.errors import MetadataError, NodeExistsError
+from xarray_n5.datasets.world import AXES
+from xarray_n5.errors import MetadataError, NodeExistsError, PathError
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import check_json
-from xarray_n5.model.paths import join
+from xarray_n5.model.level_names import level_name, level_number
+from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
-from xarray_n5.model.transformations import Transformation, parse_transformation
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.transformations import parse_transformation
+from xarray_n5.scenes.levels import FACTS, PlacedLevel
+from xarray_n5.scenes.stacking import DIM
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.request import WriteRequest
 from xarray_n5.writing.self_reads import check_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.copying.array_copy import CopyOptions
-    from xarray_n5.model.image import A, Level
-    from xarray_n5.model.scene import SceneContent, ScenePart
-    from xarray_n5.writing.options import WriteOptions
+    import xarray as xr
+
+    from xarray_n5.model.transformations import Transformation
+    from xarray_n5.writing.options import Encoding, WriteOptions
 
 VERSION = "0.6"
 
 INTRINSIC = "intrinsic"
 """The name of the system of an image's coordinates."""
 
+_KEPT = FACTS | {DIM, "axis", "column", "setup"}
+"""Coordinates that the scene states in other ways, or that are for projects alone."""
 
-def write_scene(
-    content: SceneContent[Array], how: WriteOptions, path: str, options: CopyOptions
+_EQUAL = 1e-14
+"""The difference of matrices without a rotation from the identity, by rounding."""
+
+
+def plan_scene(
+    tree: xr.DataTree, path: str, encodings: Mapping[str, Encoding], how: WriteOptions
 ) -> GroupWrite:
-    """Return the write of a scene: one group for each image.
+    """Return the write of a tree as a scene.
 
     Parameters
     ----------
-    content
-        The images, and the transformations to their world.
-    how, path
-        The container, and the path of the scene's group in it.
-    options
-        The chunks, shards and compression of arrays.
+    tree
+        Datasets of images; the nodes ``s0``, ``s1``, ... are levels of one.
+    path
+        The path of the scene's group.
+    encodings
+        The encodings of variables by the paths of nodes.
+    how
+        The container and the options of the write.
 
     Raises
     ------
     MetadataError
-        If the container is not Zarr v3, or an image cannot be described.
+        If a scene cannot describe the images, or the container is not Zarr v3.
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
-    return write_levels(content, how, path, partial(Stored.of, options=options), options)
-
-
-def write_levels(
-    content: SceneContent[A],
-    how: WriteOptions,
-    path: str,
-    stored: Callable[[Level[A]], Stored],
-    options: object,
-) -> GroupWrite:
-    """Return the write of a scene whose levels are `stored` in some way.
-
-    The parameters and errors are those of :func:`write_scene`; `options` distinguish this write.
-    """
-    where = how.container.where(path)
     if how.format.name != "zarr3":
         raise MetadataError(
-            f"{where}: scenes of OME-Zarr 0.6 are Zarr v3, but this is {how.format.name}; use "
-            "format='zarr3'"
+            f"{how.container.where(path)}: scenes of OME-Zarr 0.6 are Zarr v3, but this is "
+            f"{how.format.name}"
         )
-    groups = {join(path, part.path): image_attributes(part) for part in content.parts}
-    scene = scene_attributes(content)
+    levels = _levels_of(tree, encodings)
+    images = [image for name, of_image in levels.items() for image in _images_of(name, of_image)]
+    world = _world_of([level for of_image in levels.values() for level in of_image], images)
+    _check_paths([image.path for image in images])
+    _warn_lost([node.to_dataset() for node in tree.subtree if node.data_vars])
+    groups = {join(path, image.path): image.attributes for image in images}
+    scene = _scene_attributes(world, images)
     for at, attributes in {path: scene, **groups}.items():
         check_json(attributes, how.container.where(at))
-    arrays = {
-        join(path, part.path, name): stored(level)
-        for part in content.parts
-        for name, level in part.image.levels.items()
+    stored = {
+        join(path, image.path, level_name(number)): level
+        for image in images
+        for number, level in enumerate(image.levels)
     }
 
     def check(resumes: bool) -> None:
         if how.mode != "w" and not resumes:
             _check_nothing(how, path)
         if not resumes:
-            check_apart({at: each.data for at, each in arrays.items()}, how)
+            check_apart({at: level.data.data for at, level in stored.items()}, how)
 
     return GroupWrite(
         options=how,
         path=path,
-        requests={at: each.request(at, how) for at, each in arrays.items()},
-        attributes={"scene": scene, "images": groups, "options": repr(options)},
+        requests={at: level.request(at, how) for at, level in stored.items()},
+        attributes={"scene": scene, "images": groups, "options": repr(encodings)},
         check=check,
         prepare=partial(create_group, how.container, path, mode="a"),
         closing=partial(_close, {**groups, path: scene}, how),
     )
 
 
+def _levels_of(
+    tree: xr.DataTree, encodings: Mapping[str, Encoding]
+) -> dict[str, list[PlacedLevel]]:
+    """Return the levels of each image in a tree, the finest first."""
+    numbered: dict[str, dict[int, PlacedLevel]] = {}
+    for node in tree.subtree:
+        if not node.data_vars:
+            continue
+        above, _, last = node.path.strip("/").rpartition("/")
+        number = level_number(last)
+        image = node.path.strip("/") if number is None else above
+        level = PlacedLevel.of(node.path, node.to_dataset(), encodings.get(node.path) or {})
+        numbered.setdefault(image, {})[number or 0] = level
+    return {
+        image: [levels[number] for number in sorted(levels)] for image, levels in numbered.items()
+    }
+
+
 def _close(attributes: Mapping[str, Any], how: WriteOptions) -> None:
     """Set the attributes of the scene and of its images."""
-    for at, each in attributes.items():
-        create_group(how.container, at, mode="a", attributes=each)
+    for path, changes in attributes.items():
+        create_group(how.container, path, mode="a", attributes=changes)
 
 
 def _check_nothing(how: WriteOptions, path: str) -> None:
@@ -127,113 +148,212 @@ def _check_nothing(how: WriteOptions, path: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
-    """A level to write: its data, and how it is stored."""
+class WrittenLevel:
+    """A level of one image, and how the user wants it stored."""
 
-    data: Any
-    names: tuple[str, ...]
-    chunks: Any
-    shards: Any
-    compression: Any
-    exact: bool = False
-    """Whether the compression is the user's, which no other one replaces."""
-
-    @classmethod
-    def of(cls, level: Level[Array], options: CopyOptions) -> Stored:
-        """Return the user's choice, or the storage of the source."""
-        (part,) = level.parts.values()
-        array, count = part.array, len(part.indices)
-        chunks = array.chunks[count:] if options.chunks is None else options.chunks
-        shards = options.shards
-        if shards is None and options.chunks is None and array.shards is not None:
-            shards = array.shards[count:]
-        same = options.compression == "same"
-        return cls(
-            data=from_n5(array)[part.indices],
-            names=tuple(str(axis.name) for axis in level.named().axes),
-            chunks=chunks,
-            shards=shards,
-            compression=array.compression if same else resolve(options.compression),
-        )
+    data: xr.DataArray
+    placed: PlacedLevel
+    """The level of all images."""
 
     def request(self, path: str, how: WriteOptions) -> WriteRequest:
-        """Return the request to write it."""
-        data = self.data
-        compression = self.compression
-        if not self.exact:
+        """Return the request to write it: as the user chose, or as it was opened."""
+        data = self.data.data
+        known, chosen = self.placed.source.encoding, self.placed.chosen
+        sides = {key: self._sides(key) for key in ("chunks", "shards")}
+        compression = resolve(chosen.get("compression", known.get("n5_compression", "gzip")))
+        if "compression" not in chosen:
             compression = supported(how.format, compression, data.shape, data.dtype, path)
+        names = tuple(str(axis.name) for axis in self.placed.geometry.axes)
         spec = ArraySpec(
             path=path,
             mode="w" if how.mode == "w" else "w-",
-            chunks=self.chunks,
-            shards=self.shards,
+            chunks=sides["chunks"],
+            shards=sides["shards"],
             compression=compression,
-            axes=self.names,
+            axes=names,
         )
         deferred = how.deferred and is_dask_collection(data)
-        return WriteRequest.of(data, spec, how, dims=self.names, deferred=deferred)
+        return WriteRequest.of(data, spec, how, dims=names, deferred=deferred)
+
+    def _sides(self, key: str) -> Any:
+        """Return the sides of chunks or shards along the dimensions of one image."""
+        whole, chosen = self.placed.source, self.placed.chosen
+        if key in chosen:
+            sides = chosen[key]
+        else:
+            opened = None if "chunks" in chosen else whole.encoding.get(key)
+            sides = opened if opened is not None and len(opened) == whole.ndim else None
+        if sides is None or isinstance(sides, str | int):
+            return sides
+        dims = self.data.dims
+        if len(sides) not in {len(dims), whole.ndim}:
+            raise MetadataError(
+                f"{key} is {tuple(sides)}; expected a number, 'auto', or the sides along "
+                f"{', '.join(map(str, dims))}"
+            )
+        named = dict(zip(whole.dims if len(sides) == whole.ndim else dims, sides, strict=True))
+        return tuple(named[dim] for dim in dims)
 
 
-def scene_attributes(content: SceneContent[Any]) -> dict[str, Any]:
-    """Return the attributes of a scene's group.
+@dataclass(frozen=True, kw_only=True)
+class WrittenImage:
+    """One image of a scene to write."""
 
-    Raises
-    ------
-    MetadataError
-        If an image has another number of axes than the world.
-    """
-    end = Reference(content.world.name)
-    edges = [
-        _joined(part.steps).between(Reference(INTRINSIC, part.path), end) for part in content.parts
-    ]
-    scene = {
-        "coordinateSystems": [content.world.to_json()],
-        "coordinateTransformations": [edge.to_json() for edge in edges],
-    }
-    return {**content.attributes, "ome": {"version": VERSION, "scene": scene}}
+    path: str
+    levels: Sequence[WrittenLevel]
+    edge: Transformation
+    """The transformation from its coordinates to the world."""
 
-
-def _joined(steps: tuple[Transformation, ...]) -> Transformation:
-    """Return steps as one transformation."""
-    if len(steps) == 1:
-        return replace(steps[0], input=None, output=None)
-    if not steps:
-        return parse_transformation({"type": "identity"})
-    bare = [replace(step, input=None, output=None).to_json() for step in steps]
-    return parse_transformation({"type": "sequence", "transformations": bare})
-
-
-def image_attributes(part: ScenePart[Any]) -> dict[str, Any]:
-    """Return the attributes of an image's group.
-
-    Raises
-    ------
-    MetadataError
-        If a level has no scale, or a matrix.
-    """
-    geometry = part.image.base.geometry
-    axes = tuple(
-        SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in geometry.with_names().axes
-    )
-    datasets = [_dataset(part, name, level) for name, level in part.image.levels.items()]
-    image = {
-        "name": part.path,
-        "coordinateSystems": [CoordinateSystem(INTRINSIC, axes).to_json()],
-        "datasets": datasets,
-    }
-    return {"ome": {"version": VERSION, "multiscales": [image]}}
-
-
-def _dataset(part: ScenePart[Any], name: str, level: Level[Any]) -> Mapping[str, Any]:
-    """Return the entry of a level."""
-    axes = level.geometry.axes
-    if level.geometry.affine is not None or any(axis.step <= 0 for axis in axes):
-        raise MetadataError(
-            f"{part.path!r}, level {name!r}: OME-Zarr 0.6 needs positive distances between samples"
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of its group."""
+        axes = tuple(
+            SystemAxis(str(axis.name), axis.kind, axis.unit)
+            for axis in self.levels[0].placed.geometry.with_names().axes
         )
+        image = {
+            "name": self.path,
+            "coordinateSystems": [CoordinateSystem(INTRINSIC, axes).to_json()],
+            "datasets": [
+                _dataset(level_name(number), level) for number, level in enumerate(self.levels)
+            ],
+        }
+        return {"ome": {"version": VERSION, "multiscales": [image]}}
+
+
+def _dataset(name: str, level: WrittenLevel) -> dict[str, Any]:
+    """Return the entry of a level, whose axes have positive steps."""
+    axes = level.placed.geometry.axes
     scale: dict[str, Any] = {"type": "scale", "scale": [axis.step for axis in axes]}
     if any(axis.offset for axis in axes):
         moved = {"type": "translation", "translation": [axis.offset for axis in axes]}
         scale = {"type": "sequence", "transformations": [scale, moved]}
     ends = {"input": {"path": name}, "output": {"name": INTRINSIC}}
     return {"path": name, "coordinateTransformations": [scale | ends]}
+
+
+def _scene_attributes(world: CoordinateSystem, images: Sequence[WrittenImage]) -> dict[str, Any]:
+    """Return the attributes of a scene's group."""
+    end = Reference(world.name)
+    scene = {
+        "coordinateSystems": [world.to_json()],
+        "coordinateTransformations": [
+            image.edge.between(Reference(INTRINSIC, image.path), end).to_json() for image in images
+        ],
+    }
+    return {"ome": {"version": VERSION, "scene": scene}}
+
+
+def _images_of(name: str, levels: Sequence[PlacedLevel]) -> Iterator[WrittenImage]:
+    """Iterate over the images of levels, each with all of these."""
+    base = levels[0]
+    for level in levels[1:]:
+        outer = [
+            {dim: size for dim, size in other.data.sizes.items() if dim not in AXES}
+            for other in (base, level)
+        ]
+        if base.data.dims != level.data.dims or outer[0] != outer[1] or base.world != level.world:
+            raise MetadataError(
+                f"{level.node} has {dict(level.data.sizes)}, {base.node} {dict(base.data.sizes)}; "
+                "expected levels of the same images"
+            )
+    for position in base.positions():
+        title = base.name(position, name)
+        matrix = base.edge(position, title)
+        size = max(1.0, float(np.abs(matrix).max()))
+        for level in levels[1:]:
+            if not np.allclose(matrix, level.edge(position, title), rtol=0, atol=ROUNDING * size):
+                raise MetadataError(
+                    f"{title!r}: 'affine' and the coordinates of {level.node} place it elsewhere "
+                    f"than those of {base.node}; a scene has one transformation for all levels"
+                )
+        yield WrittenImage(
+            path=_path(title),
+            levels=[WrittenLevel(data=level.data.isel(position), placed=level) for level in levels],
+            edge=_transformation(matrix, base, title),
+        )
+
+
+def _path(name: str) -> str:
+    """Return the path of an image in the scene."""
+    try:
+        path = normalize_path(name)
+    except PathError as error:
+        raise MetadataError(f"the image {name!r} cannot be a path: {error}") from error
+    if not path or ".." in name.split("/"):
+        raise MetadataError(f"the image {name!r} has no name; expected a path below the scene")
+    return path
+
+
+def _transformation(matrix: np.ndarray, level: PlacedLevel, name: str) -> Transformation:
+    """Return the transformation of an image along all its axes."""
+    space = [axis in level.data.dims for axis in AXES]
+    flat = [n for n, known in enumerate(space) if not known]
+    aside = np.eye(len(AXES), len(AXES) + 1)[flat]
+    if (matrix[flat] != aside).any() or (matrix[:, flat] != np.eye(len(AXES))[:, flat]).any():
+        raise MetadataError(
+            f"{name!r} is flat, but its affine mixes its axes with z, which it does not have: "
+            f"{matrix.tolist()}; add the axis with expand_dims('z')"
+        )
+    inner = matrix[space][:, [*space, True]]
+    count = len(level.geometry.axes)
+    first = count - len(inner)
+    rows = np.eye(count, count + 1)
+    rows[first:, first:] = inner
+    rows += 0.0  # without negative zeros
+    if np.abs(rows[:, :-1] - np.eye(count)).max() > _EQUAL:
+        return parse_transformation({"type": "affine", "affine": rows.tolist()})
+    if rows[:, -1].any():
+        moved = {"type": "translation", "translation": rows[:, -1].tolist()}
+        return parse_transformation(moved)
+    return parse_transformation({"type": "identity"})
+
+
+def _world_of(levels: Sequence[PlacedLevel], images: Sequence[WrittenImage]) -> CoordinateSystem:
+    """Return the world of all images; raise MetadataError if they have several, or none."""
+    worlds = {level.world for level in levels}
+    if len(worlds) != 1 or not images:
+        shown = "; ".join(sorted(map(repr, worlds)))
+        raise MetadataError(
+            f"the images have {len(images)} positions in {len(worlds)} worlds, expected one world, "
+            f"of one name, unit and axes: {shown}"
+        )
+    return worlds.pop()
+
+
+def _check_paths(paths: Sequence[str]) -> None:
+    """Raise MetadataError if two images have one path, or one is inside of another."""
+    known: set[str] = set()
+    for path in paths:
+        if path in known:
+            raise MetadataError(f"two images have the name {path!r}; rename one")
+        known.add(path)
+    for path in known:
+        above = path
+        while "/" in above:
+            above = above.rpartition("/")[0]
+            if above in known:
+                raise MetadataError(f"the image {path!r} is inside of {above!r}; rename one")
+
+
+def _warn_lost(datasets: Sequence[xr.Dataset]) -> None:
+    """Warn about coordinates and attributes that a scene does not have."""
+    lost = {
+        str(name)
+        for dataset in datasets
+        for name, coordinate in dataset.coords.items()
+        if name not in _KEPT
+        and not (name == "t" and "setup" in dataset.coords)
+        and not (name in dataset.dims and coordinate.dtype.kind in "iuf")
+    }
+    if lost:
+        warn(f"a scene does not have the coordinates {', '.join(sorted(lost))}: they are omitted")
+    attributes = {
+        str(name)
+        for dataset in datasets
+        for described in (dataset, *dataset.data_vars.values())
+        for name in described.attrs
+    }
+    if attributes:
+        named = ", ".join(sorted(attributes))
+        warn(f"a scene does not have the attributes {named}: they are omitted")
