@@ -946,6 +946,7 @@ def test_fusions_whose_depth_is_doubtful_warn(tmp_path: Path) -> None:
         assert facts(open_array(place, "0").geometry())[2] == ("z", None, 4.0, -20.0)
 
 
+@pytest.mark.filterwarnings("ignore:a scene does not have the coordinates")
 @pytest.mark.matrix(2)
 @pytest.mark.parametrize("voxel", [(2.5, 1.0, 1.0), (1.0, 1.0, 1.0)])
 @pytest.mark.parametrize("form", ["zarr3", "zarr2"])
@@ -1021,6 +1022,7 @@ def non_rigid(folder: Path, starts: Any, unit: str = "px", step: Any = None) -> 
     return folder / "out.xml"
 
 
+@pytest.mark.filterwarnings("ignore:a scene does not have the coordinates")
 @pytest.mark.parametrize("pixels", ["px", "um"])
 def test_the_project_of_a_non_rigid_fusion_lies_where_its_arrays_do(
     tmp_path: Path, pixels: str
