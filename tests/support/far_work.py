@@ -101,7 +101,7 @@ WORKS = (
     ),
     Work(
         "`to_n5` of 200 chunks, one a task",
-        *(14, 218),
+        *(13, 217),
         "what exists, and its records; the record; a second look; the document; the chunks, up to "
         "16 in each task; that "
         "the record is still there; the row of the finished write; the removal of the record",

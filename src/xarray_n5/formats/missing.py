@@ -36,7 +36,7 @@ def not_found(store: Store, form: KeyedFormat, node: Node, kind: Kind) -> NodeNo
     if kind == "group" and isinstance(node.metadata, ArrayMetadata):
         return NodeNotFoundError(store.url, node.path, kind, "it is an array: use open_array")
     if kind == "array" and isinstance(form.read(node.documents, ""), ArrayMetadata):
-        return not_an_array(store, form, node.path)
+        return not_an_array(store, node.path)
     return NodeNotFoundError(store.url, node.path, kind, _hint(store, form, node.path))
 
 

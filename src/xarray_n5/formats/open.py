@@ -56,7 +56,9 @@ def open_container(
     _check_writable(found, path)
     store = CachedStore(found.fresh()) if cached else found.fresh()
     if cached:
-        _request_root(store, path)
+        _look_ahead(store, [path, ""], KEYED_FORMATS, [path])
+        if store.fresh().real_folders:
+            _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
     return KeyedContainer(store, format_to_write(store, format)), path
 
 
@@ -99,8 +101,14 @@ def find_node(
     if writable:
         _check_writable(found, path)
     store = found.fresh() if writable else CachedStore(found) if cached else found
-    listed = listed or (not path and store.name.endswith(N5.suffixes))
-    kept = _look_ahead(store, path, format, ahead, listed=listed and cached)
+    forms = [_keyed(format)]
+    if format is None and _format_named(store).name == Zarr2.name:
+        forms = KEYED_FORMATS
+    listed = cached and (listed or (not path and store.name.endswith(N5.suffixes)))
+    around = [path, ""]
+    if cached or len(forms) > 1:
+        around += [path.rpartition("/")[0], *ahead]
+    kept = _look_ahead(store, around, forms, [join(path, HIDDEN), *([path] if listed else ())])
     form, documents = _find_documents(kept, path, format)
     if path:
         KeyedContainer(kept, form).check_version()
@@ -179,8 +187,8 @@ def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFor
     """Return the format that has documents at `path`, and these."""
     candidates = [_keyed(name)] if name else KEYED_FORMATS
     for number, form in enumerate(candidates):
-        if number == 1:
-            _request(store, [path, path.rpartition("/")[0], ""], candidates[1:])
+        if number == 1 and isinstance(store, CachedStore):
+            _look_ahead(store, [path, path.rpartition("/")[0], ""], candidates[1:])
         documents = get_documents(store, path, form)
         if documents:
             return form, documents
@@ -243,48 +251,25 @@ def _check_no_file(store: Store) -> None:
 
 
 def _look_ahead(
-    store: Store, path: str, name: str | None, ahead: Sequence[str], *, listed: bool
+    store: Store, paths: Iterable[str], forms: Iterable[KeyedFormat], listed: Iterable[str] = ()
 ) -> Store:
-    """Return the store with the documents that are needed to read a node, requested together."""
+    """Return the store with the documents of nodes, and listings, which are requested together.
+
+    Servers refuse in many ways, which is raised where an answer is needed.
+    """
     if store.concurrency == 1:
         return store
     kept = store if isinstance(store, CachedStore) else CachedStore(store)
-    forms = KEYED_FORMATS if name is None and _is_called_zarr(store) else [_keyed(name)]
-    several = kept is store or len(forms) > 1
-    around = [path, "", *([path.rpartition("/")[0], *ahead] if several else ())]
-    read = partial(_request, kept, around, forms)
-    look = partial(_try, lambda: kept.list(path))
-    records = partial(_try, lambda: kept.list(join(path, HIDDEN)))
-    together(kept, [read, records, *([look] if listed else [])])
+    names = [name for form in forms for name in form.documents]
+    keys = list(dict.fromkeys(join(path, name) for path in paths for name in names))
+    calls: list[Callable[[], object]] = [
+        partial(kept.get_many, keys),
+        *(partial(kept.list, path) for path in listed),
+    ]
+    together(kept, [partial(_try, call) for call in calls])
     return kept
 
 
-def _is_called_zarr(store: Store) -> bool:
-    """Return whether a container, or one around it, has a name of Zarr's."""
-    return _format_named(store).name == Zarr2.name
-
-
-def _request_root(store: Store, path: str) -> None:
-    """Request at once what a write looks for first: documents of any format, a listing, a file."""
-    if store.concurrency > 1:
-        read = partial(_request, store, [path, ""], KEYED_FORMATS)
-        look = partial(_try, lambda: any(store.list(path)) or store.is_folder(path))
-        together(store, [read, look])
-    elif store.fresh().real_folders:
-        _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
-
-
 def _try(call: Callable[[], object]) -> None:
-    """Make a request early; servers refuse in many ways, which is raised where it is needed."""
     with suppress(Exception):
         call()
-
-
-def _request(store: Store, paths: Sequence[str], forms: Sequence[KeyedFormat]) -> None:
-    """Request the documents of nodes together, and cache them."""
-    if not isinstance(store, CachedStore) or store.concurrency == 1:
-        return
-    names = [name for form in forms for name in form.documents]
-    keys = list(dict.fromkeys(join(path, name) for path in paths for name in names))
-    with suppress(PermissionError):  # nodes below the root may be readable
-        store.get_many(keys)

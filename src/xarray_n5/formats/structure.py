@@ -53,9 +53,6 @@ _LONG = 4096
 _MOST = 64
 """The maximum number of names in a directory that are checked."""
 
-_DEPTH = 3
-"""The maximum number of directories without documents between a group and the first node in it."""
-
 _arrays: set[object] = set()
 """Arrays without chunks that are known to be arrays, by their identity."""
 
@@ -78,12 +75,12 @@ def check_array(store: Store, form: KeyedFormat, path: str, metadata: ArrayMetad
     Raises
     ------
     NodeNotFoundError
-        The error names an array to open instead.
+        If it contains nodes.
     """
     if form.states_kind or store.identity(path) in _arrays:
         return
     if _groups_in(store, form, [Node(path=path, metadata=metadata)]):
-        raise not_an_array(store, form, path)
+        raise not_an_array(store, path)
     known_array(store, path)
 
 
@@ -93,13 +90,11 @@ def known_array(store: Store, path: str) -> None:
         _arrays.add(store.identity(path))
 
 
-def not_an_array(store: Store, form: KeyedFormat, path: str) -> NodeNotFoundError:
+def not_an_array(store: Store, path: str) -> NodeNotFoundError:
     """Return the error for opening a group whose metadata are those of an array."""
-    inner = _first_array(store, form, path)
-    named = f", such as {inner!r}" if inner else ""
     hint = (
-        "it is a group, although its metadata are those of an array: it contains nodes; open an "
-        f"array in it{named}, or all with open_group or xarray.open_datatree"
+        "it is a group, although its metadata are those of an array: it contains nodes; open one "
+        "of them, or all with open_group or xarray.open_datatree"
     )
     return NodeNotFoundError(store.url, path, "array", hint)
 
@@ -176,9 +171,6 @@ def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[
         nodes |= set(numbered(listing[0] if listing else (), "timepoint").values())
         chunks = listing is not None and _has_chunks(form, _array(claim), listing, own)
         nested = lists_levels(claim.metadata.attributes)
-        if not nodes and not chunks and not nested and listing is not None:
-            bare = [name for name, each in own.items() if each or not name.isdecimal()]
-            nodes = set(_nodes_below(store, form, [join(claim.path, name) for name in bare]))
         if nodes and chunks and not nested:
             warn(
                 f"{join(store.url, claim.path)} is an array with chunks that also contains nodes "
@@ -242,43 +234,10 @@ def _has_chunks(
     return folders or any(form.chunk_index(metadata, name) is not None for name in listing[1])
 
 
-def _nodes_below(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[str]:
-    """Return the first nodes below directories that do not describe anything themselves."""
-    for _ in range(_DEPTH if paths else 0):
-        try:
-            paths = _folders_in(store, paths, _MOST)
-            several = get_all_documents(store, paths, form)
-        except Exception:  # noqa: BLE001 - as above
-            return []
-        named = zip(paths, several, strict=True)
-        if found := [path for path, each in named if _is_node(form, each)]:
-            return found
-        if not paths:
-            break
-    return []
-
-
-def _first_array(store: Store, form: KeyedFormat, path: str) -> str | None:
-    """Return the path of an array below a group, or None if none is found soon."""
-    for _ in range(_DEPTH + 1):
-        try:
-            names = sorted(_visible(store.list(path)[0]), key=lambda name: (len(name), name))
-            names = names[:_MOST] or list(_PROBES)
-            paths = [join(path, name) for name in names]
-            for inner, documents in zip(paths, get_all_documents(store, paths, form), strict=True):
-                (node,) = settle(store, form, [described(store, form, inner, documents)])
-                if isinstance(node.metadata, ArrayMetadata):
-                    return inner
-        except Exception:  # noqa: BLE001 - what cannot be listed must not hide the error
-            return None
-        path = paths[0]
-    return None
-
-
-def _folders_in(store: Store, paths: Sequence[str], most: int | None = None) -> list[str]:
-    """Return the directories in others, at most some in each; listed in one batch."""
-    found = zip(paths, store.list_many(paths), strict=True)
-    return [join(path, name) for path, (names, _) in found for name in _visible(names)[:most]]
+def _folders_in(store: Store, paths: Sequence[str]) -> list[str]:
+    """Return the directories in others, listed in one batch."""
+    listings = zip(paths, store.list_many(paths), strict=True)
+    return [join(path, name) for path, (names, _) in listings for name in _visible(names)]
 
 
 def _visible(names: Sequence[str]) -> list[str]:
