@@ -213,13 +213,8 @@ def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:
         form.decode(probe, bytes(data))
     except Exception as error:  # codecs raise errors of any type
         raise MetadataError(
-            f"{where}: cannot compress with {metadata.compression}{_filters(metadata)}: {error}"
+            f"{where}: cannot compress with {metadata.compression}: {error}"
         ) from error
-
-
-def _filters(metadata: ArrayMetadata) -> str:
-    filters = getattr(metadata.layout, "filters", ())
-    return f" after the filters {', '.join(filters)}" if filters else ""
 
 
 def check_agreement(

@@ -11,6 +11,8 @@ import numpy as np
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xarray_n5.model.metadata import Attributes
 
 MOST_BYTES = 1 << 26
@@ -107,27 +109,37 @@ def as_json(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
     MetadataError
         If a value is not JSON; NaN and infinity are not.
     """
-    result = {}
-    for key, value in attributes.items():
-        _check_depth(key, value, where)
-        try:
-            _check_keys(value)
-            text = json.dumps(value, default=_plain, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(
-                f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as "
-                f"JSON ({error})"
-            ) from error
-        result[str(key)] = json.loads(text)
-    return result
+    texts = {str(k): _dump(k, v, where, default=_plain) for k, v in attributes.items()}
+    return {key: json.loads(text) for key, text in texts.items()}
 
 
-def _check_keys(value: object) -> None:
-    """Raise TypeError if a key of a mapping is not a string, which JSON would make one."""
-    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
-        raise TypeError("keys of mappings must be strings")
-    for item in _inside(value) if isinstance(value, dict | list | tuple) else ():
-        _check_keys(item)
+def _dump(
+    key: str,
+    value: object,
+    where: str,
+    *,
+    allow_nan: bool = False,
+    default: Callable[[object], object] | None = None,
+) -> str:
+    """Return an attribute as JSON.
+
+    Raises
+    ------
+    MetadataError
+        If it is not JSON, or nested deeper than readers accept.
+    """
+    if isinstance(value, dict | list | tuple) and is_deep(value):
+        raise MetadataError(
+            f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, which "
+            "readers reject; flatten it"
+        )
+    try:
+        return json.dumps(value, default=default, allow_nan=allow_nan)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(
+            f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as JSON "
+            f"({error})"
+        ) from error
 
 
 def _plain(value: object) -> object:
@@ -159,26 +171,12 @@ def check_json(members: Attributes, where: str, before: Attributes | None = None
     """
     size = 0
     for key, value in members.items():
-        _check_depth(key, value, where)
-        try:
-            text = json.dumps(value)
-            size += len(key) + len(text)
-            if before is None or key not in before or json.dumps(before[key]) != text:
-                json.dumps(value, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(
-                f"{where}: the attribute {key!r} cannot be written as JSON ({error})"
-            ) from error
+        text = _dump(key, value, where, allow_nan=True)
+        size += len(key) + len(text)
+        if before is None or key not in before or json.dumps(before[key]) != text:
+            _dump(key, value, where)
     if size > MOST_BYTES:
         raise MetadataError(
             f"{where}: the metadata are {size} bytes of JSON, expected at most {MOST_BYTES}; "
             "store large attributes as arrays"
-        )
-
-
-def _check_depth(key: str, value: object, where: str) -> None:
-    if isinstance(value, dict | list | tuple) and is_deep(value):
-        raise MetadataError(
-            f"{where}: the attribute {key!r} is nested more than {MOST_NESTED} levels deep, which "
-            "readers reject; flatten it"
         )

@@ -81,11 +81,6 @@ def level_number(name: str) -> int | None:
     return number_in(name, "number") if number is None else number
 
 
-def is_level(path: str) -> bool:
-    """Return whether a path ends in ``s0``, ``s1``, ...."""
-    return number_in(path.rpartition("/")[2]) is not None
-
-
 def levels_among(names: Iterable[str]) -> list[str]:
     """Return the names of levels, in order: ``s0``, ``s1``, ..., or else numbers.
 
