@@ -63,7 +63,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         decode_timedelta: bool | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: str | None = None,
         attribute_order: Literal["auto", "C", "N5"] = "auto",
         dialect: DialectChoice | None = None,
         missing: Literal["fill", "error"] = "fill",
@@ -166,7 +166,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: str | None = None,
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Return every array below a node as a Dataset of its own, by path.

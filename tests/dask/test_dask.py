@@ -78,7 +78,7 @@ def test_each_stored_chunk_is_a_block(array: Array) -> None:
     "chunks", [0, -5, np.int64(-2), (0, 4), (4, -3), {1: 0}, {0: -7}, ((4, -4, 8), 4)]
 )
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3", "hdf5"])
-def test_blocks_of_no_size_are_refused(tmp_path: Path, format: Any, chunks: Any) -> None:  # noqa: A002
+def test_blocks_of_no_size_are_refused(tmp_path: Path, format: Any, chunks: Any) -> None:
     place = tmp_path / ("x.h5" if format == "hdf5" else "x")
     create_array(place, "a", shape=(8, 8), dtype="u1", chunks=4, format=format)
     with pytest.raises(MetadataError, match=r"chunks is .* along axis [01] of .*at least 1"):

@@ -132,7 +132,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("format", ["n5", "zarr2"])
 @pytest.mark.parametrize("kind", PLACES)
-def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: Any) -> None:  # noqa: A002
+def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, format: Any) -> None:
     place, workers, count = PLACES[kind](tmp_path), 4, cases(4, 20)
     create_group(place, format=format)
     create_array(place, "there", format=format, **SMALL)
@@ -205,7 +205,7 @@ getattr(test_documents, sys.argv[2])(sys.argv[1])
 @pytest.mark.parametrize("format", some(["zarr3", "zarr2", "n5"], 1))
 def test_a_process_that_adds_variables_keeps_the_attributes_that_another_sets(
     tmp_path: Path,
-    format: str,  # noqa: A002
+    format: str,
 ) -> None:
     place = str(tmp_path / "c")
     dataset().n5.to_n5(place, "g", format=format)
@@ -250,7 +250,7 @@ CHANGES: dict[str, Callable[[Container], Any]] = {
 def test_consolidated_metadata_never_bring_back_a_cached_document(
     tmp_path: Path,
     kind: str,
-    format: str,  # noqa: A002
+    format: str,
     change: str,
 ) -> None:
     place = PLACES[kind](tmp_path)

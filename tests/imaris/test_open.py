@@ -155,7 +155,7 @@ def test_other_hdf5_files_and_paths_in_a_file_open_as_before(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("format", ["zarr2", "zarr3", "n5"])
-def test_a_copy_has_levels_coordinates_and_channels(tmp_path: Path, format: Any) -> None:  # noqa: A002
+def test_a_copy_has_levels_coordinates_and_channels(tmp_path: Path, format: Any) -> None:
     url = write_ims(tmp_path / "cells.ims", times=3, channels=2)
     target = tmp_path / ("copy.n5" if format == "n5" else "copy.zarr")
     xarray_n5.copy(url, target, format=format)

@@ -108,7 +108,7 @@ class NoBucket(MemoryFileSystem):  # type: ignore[misc]
 @pytest.mark.parametrize("error", [OfGoogle("Not Found"), OfAzure("no container"), of_amazon()])
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
 def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
-    format: Any,  # noqa: A002
+    format: Any,
     error: Exception,
 ) -> None:
     fs = NoBucket()
@@ -197,7 +197,7 @@ def test_a_name_that_cannot_be_stored_is_a_path_error(
 @pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
 def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
     tmp_path: Path,
-    format: Any,  # noqa: A002
+    format: Any,
     name: str,
 ) -> None:
     far = FsspecStore(Far(), "b/x.n5", retries=NEVER)

@@ -131,7 +131,7 @@ def serving(folder: Path) -> Iterator[str]:
             self.send_header("Access-Control-Expose-Headers", "Content-Range")
             super().end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
     with WebServer(("127.0.0.1", 0), Handler) as server:

@@ -321,7 +321,7 @@ def serving(folder: Path) -> Iterator[str]:
             del path
             self.send_error(403)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
     with WebServer(("127.0.0.1", 0), Handler) as server:
@@ -394,7 +394,7 @@ def serving_ranges(**options: Any) -> Iterator[Ranges]:
             served.seen.append(("HEAD", self.path.lstrip("/")))
             self.send_error(405)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
     with WebServer(("127.0.0.1", 0), Handler) as server:

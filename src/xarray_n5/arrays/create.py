@@ -78,7 +78,7 @@ def create_array(
     axes: Iterable[Axis | str | None] | Geometry | None = None,
     attributes: Mapping[str, Any] | None = None,
     mode: Literal["w-", "w", "a", "r+"] = "w-",
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dialect: str | Iterable[str] | None = None,
     chunk_elements: int = 1 << 20,

@@ -271,7 +271,7 @@ def create_group(
     *,
     attributes: Mapping[str, Any] | None = None,
     mode: Literal["w-", "a"] = "w-",
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Create a group, or open one.

@@ -31,7 +31,7 @@ def open_array(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     metadata: Mapping[str, Any] | None = None,
     assume_metadata: bool = False,
     attribute_order: AttributeOrder = "auto",
@@ -127,7 +127,7 @@ def open_group(
     *,
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     attribute_order: AttributeOrder = "auto",
     cache_metadata: bool = False,
 ) -> Group:
@@ -190,7 +190,7 @@ def open_node(
     path: str = "",
     *,
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     label_multisets: LabelMultisets = "error",

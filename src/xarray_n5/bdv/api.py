@@ -33,7 +33,7 @@ def to_bdv(
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
     method: Method = "mean",
-    format: Literal["n5", "zarr2", "zarr3"] | None = None,  # noqa: A002
+    format: Literal["n5", "zarr2", "zarr3"] | None = None,
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,

@@ -40,7 +40,7 @@ def write_options(
     data: object | None,
     *,
     storage_options: Mapping[str, Any] | None,
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,
     **options: Any,
 ) -> WriteOptions:
     """Open the container of a project for a write.

@@ -30,7 +30,7 @@ def copy(
     source_path: str = "",
     path: str = "",
     mode: Literal["w-", "a", "w"] = "w-",
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     level: LevelChoice | None = None,
     region: Sequence[slice] | None = None,
     bounds: Mapping[str, Bounds] | None = None,

@@ -58,7 +58,7 @@ class Packing:
         options: Mapping[str, Any] | None,
         *,
         mode: Mode,
-        format: str | None,  # noqa: A002
+        format: str | None,
         resume: bool | str,
     ) -> Self | None:
         """Return the archive that a URL names, after all checks; None if it names none.

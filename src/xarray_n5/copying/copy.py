@@ -65,7 +65,7 @@ def begin_copy(
     path: str = "",
     *,
     mode: Mode = "w-",
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,
     options: CopyOptions | None = None,
     without: Collection[str] = (),
     resume: bool | str = False,
@@ -87,7 +87,7 @@ def begin_copy(
     options = options or CopyOptions()
     multisets = options.label_multisets
     if options.dialect == SCENE:
-        format = scene_format(url, format)  # noqa: A001
+        format = scene_format(url, format)
     how = WriteOptions.into(
         url,
         storage_options=storage_options,

@@ -40,7 +40,7 @@ def from_n5(
     chunks: int | str | tuple[Any, ...] | Mapping[int, Any] | None = None,
     name: str | None = None,
     *,
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     missing: Missing = "fill",
     metadata: Mapping[str, Any] | None = None,
     label_multisets: LabelMultisets = "error",

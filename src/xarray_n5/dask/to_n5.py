@@ -96,7 +96,7 @@ def to_n5(
     safe_chunks: bool = True,
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     dialect: str | Iterable[str] | None = None,
     layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,

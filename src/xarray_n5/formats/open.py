@@ -33,7 +33,7 @@ def open_container(
     url: object,
     path: str = "",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,
     *,
     cached: bool = False,
 ) -> tuple[Container, str]:
@@ -66,7 +66,7 @@ def find_node(
     url: object,
     path: str = "",
     storage_options: Mapping[str, Any] | None = None,
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,
     *,
     writable: bool = False,
     cached: bool = False,

@@ -35,7 +35,7 @@ def pyramid(
     compression: str | Mapping[str, Any] | Compression | None = "same",
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
-    format: FormatName | None = None,  # noqa: A002
+    format: FormatName | None = None,
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
@@ -160,7 +160,7 @@ def pyramid(
             form=format,
         )
         url, path = base.group
-        format = None  # noqa: A001
+        format = None
         storage_options = None
     else:
         if axes is None and isinstance(source, xr.DataArray):

@@ -149,7 +149,7 @@ class WriteOptions:
         *,
         computed: bool,
         storage_options: Mapping[str, Any] | None = None,
-        format: str | None = None,  # noqa: A002
+        format: str | None = None,
         sources: Sequence[da.Array] = (),
         **options: Any,
     ) -> Self:
@@ -161,7 +161,7 @@ class WriteOptions:
             If tasks would be computed now, in several processes, for a file with one writer.
         """
         if options.get("dialect") == SCENE:
-            format = scene_format(url, format)  # noqa: A001
+            format = scene_format(url, format)
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url, *sources)
