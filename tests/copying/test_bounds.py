@@ -298,41 +298,6 @@ def test_a_box_beside_the_views_is_refused_and_levels_without_samples_left_out(
     assert [n.name for n in tree(tmp_path / "part.n5").subtree if n.data_vars] == ["s0", "s1"]
 
 
-def test_the_command_line_has_units_behind_either_end(tmp_path: Path, levels: Path) -> None:
-    url = levels
-    given = "z=0.1:0.22 um, y=:50, x=10:60 nm"
-    arguments = ["copy", str(url), str(tmp_path / "b.n5"), "--bounds", given, "--verify"]
-    for more in ([], ["--resume"]):
-        found = CliRunner().invoke(main, [*arguments, *more])
-        assert found.exit_code == 0, found.output
-        assert "equal" in found.output
-    copy(url, tmp_path / "c.n5", bounds=BOUNDS)
-    xr.testing.assert_identical(tree(tmp_path / "b.n5"), tree(tmp_path / "c.n5"))
-
-
-@pytest.mark.parametrize(
-    ("given", "code", "text"),
-    [
-        ("z", 2, "START:STOP"),
-        ("z=:", 2, "START:STOP"),
-        ("z=1:2:3", 2, "START:STOP"),
-        ("z=1:2,z=3:4", 2, "once for each dimension"),
-        ("q=1:2", 1, "no dimension 'q'"),
-        ("z=1:2 s", 1, "'1 s'"),
-        ("z=9000:9999", 1, "no samples"),
-    ],
-)
-def test_invalid_bounds_of_the_command_line(
-    tmp_path: Path, given: str, code: int, text: str
-) -> None:
-    url = volume(tmp_path)
-    place = tmp_path / "b.n5"
-    found = CliRunner().invoke(main, ["copy", str(url), str(place), "--bounds", given])
-    assert found.exit_code == code, found.output
-    assert text in found.output
-    assert not place.exists()
-
-
 def test_bounds_that_are_no_mapping_are_named(tmp_path: Path) -> None:
     wrong: Any = "z=20:60"
     with pytest.raises(TypeError, match=r"bounds is 'z=20:60'; expected a mapping such as"):

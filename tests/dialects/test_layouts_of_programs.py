@@ -1389,9 +1389,3 @@ def test_commands_take_the_order_of_lists(tmp_path: Path) -> None:
     )
     axes = json.loads(said("info", place, "--json"))["axes"]
     assert [axis["scale"] for axis in axes] == [40.0, 8.0, 4.0]
-    assert "z = 2 (80 nm)" in said("preview", place, "-o", tmp_path / "a.png")
-    said("pyramid", place, tmp_path / "y.n5/raw", "--factors", "2", "--levels", "1")
-    assert [axis.scale for axis in open_array(tmp_path / "y.n5/raw/s1").axes] == [80.0, 16.0, 8.0]
-    refused = CliRunner().invoke(main, ["pyramid", str(place), "--attribute-order", "C"])
-    assert refused.exit_code == 2
-    assert "--attribute-order requires DST" in refused.stderr

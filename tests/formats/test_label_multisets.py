@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from click.testing import CliRunner
-from matplotlib.image import imread
 
 from tests.support.containers import write_document
 from xarray_n5 import ChunkError, MetadataError, copy, from_n5, open_array, open_group, verify
@@ -134,72 +132,3 @@ def test_chunks_of_label_multisets_are_verified(tmp_path: Path) -> None:
 def run(*arguments: object) -> Any:
     """The result of a command."""
     return CliRunner().invoke(main, [str(each) for each in arguments])
-
-
-def test_commands_read_label_multisets(tmp_path: Path) -> None:
-    place = labels(tmp_path / "x.n5/labels")
-    level = place / "data/s0"
-    for option, dtype in (("argmax", "uint64"), ("count", "int32"), ("error", "uint8")):
-        told = run("info", level, "--json", "--label-multisets", option)
-        assert json.loads(told.stdout)["dtype"] == dtype
-    assert run("verify", place).exit_code == 0
-    target = tmp_path / "y.zarr"
-    assert run("copy", place, target).exit_code == 1
-    assert run("copy", place, target, "--label-multisets", "argmax").exit_code == 0
-    np.testing.assert_array_equal(open_array(target, "data/s0")[:2], WINNERS)
-    votes = tmp_path / "votes.n5/s0"
-    assert run("copy", level, votes, "--label-multisets", "count").exit_code == 0
-    np.testing.assert_array_equal(open_array(votes)[:2], VOTES)
-
-
-def test_pyramids_of_label_multisets_are_made_elsewhere(tmp_path: Path) -> None:
-    level = labels(tmp_path / "x.n5/labels") / "data/s0"
-    options = ("--method", "mode", "--factors", "1,2,2", "--label-multisets", "argmax")
-    refused = run("pyramid", level, *options)
-    assert refused.exit_code == 2
-    assert "--label-multisets requires DST" in refused.stderr
-    made = run("pyramid", level, tmp_path / "y.n5/labels", *options)
-    assert made.exit_code == 0, made.stderr
-    np.testing.assert_array_equal(open_array(tmp_path / "y.n5/labels/s0")[:2], WINNERS)
-    assert open_array(tmp_path / "y.n5/labels/s1")[0, 0, 0] in {3, 5, 2**40, 0}
-
-
-def is_grey(picture: Path) -> bool:
-    """Whether a picture has no colours."""
-    pixels = imread(picture)[..., :3]
-    return bool(np.ptp(pixels, axis=-1).max() == 0)
-
-
-@pytest.mark.parametrize(
-    ("path", "options", "grey"),
-    [
-        ("", [], False),
-        ("data", [], False),
-        ("data/s0", [], False),
-        ("", ["--no-labels"], True),
-        ("", ["--label-multisets", "count"], True),
-        ("data/s1", ["--label-multisets", "count", "--labels"], False),
-    ],
-)
-def test_labels_of_paintera_are_drawn_in_colours(
-    tmp_path: Path, path: str, options: list[str], grey: bool
-) -> None:
-    place = labels(tmp_path / "x.n5/labels")
-    picture = tmp_path / "a.png"
-    drawn = run("preview", place / path, "-o", picture, "--pixels", 32, "--index", 0, *options)
-    assert drawn.exit_code == 0, drawn.stderr
-    assert is_grey(picture) is grey
-
-
-@pytest.mark.parametrize(("kind", "grey"), [("label", False), ("raw", True), (None, True)])
-def test_numbers_of_paintera_are_drawn_as_their_dataset_says(
-    tmp_path: Path, kind: str | None, grey: bool
-) -> None:
-    place = labels(tmp_path / "x.n5/labels")
-    copy(place, tmp_path / "y.n5", path="a", label_multisets="argmax", dtype="uint64")
-    copy(tmp_path / "y.n5/a/data/s1", tmp_path / "z.n5", path="a/data", dtype="int64")
-    write_document(tmp_path / "z.n5/a", painteraData={"type": kind})
-    picture = tmp_path / "a.png"
-    drawn = run("preview", tmp_path / "z.n5/a", "-o", picture, "--pixels", 32)
-    assert drawn.exit_code == 0, drawn.stderr
-    assert is_grey(picture) is grey

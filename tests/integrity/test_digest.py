@@ -211,26 +211,3 @@ def test_the_command_prints_what_python_returns(tmp_path: Path) -> None:
     found = json.loads(run(place, "--json")[1])
     assert found == {"digest": whole, "arrays": {"em/raw": em, "labels": labels}}
     assert run(tmp_path / "none.n5")[0] == 1
-
-
-def test_the_command_compares_several_containers(tmp_path: Path) -> None:
-    to_n5(IMAGES["u1"], tmp_path / "a.n5", "em/raw", chunks=5)
-    to_n5(IMAGES["u1"], tmp_path / "b.zarr", "em/raw", chunks=7)
-    to_n5(IMAGES["u1"], tmp_path / "b.zarr", "other", chunks=7)
-    to_n5(IMAGES["u1"] + 1, tmp_path / "c.zarr", "raw")
-    one, same, other = (tmp_path / name for name in ("a.n5", "b.zarr", "c.zarr"))
-    em = direct(IMAGES["u1"])
-    lines = f"{em}  {one}/em/raw\n{em}  {same}/em/raw\n"
-    for words in (
-        (one, "em/raw", same, "em/raw"),
-        (one / "em/raw", same / "em/raw"),
-        (one, "em/raw", f"{same}/em/raw"),
-    ):
-        assert run(*words) == (0, f"{lines}equal\n")
-    code, text = run(one, same)
-    assert (code, text.splitlines()[-1]) == (1, "different")
-    assert run(one, same, "--each")[1].splitlines()[-1] == "different: other"
-    code, text = run(one / "em/raw", other / "raw", "--json")
-    digests = [(report["digest"], report["path"]) for report in json.loads(text)]
-    assert (code, digests) == (1, [(em, "em/raw"), (direct(IMAGES["u1"] + 1), "raw")])
-    assert run(one, "em", "raw")[0] == 2

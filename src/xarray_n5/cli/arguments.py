@@ -8,12 +8,11 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
-from click.shell_completion import CompletionItem
 
 from xarray_n5.cli.errors import report_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 Options: TypeAlias = "dict[str, Any] | None"
 """The options of a filesystem, if there are any."""
@@ -63,27 +62,6 @@ def on_node(
     return decorate
 
 
-class Name(click.ParamType):  # type: ignore[type-arg] # not generic before 8.2
-    """One of the names in a table, which is imported when an option is parsed."""
-
-    def __init__(self, name: str, table: Callable[[], Iterable[str]]) -> None:
-        self.name = name
-        self.table = table
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return a known name."""
-        from xarray_n5.model.options import near
-
-        if value not in (table := self.table()):
-            known = f"{', '.join(table)}{near(value, table)}"
-            self.fail(f"unknown {self.name} {value!r}; expected one of {known}", param, ctx)
-        return value
-
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> Any:  # noqa: ARG002
-        """Return the names that begin with a word."""
-        return [CompletionItem(name) for name in self.table() if name.startswith(incomplete)]
-
-
 def storage_option(
     name: str = "options", flags: Sequence[str] = ("-o", "--storage-option"), of: str = ""
 ) -> Callable[[Any], Any]:
@@ -95,18 +73,6 @@ def storage_option(
         metavar="KEY=VALUE",
         callback=_parse_options,
         help=f"An option of the fsspec filesystem{of}, such as anon=true. VALUE: JSON or a string.",
-    )
-
-
-def multisets_option(default: str = "error") -> Callable[[Any], Any]:
-    """Return the option that selects how Paintera's label multisets are read."""
-    return click.option(
-        "--label-multisets",
-        type=click.Choice(["error", "argmax", "count"]),
-        default=default,
-        show_default=True,
-        help="Read Paintera's label multisets as their most frequent labels (argmax), or as the "
-        "votes for these (count).",
     )
 
 
@@ -132,14 +98,14 @@ def for_url(url: str, options: dict[str, Any]) -> Options:
 
 
 def _parse_options(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
+    options: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
         if not equals or not key:
             # The argument may be a secret: do not show it.
             raise click.BadParameter("expected KEY=VALUE, such as anon=true")
         try:
-            found[key] = json.loads(value)
+            options[key] = json.loads(value)
         except ValueError:
-            found[key] = value
-    return found
+            options[key] = value
+    return options

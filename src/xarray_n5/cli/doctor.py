@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xarray_n5.cli.arguments import Name, Options, on_node
+from xarray_n5.cli.arguments import Options, on_node
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.doctor.api import Examined
     from xarray_n5.doctor.fix import Change
@@ -19,20 +19,10 @@ if TYPE_CHECKING:
 _WORDS = {"unread": "not read", "silent": "no axes"}
 
 
-def _dialects() -> Iterable[str]:
-    from xarray_n5.dialects import DIALECTS
-
-    return DIALECTS
-
-
 @click.command()
 @click.option("--fix", is_flag=True, help="Write the attributes that make the programs agree.")
 @click.option("--dry-run", is_flag=True, help="Show what --fix would write; write nothing.")
-@click.option(
-    "--dialect",
-    type=Name("dialect", _dialects),
-    help="The dialect that is right if several contradict each other.",
-)
+@click.option("--dialect", help="The dialect that is right if several contradict each other.")
 @click.option("--levels", is_flag=True, help="Show the axes of all levels, not of the first only.")
 @on_node()
 def doctor(

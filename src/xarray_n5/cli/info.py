@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xarray_n5.cli.arguments import Options, multisets_option, on_node, order_option
+from xarray_n5.cli.arguments import Options, on_node, order_option
 from xarray_n5.cli.errors import echo, ignore_unfinished_writes
 from xarray_n5.cli.tree import unfinished_in
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
-@multisets_option()
 @order_option
 @on_node()
 def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any) -> None:

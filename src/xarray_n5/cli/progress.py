@@ -5,35 +5,38 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from xarray_n5.writing.progress import ProgressBar
+from typing import Any, Self
 
 
-@contextlib.contextmanager
-def progress(verb: str | None = None) -> Iterator[ProgressBar]:
-    """Show the progress of a write: a bar in a terminal, otherwise a line a minute.
+class Progress(contextlib.AbstractContextManager["Progress"]):
+    """Show the progress of a write: a bar in a terminal, otherwise a line a minute."""
 
-    With a `verb`, such as "copied", print at the end what was written.
-    """
-    from dask.utils import format_bytes, format_time
+    def __init__(self) -> None:
+        from xarray_n5.writing.progress import ProgressBar
 
-    from xarray_n5.cli.errors import echo, plural
-    from xarray_n5.writing.progress import ProgressBar
+        self._bar, self._began = ProgressBar(final=False), time.monotonic()
 
-    began = time.monotonic()
-    with ProgressBar(final=False) as bar:
-        yield bar
-    if verb is None:
-        return
-    arrays, chunks = plural(bar.arrays, "array"), (bar.units or "chunks").removesuffix("s")
-    kept = f", {bar.kept} kept" if bar.kept else ""
-    size = f", {format_bytes(bar.nbytes)}" if bar.nbytes else ""  # HDF5 reports no sizes
-    written = f"{plural(bar.written, chunks)} written{kept}{size}"
-    echo(f"{verb} {arrays}: {written}, {format_time(time.monotonic() - began)}")
+    def __enter__(self) -> Self:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *more: object) -> None:
+        self._bar.__exit__(error, *more)
+
+    def summary(self, verb: str) -> str:
+        """Return what was written; "" if nothing was left to write."""
+        from dask.utils import format_bytes, format_time
+
+        from xarray_n5.cli.errors import plural
+
+        bar = self._bar
+        if not bar.arrays:
+            return ""
+        kept = f", {bar.kept} kept" if bar.kept else ""
+        size = f", {format_bytes(bar.nbytes)}" if bar.nbytes else ""  # HDF5 reports no sizes
+        written = plural(bar.written, (bar.units or "chunks").removesuffix("s"))
+        seconds = format_time(time.monotonic() - self._began)
+        return f"{verb} {plural(bar.arrays, 'array')}: {written} written{kept}{size}, {seconds}"
 
 
 def task_progress() -> contextlib.AbstractContextManager[Any]:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from xarray_n5.cli.arguments import (
-    for_url,
-    multisets_option,
-    order_option,
-    split_url,
-    storage_option,
-)
+from xarray_n5.cli.arguments import for_url, split_url, storage_option
 from xarray_n5.cli.errors import echo, plural, redact
 from xarray_n5.cli.options import computing, storing
 
@@ -49,7 +43,6 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     help="The reduction of samples. Default: mode for labels (uint64, bool, in 'labels' of an "
     "image of OME-Zarr), else mean.",
 )
-@click.option("--partial", is_flag=True, help="Keep incomplete windows at the ends of axes.")
 @storing
 @click.option(
     "--mode",
@@ -59,8 +52,6 @@ def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:
     help="w-: fail if the levels exist. w: replace them.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted pyramid.")
-@multisets_option()
-@order_option
 @computing
 @storage_option()
 @storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")
@@ -71,9 +62,7 @@ def pyramid(
     form: str | None,
     options: dict[str, Any],
     dst_options: dict[str, Any],
-    label_multisets: Literal["error", "argmax", "count"],
-    attribute_order: Literal["auto", "C", "N5"],
-    **asked: Any,
+    **how: Any,
 ) -> None:
     """Write coarser levels of the array at SRC: next to it if it is named s0, or all at DST.
 
@@ -89,39 +78,28 @@ def pyramid(
     from dask.utils import format_bytes
 
     from xarray_n5.arrays.open import open_array
-    from xarray_n5.cli.progress import progress
+    from xarray_n5.cli.progress import Progress
     from xarray_n5.pyramids.api import pyramid as write_pyramid
 
-    place, source_path = split_url(src)
-    source_options = for_url(place, options)
-    source: Any = place
+    container, source_path = split_url(src)
+    source_options = for_url(container, options)
+    source: Any = container
     if dst:
         target, path = split_url(dst)
-        source = open_array(
-            place,
-            source_path,
-            storage_options=source_options,
-            label_multisets=label_multisets,
-            attribute_order=attribute_order,
-        )
-        asked |= {"url": target, "path": path, "format": form}
-        asked |= {"storage_options": for_url(target, dst_options)}
+        source = open_array(container, source_path, storage_options=source_options)
+        how |= {"url": target, "path": path, "format": form}
+        how |= {"storage_options": for_url(target, dst_options)}
     elif form is not None:
         raise click.UsageError("--format requires DST: SRC itself keeps its format")
-    elif label_multisets != "error":
-        raise click.UsageError("--label-multisets requires DST: SRC itself keeps label multisets")
-    elif attribute_order != "auto":
-        raise click.UsageError("--attribute-order requires DST: SRC itself keeps its lists")
     else:
-        asked |= {"path": source_path, "storage_options": source_options}
-    with progress():
-        levels = list(write_pyramid(source, **asked).children.items())
-    if all((level["worker"] == "an earlier run").all() for _, level in levels):
+        how |= {"path": source_path, "storage_options": source_options}
+    with Progress():
+        levels = dict(write_pyramid(source, **how).children)
+    if all((level["worker"] == "an earlier run").all() for level in levels.values()):
         echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
         return
-    for name, level in levels:
-        chunks, nbytes = int(level.attrs["chunks"]), int(level["bytes"].sum())
+    for name, level in levels.items():
         kept = int((level["worker"] == "an earlier run").sum())
-        thing = plural(chunks, "shard" if asked.get("shards") is not None else "chunk")
-        thing += f" ({kept} kept)" if kept else ""
-        echo(f"{name}: {thing}, {format_bytes(nbytes)}")
+        thing = "shard" if how.get("shards") is not None else "chunk"
+        count = plural(int(level.attrs["chunks"]), thing) + (f" ({kept} kept)" if kept else "")
+        echo(f"{name}: {count}, {format_bytes(int(level['bytes'].sum()))}")

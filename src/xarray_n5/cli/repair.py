@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 import click
 
 from xarray_n5.cli.arguments import Options, on_node
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes, plural
-
-if TYPE_CHECKING:
-    from xarray_n5.formats.containers import Container
 
 
 @click.command()
@@ -31,33 +28,32 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: Options
     """
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.walk import Walk
+    from xarray_n5.integrity.repair import repair as repair_array
 
     ignore_unfinished_writes()
     walk = Walk.at(url, path, options, whole=True)
     broken = False
-    for found in walk.arrays():
-        head = "" if isinstance(walk.root, Array) else f"{found.path or '/'}: "
-        if isinstance(found.node, Array):
-            how: Literal["remove", "quarantine"] = "remove" if remove else "quarantine"
-            echo(f"{head}{_repair(walk.container.fresh(), found.path, how, missing=missing)}")
+    for entry in walk.arrays():
+        if isinstance(entry.node, Array):
+            report = repair_array(
+                walk.container.fresh(),
+                entry.path,
+                how="remove" if remove else "quarantine",
+                missing=missing,
+            )
+            line = _summary(report, remove=remove, missing=missing)
         else:
-            broken = True
-            echo(f"{head}{format_error(found.problem)}")
+            broken, line = True, format_error(entry.problem)
+        echo(line if isinstance(walk.root, Array) else f"{entry.path or '/'}: {line}")
     if broken:
         raise click.exceptions.Exit(1)
 
 
-def _repair(
-    container: Container, path: str, how: Literal["remove", "quarantine"], *, missing: bool
-) -> str:
-    """Repair an array, and return a line that describes the result."""
-    from xarray_n5.integrity.repair import repair as repair_array
-
-    found = repair_array(container, path, how=how, missing=missing)
+def _summary(report: Any, *, remove: bool, missing: bool) -> str:
     done = []
-    if count := found.attrs["repaired"]:
-        where = "removed" if how == "remove" else "moved to .xn5/quarantine"
+    if count := report.attrs["repaired"]:
+        where = "removed" if remove else "moved to .xn5/quarantine"
         done.append(f"{plural(count, 'damaged chunk')} {where}")
-    if missing and (count := int((found["state"] == "missing").sum())):
+    if missing and (count := int((report["state"] == "missing").sum())):
         done.append(f"{plural(count, 'missing chunk')} marked to be written again")
     return ", ".join(done) or "nothing to repair"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from xarray_n5.cli.errors import echo, report_errors
+from xarray_n5.cli.errors import echo
 from xarray_n5.cli.options import computing
-from xarray_n5.cli.progress import progress
 
 
 def _share(_: object, __: object, text: str | None) -> tuple[int, int] | None:
@@ -24,7 +23,6 @@ def _share(_: object, __: object, text: str | None) -> tuple[int, int] | None:
 @click.option("--share", metavar="K/N", callback=_share, help="Compute the K-th of N shares alone.")
 @computing
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@report_errors
 def run(file: Path, *, share: tuple[int, int] | None) -> None:
     """Compute a write that plan.save(FILE) has begun, or a share of it.
 
@@ -37,9 +35,12 @@ def run(file: Path, *, share: tuple[int, int] | None) -> None:
       xarray-n5 run plan.bin --share 3/100
       xarray-n5 run plan.bin
     """
+    from xarray_n5.cli.progress import Progress
     from xarray_n5.writing.deferred import SavedWrite
 
-    with progress("written"):
+    with Progress() as progress:
         report = SavedWrite.load(file).run(share)
     if report is None and share is None:
         echo("the write has finished: nothing is left to do")
+    elif done := progress.summary("written"):
+        echo(done)

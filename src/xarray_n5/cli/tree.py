@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -12,7 +12,7 @@ from xarray_n5.cli.arguments import Options, on_node, order_option
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
@@ -59,79 +59,82 @@ def tree(
     from xarray_n5.leaves import scene_in
 
     ignore_unfinished_writes()
-    pretty = "utf" in str(sys.stdout.encoding).lower()
     if (scene := find_scene(url, options)) is None:
         walk = Walk.at(url, path, options, attribute_order=attribute_order)
         scene, path = scene_in(walk.root), ""
     if scene is not None:
-        echo(f"{scene.url}  a {scene.kind}")
         images = {} if depth == 0 else scene.images(path, options)
-        for line in _images(images, _LINES[pretty], depth, chunks=chunks):
-            echo(line)
+        top = _Node(f"{scene.url}  a {scene.kind}", nodes=_images(images, depth, chunks=chunks))
+        echo(*_lines([top]))
         return
-    drawing = _Drawing(walk, chunks=chunks, pretty=pretty)
-    for line in drawing.lines(depth):
-        echo(line)
-    if drawing.broken:
+    reader = _Reader(walk, chunks=chunks)
+    echo(*_lines([reader.top(depth)]))
+    if walk.is_plain and depth is None:
+        echo(f"(to a depth of {_PLAIN_DEPTH}, because this is not a container; see --depth)")
+    if reader.broken:
         raise click.exceptions.Exit(1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node of the tree: its line, the lines of its axes, and the nodes below it."""
+
+    text: str
+    axes: Sequence[str] = ()
+    nodes: Sequence[_Node] = field(default=())
+
+
+def _lines(nodes: Sequence[_Node], indent: str | None = None) -> Iterator[str]:
+    """Iterate over the lines of nodes; those at the top have no branches."""
+    branch, last, trunk = _LINES["utf" in str(sys.stdout.encoding).lower()]
+    for number, node in enumerate(nodes):
+        head, under = (last, "    ") if number == len(nodes) - 1 else (branch, trunk)
+        if indent is None:
+            head, under = "", ""
+        yield f"{indent or ''}{head}{node.text}"
+        yield from (f"{indent or ''}{under}    {line}" for line in node.axes)
+        yield from _lines(node.nodes, f"{indent or ''}{under}")
+
+
 @dataclass(slots=True)
-class _Drawing:
-    """The lines of a tree."""
+class _Reader:
+    """The nodes of a walk."""
 
     walk: Walk
     chunks: bool
     """Whether to count stored chunks."""
-    pretty: bool
-    """Whether to use Unicode."""
     broken: bool = False
     """Whether something could not be read."""
 
-    def lines(self, depth: int | None) -> Iterator[str]:
-        """Iterate over the lines of the root and of everything below it."""
+    def top(self, depth: int | None) -> _Node:
+        """Return the root with everything below it."""
         from xarray_n5.arrays.array import Array
 
-        root, found = self.walk.root, self.walk.seen(self.walk.root)
-        if isinstance(root, Array):
-            yield f"{root.url}  {self._summary(root)}"
-            yield from (f"    {line}" for line in _axes(root.geometry()))
-        elif found.node is None:
-            yield f"{root.url}  {self._problem(found)}"
-        elif not self.walk.is_plain:
-            yield f"{root.url}  {root.format}{_version(root)}"
-            yield from self._inside(root, "", depth)
-        else:
-            yield f"{root.url}  a plain folder: no attributes.json"
-            yield from self._inside(root, "", _PLAIN_DEPTH if depth is None else depth)
-            if depth is None:
-                yield (
-                    f"(to a depth of {_PLAIN_DEPTH}, because this is not a container; see --depth)"
-                )
+        root, entry = self.walk.root, self.walk.seen(self.walk.root)
+        if isinstance(root, Array) or entry.node is None:
+            return self._node(entry, root.url, depth)
+        if not self.walk.is_plain:
+            text = f"{root.url}  {root.format}{_version(root)}"
+            return _Node(text, nodes=self._inside(root, depth))
+        depth = _PLAIN_DEPTH if depth is None else depth
+        text = f"{root.url}  a plain folder: no attributes.json"
+        return _Node(text, nodes=self._inside(root, depth))
 
-    def _inside(self, group: Group, indent: str, depth: int | None) -> Iterator[str]:
-        from xarray_n5.arrays.array import Array
-
+    def _inside(self, group: Group, depth: int | None) -> list[_Node]:
         if depth == 0:
-            return
-        branch, last, trunk = _LINES[self.pretty]
-        children = list(self.walk.children(group))
-        for number, found in enumerate(children):
-            end = number == len(children) - 1
-            head, under = (last, "    ") if end else (branch, trunk)
-            if found.node is None:
-                yield f"{indent}{head}{found.name}  {self._problem(found)}"
-            elif isinstance(found.node, Array):
-                yield f"{indent}{head}{found.name}  {self._summary(found.node)}"
-                yield from (f"{indent}{under}    {line}" for line in _axes(found.node.geometry()))
-            else:
-                yield f"{indent}{head}{found.name}/{_version(found.node)}"
-                deeper = None if depth is None else depth - 1
-                yield from self._inside(found.node, indent + under, deeper)
+            return []
+        deeper = None if depth is None else depth - 1
+        return [self._node(entry, entry.name, deeper) for entry in self.walk.children(group)]
 
-    def _problem(self, found: Found) -> str:
-        self.broken = self.broken or found.broken
-        return format_error(found.problem)
+    def _node(self, entry: Found, name: str, depth: int | None) -> _Node:
+        from xarray_n5.arrays.array import Array
+
+        if entry.node is None:
+            self.broken = self.broken or entry.broken
+            return _Node(f"{name}  {format_error(entry.problem)}")
+        if isinstance(entry.node, Array):
+            return _Node(f"{name}  {self._summary(entry.node)}", _axes(entry.node.geometry()))
+        return _Node(f"{name}/{_version(entry.node)}", nodes=self._inside(entry.node, depth))
 
     def _summary(self, array: Array) -> str:
         from xarray_n5.arrays.describe import summary
@@ -156,79 +159,53 @@ def _version(group: Group) -> str:
     return ""
 
 
-def _images(
-    images: Mapping[str, Image[Array]],
-    branches: tuple[str, str, str],
-    depth: int | None,
-    *,
-    chunks: bool,
-) -> Iterator[str]:
-    """Iterate over the lines of a scene's images: a single one has no line of its own."""
-    branch, last, trunk = branches
-    for number, (name, image) in enumerate(images.items()):
-        head, under = (last, "    ") if number == len(images) - 1 else (branch, trunk)
-        if name:
-            yield f"{head}{name}/"
+def _images(images: Mapping[str, Image[Array]], depth: int | None, *, chunks: bool) -> list[_Node]:
+    """Return the nodes of a scene's images: a single one has no node of its own."""
+    nodes = []
+    for name, image in images.items():
+        levels = []
         if depth is None or depth > 1 or not name:
-            yield from _levels(image, under if name else "", branches, chunks=chunks)
+            levels = [_level(at, level, chunks=chunks) for at, level in image.levels.items()]
+        nodes += [_Node(f"{name}/", nodes=levels)] if name else levels
+    return nodes
 
 
-def _levels(
-    image: Image[Array], indent: str, branches: tuple[str, str, str], *, chunks: bool
-) -> Iterator[str]:
-    """Iterate over the lines of an image's levels, with their axes."""
+def _level(name: str, level: Level[Array], *, chunks: bool) -> _Node:
     from xarray_n5.arrays.describe import times
 
-    branch, last, trunk = branches
-    for number, (name, level) in enumerate(image.levels.items()):
-        head, under = (last, "    ") if number == len(image.levels) - 1 else (branch, trunk)
-        size = f"{times(level.shape)} {level.first.dtype}, {chunk_shapes(level)}"
-        stored = f", {_stored(*level.all_arrays())}" if chunks else ""
-        state = ", unfinished" if unfinished_in(level) else ""
-        yield f"{indent}{head}{name}  {size}, {compression_name(level.first)}{state}{stored}"
-        yield from (f"{indent}{under}    {line}" for line in _axes(level.named()))
+    array = level.first
+    shards = "" if level.shards is None else f", shards {times(level.shards)}"
+    size = f"{times(level.shape)} {array.dtype}, chunks {times(level.chunks)}{shards}"
+    compression = array.node.metadata.other_filters or str(array.compression.name)
+    state = ", unfinished" if unfinished_in(level) else ""
+    stored = f", {_stored(*level.all_arrays())}" if chunks else ""
+    return _Node(f"{name}  {size}, {compression}{state}{stored}", _axes(level.named()))
 
 
 def unfinished_in(level: Level[Array]) -> bool:
     """Return whether an array of a level has an unfinished write."""
     from xarray_n5.formats.documents import unfinished
 
-    return bool(unfinished(level.first.node.store, {each.path for each in level.arrays}))
-
-
-def chunk_shapes(array: Array | Level[Array]) -> str:
-    """Return the shape of an array's chunks, and of its shards if it has any."""
-    from xarray_n5.arrays.describe import times
-
-    shards = "" if array.shards is None else f", shards {times(array.shards)}"
-    return f"chunks {times(array.chunks)}{shards}"
-
-
-def compression_name(array: Array) -> str:
-    """Return the name of an array's compression, or of HDF5's filters such as lzf."""
-    return array.node.metadata.other_filters or str(array.compression.name)
+    return bool(unfinished(level.first.node.store, {array.path for array in level.arrays}))
 
 
 def _stored(*arrays: Array) -> str:
     """Return the number of stored chunks of arrays that are alike, or of shards, and their size."""
     from dask.utils import format_bytes
 
-    count, size, whole = 0, 0, 0
+    sizes: list[int] = []
     for array in arrays:
-        io, whole = array.node, whole + array.grid.size
-        for index, found in io.container.list_chunk_info(io.path, io.metadata):
-            if index in array.grid:
-                count, size = count + 1, size + found.size
+        chunks = array.node.container.list_chunk_info(array.path, array.node.metadata)
+        sizes += [info.size for index, info in chunks if index in array.grid]
+    total = sum(array.grid.size for array in arrays)
     things = "chunks" if arrays[0].shards is None else "shards"
-    return f"{count} of {whole} {things} stored, {format_bytes(size)}"
+    return f"{len(sizes)} of {total} {things} stored, {format_bytes(sum(sizes))}"
 
 
-def _axes(geometry: Geometry) -> Iterator[str]:
-    """Iterate over the line of the axes, if a dialect describes them."""
+def _axes(geometry: Geometry) -> list[str]:
+    """Return the line of the axes, if a dialect describes them."""
     from xarray_n5.arrays.describe import axes_line
 
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
-    if not dialects:
-        return
     matrix = "; affine" if geometry.affine is not None else ""
-    yield f"{axes_line(geometry)}{matrix}  ({', '.join(dialects)})"
+    return [f"{axes_line(geometry)}{matrix}  ({', '.join(dialects)})"] if dialects else []

@@ -11,6 +11,8 @@ from xarray_n5.cli.arguments import Options, on_node
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.walk import Found, Walk
     from xarray_n5.leaves import Scene
@@ -59,8 +61,8 @@ def verify(
 
     ignore_unfinished_writes()
     scene = find_scene(url, options)
-    opened = (url, path, options) if scene is None else (scene.container(options), path, None)
-    walk = Walk.at(*opened, whole=True)
+    place = (url, path, options) if scene is None else (scene.container(options), path, None)
+    walk = Walk.at(*place, whole=True)
     lost = _lost_images(scene, walk) if strict and scene is not None and not path else ""
     nodes = [*walk.nodes()]
     with task_progress():
@@ -73,13 +75,16 @@ def verify(
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
-        _show(reports)
+        width = max((len(report["path"] or "/") for report in reports), default=0)
+        for report in reports:
+            echo(*_lines(report, width))
     if not reports:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
-    for problem in filter(None, (*_problems(reports, strict=strict), lost)):
+    problems = [*filter(None, (*_problems(reports, strict=strict), lost))]
+    for problem in problems:
         echo(problem, err=True)
-    if lost or any(_is_bad(report, strict=strict) for report in reports):
+    if problems:
         raise click.exceptions.Exit(1)
 
 
@@ -89,19 +94,19 @@ def _lost_images(scene: Scene, walk: Walk) -> str:
 
     if (reader := scene_reader(document := scene.document or b"")) is None:
         return ""
-    nodes = {found.path: found.node for found in walk.nodes() if found.node is not None}
+    nodes = {entry.path: entry.node for entry in walk.nodes() if entry.node is not None}
     return reader.missing_images(document, nodes)
 
 
-def _report(found: Found, *, deep: bool) -> dict[str, Any]:
+def _report(entry: Found, *, deep: bool) -> dict[str, Any]:
     """Return the report on an array, with the error if it cannot be read."""
     from xarray_n5.arrays.array import Array
 
-    report = _blank(found.path)
-    if not isinstance(found.node, Array):
-        return report | {"error": format_error(found.problem)}
+    report = _blank(entry.path)
+    if not isinstance(entry.node, Array):
+        return report | {"error": format_error(entry.problem)}
     try:
-        return report | _facts(found.node, deep=deep)
+        return report | _facts(entry.node, deep=deep)
     except (OSError, ValueError) as error:
         return report | {"error": format_error(error)}
 
@@ -118,64 +123,43 @@ def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
     from xarray_n5.integrity.report import report
 
     table = report(array, deep=deep).load()
-    states, about = table["state"].to_numpy(), table.attrs
+    states = table["state"].to_numpy()
     names, counts = np.unique(states, return_counts=True)
     damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
     return {
         "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "damaged": {array.node.key(at): str(states[at]) for at in damaged},
-        "stray": about["stray"],
-        "unfinished": about["unfinished"],
-        "digests": about["digests"],
+        **{key: table.attrs[key] for key in ("stray", "unfinished", "digests")},
         "shards": array.shards,
     }
 
 
-def _is_bad(report: dict[str, Any], *, strict: bool) -> bool:
-    missing = strict and "missing" in report["chunks"]
-    return bool(report["damaged"] or report["unfinished"] or report["error"] or missing)
-
-
-def _show(reports: list[dict[str, Any]]) -> None:
-    from xarray_n5.model.paths import join
-
-    width = max((len(report["path"] or "/") for report in reports), default=0)
-    for report in reports:
-        echo(f"{report['path'] or '/':{width}}  {report['error'] or _counts(report)}")
-        _echo_some([f"{state}: {key}" for key, state in report["damaged"].items()])
-        _echo_some([f"stray: {join(report['path'], key)}" for key in report["stray"]])
-
-
-def _counts(report: dict[str, Any]) -> str:
+def _lines(report: dict[str, Any], width: int) -> Iterator[str]:
+    """Iterate over the lines about an array."""
     counts = ", ".join(f"{count} {state}" for state, count in report["chunks"].items())
-    more = [
-        plural(len(report[key]), thing)
-        for key, thing in (("stray", "stray file"), ("unfinished", "unfinished write"))
-        if report[key]
-    ]
-    more += ["digests kept"] if report["digests"] else []
-    if report["shards"] is not None:
-        counts += " (shards)"
-    return "; ".join([counts or "no chunks", *more])
+    facts = [(counts or "no chunks") + " (shards)" * (report["shards"] is not None)]
+    for key, thing in (("stray", "stray file"), ("unfinished", "unfinished write")):
+        facts += [plural(len(report[key]), thing)] if report[key] else []
+    facts += ["digests kept"] if report["digests"] else []
+    yield f"{report['path'] or '/':{width}}  {report['error'] or '; '.join(facts)}"
+    for named in (
+        [f"{state}: {key}" for key, state in report["damaged"].items()],
+        [f"stray: {report['path']}/{key}".replace(": /", ": ") for key in report["stray"]],
+    ):
+        yield from (f"    {line}" for line in named[:_SHOWN])
+        if len(named) > _SHOWN:
+            yield f"    ... and {len(named) - _SHOWN} more"
 
 
-def _echo_some(lines: list[str]) -> None:
-    for line in lines[:_SHOWN]:
-        echo(f"    {line}")
-    if len(lines) > _SHOWN:
-        echo(f"    ... and {len(lines) - _SHOWN} more")
-
-
-def _problems(reports: list[dict[str, Any]], *, strict: bool) -> list[str]:
-    """Return a line for each kind of problem, with what to do."""
-    found, of = [], plural(len(reports), "array")
+def _problems(reports: list[dict[str, Any]], *, strict: bool) -> Iterator[str]:
+    """Iterate over the kinds of problems, with what to do."""
+    total = plural(len(reports), "array")
     for key, problem in (
         ("damaged", "damaged chunks: remove them with xarray-n5 repair, then write them again"),
         ("unfinished", "unfinished writes: repeat them with resume=True or --resume"),
         ("error", "not been verified"),
     ):
         if count := sum(bool(report[key]) for report in reports):
-            found.append(f"{count} of {of} {'has' if count == 1 else 'have'} {problem}")
+            yield f"{count} of {total} {'has' if count == 1 else 'have'} {problem}"
     if strict and (count := sum("missing" in report["chunks"] for report in reports)):
-        found.append(f"{count} of {of} {'has' if count == 1 else 'have'} missing chunks")
-    return found
+        yield f"{count} of {total} {'has' if count == 1 else 'have'} missing chunks"

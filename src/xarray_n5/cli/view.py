@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import click
 
-from xarray_n5.cli.arguments import Options, multisets_option, on_node, order_option
+from xarray_n5.cli.arguments import Options, on_node
 from xarray_n5.cli.errors import echo
 
 
@@ -29,8 +28,6 @@ from xarray_n5.cli.errors import echo
     "--port", type=click.IntRange(0, 65535), default=0, help="The port; by default, any free one."
 )
 @click.option("--seconds", type=click.FloatRange(0), help="Stop after this many seconds.")
-@multisets_option("argmax")
-@order_option
 @on_node()
 def view(
     url: str,
@@ -43,8 +40,6 @@ def view(
     port: int,
     seconds: float | None,
     options: Options,
-    label_multisets: str,
-    attribute_order: str,
 ) -> None:
     """Open the images at URL in Neuroglancer, in a browser.
 
@@ -60,9 +55,6 @@ def view(
     from xarray_n5.viewing.api import page_of
     from xarray_n5.viewing.api import view as serve
 
-    opening: dict[str, Any] = {"label_multisets": label_multisets}
-    if attribute_order != "auto":
-        opening["attribute_order"] = attribute_order
     shown = serve(
         url,
         path,
@@ -71,7 +63,7 @@ def view(
         address=address,
         port=port,
         storage_options=options,
-        **opening,
+        label_multisets="argmax",
     )
     with shown:
         echo(shown.url)
