@@ -316,7 +316,6 @@ def test_a_dialect_that_describes_nothing_is_an_error(tmp_path: Path, dialect: s
     url = write(tmp_path, Sample(levels=MOVED))
     with pytest.raises(ValueError, match=dialect):
         examine(url, dialect=dialect)
-    assert run(url, "--dialect", "nonsense").exit_code == 2
 
 
 def test_coordinates_and_bounds_are_not_images(tmp_path: Path) -> None:
