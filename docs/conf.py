@@ -73,7 +73,7 @@ numpydoc_xref_ignore = {
 
 def without_signature(app, what, name, obj, options, signature, annotation):  # noqa: ANN001, ANN201, ARG001
     """Hide the parameters of classes whose instances users get from functions."""
-    made = {"Axis", "Geometry", "HangarWriter", "ProgressBar", "Funlib"}
+    made = {"Axis", "Geometry", "ProgressBar", "Funlib"}
     hidden = what in {"class", "exception"} and obj.__name__ not in made
     return ("", None) if hidden and signature else None
 

@@ -14,7 +14,7 @@ from xxhash import xxh64_hexdigest
 
 from tests.support.hangar_samples import BLOSC, only_file, samples
 from xarray_n5.errors import ChunkError, MissingPackageError
-from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
+from xarray_n5.hangar import from_hangar, to_hangar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,8 +91,3 @@ def test_no_hdf5_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ImportError, match=r"pip install .*xarray-n5\[hdf5\]"):
         to_hangar(samples(), tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setitem(sys.modules, "lmdb", None)
-    (tmp_path / ".hangar").mkdir()
-    (tmp_path / ".hangar/hash.lmdb").touch()
-    with pytest.raises(MissingPackageError, match=r"pip install .*xarray-n5\[hangar\]"):
-        hangar_records(tmp_path)

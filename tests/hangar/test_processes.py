@@ -1,8 +1,7 @@
-"""Hangar's files in several threads and processes: readers beside a writer, forks, a cluster."""
+"""Hangar's files in several threads and processes."""
 
 from __future__ import annotations
 
-import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ import numpy as np
 import pytest
 
 import xarray_n5
-from tests.support.hangar_samples import LZF, WRITING, fork_python, only_file, samples
-from xarray_n5.errors import ChunkError, MetadataError
-from xarray_n5.hangar import HangarWriter, from_hangar, to_hangar
+from tests.support.hangar_samples import LZF, only_file, samples
+from xarray_n5.errors import ChunkError
+from xarray_n5.hangar import from_hangar, to_hangar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,11 +28,6 @@ def test_arrays_are_pickled_without_handles(tmp_path: Path) -> None:
     data = pickle.dumps(lazy)
     assert len(data) < 4000
     np.testing.assert_array_equal(pickle.loads(data), values)  # noqa: S301
-    with (
-        HangarWriter(tmp_path, (3, 5), "i2") as writer,
-        pytest.raises(TypeError, match="another process"),
-    ):
-        pickle.dumps(writer)
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
@@ -61,19 +55,6 @@ def test_files_that_others_in_this_process_have_open_are_read(
         array = xarray_n5.open_array(only_file(tmp_path), "0")
         np.testing.assert_array_equal(array[:60], values.reshape(60, -1))
     np.testing.assert_array_equal(from_hangar(tmp_path, records), values)
-
-
-def test_another_open_dataset_is_not_spoilt_while_the_file_is_written(tmp_path: Path) -> None:
-    writing = fork_python(WRITING, tmp_path, 100_000)
-    assert writing.stdout is not None
-    records = [writing.stdout.readline().strip()]
-    with h5py.File(only_file(tmp_path), "r", libver="latest", swmr=True) as file:
-        dataset = file["0"]
-        assert dataset[0, 0] == 0
-        np.testing.assert_array_equal(np.asarray(from_hangar(tmp_path, records))[:, 1, 1], [0])
-        assert dataset[0, 0] == 0
-    writing.kill()
-    writing.communicate()
 
 
 def test_threads_read_a_file_in_both_ways(tmp_path: Path) -> None:
@@ -109,58 +90,3 @@ def test_workers_of_a_cluster_read(cluster: Client, tmp_path: Path) -> None:
     broken = from_hangar(tmp_path, [records[0].replace(":0:0:", ":0:1:")])
     with pytest.raises(ChunkError, match="xxh64"):
         cluster.compute(broken).result()  # type: ignore[no-untyped-call]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_opens_files_of_its_own(tmp_path: Path) -> None:
-    to_hangar(samples(), tmp_path)
-    code = """
-        import os, sys
-        import numpy as np
-        import xarray_n5
-
-        folder = sys.argv[1]
-        path = os.path.join(folder, os.listdir(folder)[0])
-        lazy = xarray_n5.hangar.from_hangar(path)
-        before = lazy.compute(scheduler="sync")
-        writer = xarray_n5.hangar.HangarWriter(folder, (3,), "u1")
-        child = os.fork()
-        if child == 0:
-            after = lazy.compute(scheduler="sync")
-            try:
-                writer.write(np.ones(3, "u1"))
-            except Exception as error:
-                os._exit(0 if (after == before).all() and "forked" in str(error) else 2)
-            os._exit(3)
-        _, status = os.waitpid(child, 0)
-        assert (lazy.compute(scheduler="sync") == before).all()
-        print(status)
-    """
-    out, _ = fork_python(code, tmp_path).communicate(timeout=240)
-    assert out.strip() == "0"
-
-
-def test_readers_see_rows_while_they_are_written(tmp_path: Path) -> None:
-    writing = fork_python(WRITING, tmp_path, 100_000)
-    assert writing.stdout is not None
-    try:
-        records: list[str] = []
-        for wanted in (1, 5, 300):
-            records += [writing.stdout.readline().strip() for _ in range(wanted - len(records))]
-            found = np.asarray(from_hangar(tmp_path, records))
-            np.testing.assert_array_equal(found[:, 0, 0], range(wanted))
-            every = np.asarray(from_hangar(tmp_path))
-            np.testing.assert_array_equal(every[:, -1, -1], range(len(every)))
-            assert len(every) >= wanted
-        assert writing.poll() is None
-    finally:
-        writing.kill()
-        writing.communicate()
-
-
-def test_a_file_that_this_process_writes_says_so(tmp_path: Path) -> None:
-    with HangarWriter(tmp_path, (3, 5), "i2") as writer:
-        writer.write(samples()[0])
-        with pytest.raises(MetadataError, match="this process is writing it"):
-            from_hangar(tmp_path)
-    np.testing.assert_array_equal(from_hangar(tmp_path), samples()[:1])

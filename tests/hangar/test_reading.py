@@ -11,14 +11,13 @@ import dask.array as da
 import h5py
 import numpy as np
 import pytest
-import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.support.hangar_samples import LZF, only_file, samples
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError, PathError
-from xarray_n5.hangar import from_hangar, hangar_records, to_hangar
+from xarray_n5.hangar import from_hangar, to_hangar
 from xarray_n5.hangar.columns import blocks_of
 from xarray_n5.hangar.files import Run
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 def test_every_sample_of_the_corpus_equals_its_hash(corpus: Path) -> None:
     repo = corpus / "peers/hangar-0.5.2"
     rows = json.loads((repo / "manifest.json").read_text())["records"]
+    rows = [row for row in rows if row["backend"] == "00"]
     for row in rows:
         uid, sizes = row["file"][-13:-5], " ".join(map(str, row["shape"]))
         record = f"{row['backend']}:{uid}${row['dataset']} {row['index']}*{sizes}"
@@ -37,58 +37,9 @@ def test_every_sample_of_the_corpus_equals_its_hash(corpus: Path) -> None:
         assert values.shape == tuple(row["shape"])
         assert values.dtype == row["dtype"]
         assert hashlib.sha256(values.tobytes()).hexdigest() == row["sha256"]
-    assert len(rows) == 44
-
-
-def test_every_record_of_the_corpus_agrees_with_its_digest(corpus: Path) -> None:
-    repo = corpus / "peers/hangar-0.5.2"
-    rows = json.loads((repo / "manifest.json").read_text())["records"]
-    expected = {row["sample"][0]: row for row in rows}
-    pytest.importorskip("lmdb")
-    found = hangar_records(repo)
-    assert sum(map(len, found.values())) == len(expected) == 44
-    for column, records in found.items():
-        for sample, record in records.items():
-            row = expected[f"{column}/{sample}"]
-            values = np.asarray(from_hangar(repo, [record]))[0]
-            assert values.shape == tuple(row["shape"])
-            assert values.dtype == row["dtype"]
-            assert hashlib.sha256(values.tobytes()).hexdigest() == row["sha256"]
-
-
-def test_all_rows_of_the_corpus_are_found_without_records(corpus: Path) -> None:
-    repo = corpus / "peers/hangar-0.5.2"
-    rows = json.loads((repo / "manifest.json").read_text())["records"]
-    dataset = from_hangar(repo)
-    assert isinstance(dataset, xr.Dataset)
-    assert sorted(map(str, dataset)) == [
-        f"{kind}_5x7x9" for kind in ("float32", "float64", "int16", "uint8")
-    ]
-    found = {
-        hashlib.sha256(sample.tobytes()).hexdigest()
-        for variable in dataset.values()
-        for sample in np.asarray(variable)
-    }
-    whole = [row for row in rows if row["shape"] == [5, 7, 9]]
-    assert found >= {row["sha256"] for row in whole}
-    assert sum(map(len, dataset.values())) == len(rows)
-
-
-def test_columns_of_the_corpus_are_a_dataset(corpus: Path) -> None:
-    pytest.importorskip("lmdb")
-    repo = corpus / "peers/hangar-0.5.2"
-    records = hangar_records(repo)
-    assert hangar_records(repo, "STAGED") == hangar_records(repo, "master") == records
-    with pytest.raises(MetadataError, match=r"var00: samples of several shapes"):
-        from_hangar(repo, records)
-    dataset = from_hangar(repo, {name: records[name] for name in ("h00_int16", "h01_int16")})
-    assert isinstance(dataset, xr.Dataset)
-    assert dataset["h01_int16"].dims == ("sample", "h01_int16_0", "h01_int16_1", "h01_int16_2")
-    np.testing.assert_array_equal(dataset["sample"], range(4))
-    with pytest.raises(NodeNotFoundError, match="no branch or commit at 'other'"):
-        hangar_records(repo, "other")
-    with pytest.raises(NodeNotFoundError, match="no Hangar repository"):
-        hangar_records(corpus)
+    assert len(rows) == 25
+    with pytest.raises(MetadataError, match="several shapes or types"):
+        from_hangar(repo)
 
 
 @settings(deadline=None, max_examples=25)
@@ -138,7 +89,7 @@ def test_smaller_samples_keep_their_shapes(tmp_path: Path) -> None:
     for value, record in zip(values, records, strict=True):
         np.testing.assert_array_equal(from_hangar(tmp_path, [record]), value[None])
     np.testing.assert_array_equal(from_hangar(tmp_path, records[1::2]), values[1::2])
-    with pytest.raises(MetadataError, match=r"several shapes.*as \{name: records\}"):
+    with pytest.raises(MetadataError, match="several shapes"):
         from_hangar(tmp_path, records)
     rows = np.asarray(from_hangar(tmp_path))
     np.testing.assert_array_equal(rows[1].ravel(), [*values[1].ravel(), *[0] * 18])
@@ -181,41 +132,6 @@ def test_names_in_the_graph_say_what_is_read(tmp_path: Path) -> None:
     assert len(names | {from_hangar(tmp_path).name}) == 8
 
 
-def test_columns_share_samples_of_the_same_names_only(tmp_path: Path) -> None:
-    images = to_hangar(samples(4), tmp_path)
-    labels = to_hangar(samples(4, ()), tmp_path)
-    one = from_hangar(tmp_path, {"image": images, "label": labels})
-    assert isinstance(one, xr.Dataset)
-    assert dict(one.sizes) == {"sample": 4, "image_0": 3, "image_1": 5}
-    xr.testing.assert_identical(
-        one["label"].compute(), xr.DataArray(samples(4, ()), dims="sample", name="label")
-    )
-    names = {"image": dict(enumerate(images)), "label": dict(zip("abcd", labels, strict=True))}
-    two = from_hangar(tmp_path, names)
-    assert two["label"].dims == ("label_sample",)
-    assert list(two["label_sample"].values) == list("abcd")
-    three = from_hangar(tmp_path, {"sample": images, "label": labels[:2]})
-    assert three["label"].dims == ("label_sample",)
-    assert list(from_hangar(tmp_path)) == ["int16_3x5", "int16"]
-
-
-def test_dimensions_and_columns_have_names_of_their_own(tmp_path: Path) -> None:
-    images = to_hangar(samples(4), tmp_path)
-    found = from_hangar(tmp_path, {"b_0": images, "b": images})
-    assert isinstance(found, xr.Dataset)
-    assert set(found.data_vars) == {"b_0", "b"}
-    assert found["b"].dims == ("sample", "b_0_", "b_1")
-
-
-def test_names_that_would_be_one_are_refused(tmp_path: Path) -> None:
-    one, two = to_hangar(samples(2), tmp_path)
-    with pytest.raises(MetadataError, match="c: samples are called 1 and '1'"):
-        from_hangar(tmp_path, {"c": {1: one, "1": two}})
-    columns: Any = {1: [one], "1": [two]}
-    with pytest.raises(MetadataError, match="columns are called 1 and '1'"):
-        from_hangar(tmp_path, columns)
-
-
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     (record,) = to_hangar(samples(1), tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -226,9 +142,9 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_locations_without_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError, match=r"files called \*\.hdf5"):
         from_hangar(tmp_path)
-    with pytest.raises(NodeNotFoundError, match="no HDF5 file or folder"):
+    with pytest.raises(NodeNotFoundError, match="no HDF5 file"):
         from_hangar(tmp_path / "none")
-    with pytest.raises(PathError, match="only be read from local paths"):
+    with pytest.raises(PathError, match="local disks"):
         from_hangar("s3://bucket/data")
     (tmp_path / "a.hdf5").write_bytes(b"no HDF5 at all")
     with pytest.raises(MetadataError, match=r"a\.hdf5: cannot be opened"):

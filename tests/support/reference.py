@@ -63,7 +63,7 @@ def members_of(kind: type) -> dict[str, Any]:
 
 def public_functions() -> dict[str, Any]:
     """What users call: public functions and methods, and public classes that they make."""
-    made = {"Axis", "Geometry", "HangarWriter", "ProgressBar"}
+    made = {"Axis", "Geometry", "ProgressBar"}
     return {
         name: each
         for name, each in public_objects().items()

@@ -87,7 +87,7 @@ def test_hangar_functions_return_records(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     records = xarray_n5.hangar.to_hangar(VALUES, tmp_path / "files")
     assert_type(records, list[str])
-    assert_type(xarray_n5.hangar.from_hangar(tmp_path / "files"), da.Array | xr.Dataset)
+    assert_type(xarray_n5.hangar.from_hangar(tmp_path / "files"), da.Array)
 
 
 def is_refused(blocks: da.Array, url: str) -> None:
@@ -113,6 +113,6 @@ def is_refused(blocks: da.Array, url: str) -> None:
     xarray_n5.digest(url, storage_options=1)  # type: ignore[arg-type]
 
 
-def is_shown(image: xr.DataArray) -> tuple[View, Any]:
-    """Calls that need Neuroglancer, or return what depends on the data."""
-    return xarray_n5.view(image), xarray_n5.hangar.hangar_records("repository")
+def is_shown(image: xr.DataArray) -> View:
+    """A call that needs Neuroglancer."""
+    return xarray_n5.view(image)

@@ -44,7 +44,7 @@ PUBLIC = {
     },
     "xarray_n5.bdv": {"register", "to_bdv"},
     "xarray_n5.doctor": {"examine"},
-    "xarray_n5.hangar": {"HangarWriter", "from_hangar", "hangar_records", "to_hangar"},
+    "xarray_n5.hangar": {"from_hangar", "to_hangar"},
 }
 """The public names of each module that has some."""
 

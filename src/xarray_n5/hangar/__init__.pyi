@@ -1,4 +1,3 @@
-from .api import from_hangar, hangar_records, to_hangar
-from .writer import HangarWriter
+from .api import from_hangar, to_hangar
 
-__all__ = ["HangarWriter", "from_hangar", "hangar_records", "to_hangar"]
+__all__ = ["from_hangar", "to_hangar"]

@@ -125,25 +125,6 @@ def numbered(number: object) -> np.dtype[Any] | None:
     return _NUMBERS.get(number) if isinstance(number, int) else None
 
 
-def following(dataset: int, row: int) -> tuple[int, int]:
-    """Return the dataset and row after a sample; dataset 99 means a new file.
-
-    >>> following(3, 249)
-    (4, 0)
-    """
-    return (dataset, row + 1) if row + 1 < ROWS else (dataset + 1, 0)
-
-
-def is_finished(dataset: int) -> bool:
-    """Return whether a file is full: its last dataset is never written."""
-    return remaining(dataset) <= 1
-
-
-def remaining(dataset: int) -> int:
-    """Return a file's ``collections_remaining`` when its next sample goes into `dataset`."""
-    return DATASETS - dataset
-
-
 def next_prime(number: int) -> int:
     """Return the smallest prime that is at least a number.
 

@@ -7,20 +7,16 @@ from dataclasses import dataclass
 
 from xarray_n5.errors import MetadataError
 
-LONGEST = 255
+_LONGEST = 255
 """The maximum length of a record: Hangar stores the length in one byte."""
 
-_UID = "(?P<uid>[A-Za-z0-9_-]+)"
+_UID = "00:(?P<uid>[A-Za-z0-9_-]+)"
 _DIGEST = "(?P<digest>[0-9a-f]{16})"
 _SHAPE = "(?P<shape>|[0-9]+(?: [0-9]+)*)"
 _FORMS = (
-    re.compile(
-        f"(?P<backend>0[01]):{_UID}:{_DIGEST}:(?P<dataset>[0-9]+):(?P<row>[0-9]+):{_SHAPE}",
-    ),
-    re.compile(
-        rf"(?P<backend>0[01]):{_UID}\${_DIGEST}\$(?P<dataset>[0-9]+) (?P<row>[0-9]+)\*{_SHAPE}",
-    ),
-    re.compile(rf"(?P<backend>0[01]):{_UID}\$(?P<dataset>[0-9]+) (?P<row>[0-9]+)\*{_SHAPE}"),
+    re.compile(f"{_UID}:{_DIGEST}:(?P<dataset>[0-9]+):(?P<row>[0-9]+):{_SHAPE}"),
+    re.compile(rf"{_UID}\${_DIGEST}\$(?P<dataset>[0-9]+) (?P<row>[0-9]+)\*{_SHAPE}"),
+    re.compile(rf"{_UID}\$(?P<dataset>[0-9]+) (?P<row>[0-9]+)\*{_SHAPE}"),
 )
 """The forms of records since Hangar 0.5, 0.4 and 0.3; the last one has no digests."""
 
@@ -43,39 +39,32 @@ class Record:
     """The shape of the sample."""
     digest: str | None
     """The xxh64 of its bytes, as 16 hexadecimal digits; None in records of Hangar 0.3."""
-    backend: str = "00"
-    """Hangar's code of the file's layout: "00" or "01"."""
 
     def __str__(self) -> str:
         """Return the record as Hangar 0.5 writes it; without a digest, as Hangar 0.3 did."""
         sizes = " ".join(map(str, self.shape))
         if self.digest is None:
-            return f"{self.backend}:{self.uid}${self.dataset} {self.row}*{sizes}"
-        return f"{self.backend}:{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
+            return f"00:{self.uid}${self.dataset} {self.row}*{sizes}"
+        return f"00:{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
 
 
-def parse_record(found: str | bytes) -> Record:
+def parse_record(text: object) -> Record:
     """Parse a record in any of Hangar's three forms.
 
     Raises
     ------
     MetadataError
-        If it is not a record, or longer than Hangar can read.
+        If it is not a record of HDF5_00, or longer than Hangar can read.
     """
-    text = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
     if not isinstance(text, str):
-        raise MetadataError(f"{found!r} is not a record of Hangar's; expected a string")
+        raise MetadataError(f"{text!r} is not a record of Hangar's; expected a string")
     check_length(text)
-    for form in _FORMS:
-        if match := form.fullmatch(text):
-            return _record(match)
-    raise MetadataError(
-        f"{text!r} is not a record of Hangar's HDF5 files; expected "
-        "00:<uid>:<16 hexadecimal digits>:<dataset>:<row>:<sizes>"
-    )
-
-
-def _record(match: re.Match[str]) -> Record:
+    match = next(filter(None, (form.fullmatch(text) for form in _FORMS)), None)
+    if match is None:
+        raise MetadataError(
+            f"{text!r} is not a record of Hangar's HDF5_00 files; expected "
+            "00:<uid>:<16 hexadecimal digits>:<dataset>:<row>:<sizes>"
+        )
     parts = match.groupdict()
     return Record(
         uid=parts["uid"],
@@ -83,13 +72,12 @@ def _record(match: re.Match[str]) -> Record:
         row=int(parts["row"]),
         shape=tuple(map(int, parts["shape"].split())),
         digest=parts.get("digest"),
-        backend=parts["backend"],
     )
 
 
 def check_length(text: str) -> None:
     """Raise MetadataError if a record is longer than Hangar can read."""
-    if len(text) > LONGEST:
+    if len(text) > _LONGEST:
         raise MetadataError(
-            f"the record {text[:60]!r}... has {len(text)} characters, expected at most {LONGEST}"
+            f"the record {text[:60]!r}... has {len(text)} characters, expected at most {_LONGEST}"
         )
