@@ -255,7 +255,7 @@ class KeyedContainer:
         self._renew(path, self.format.documents, below=True)
 
     def _renew(self, path: str, names: Sequence[str], *, below: bool = False) -> None:
-        if self.renews and not consolidated.REPEATED.isdisjoint(names):
+        if self.renews:
             consolidated.renew(self.store, [path], names, below=below)
 
     def renew(self, paths: Sequence[str]) -> None:
