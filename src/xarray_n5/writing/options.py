@@ -55,14 +55,13 @@ def set_options(**options: Unpack[Options]) -> ExitStack:
 
     Parameters
     ----------
-    batch_size : int or None, default: None
-        The number of blocks that are submitted to the scheduler at a time; fewer need less memory
-        there and in this process. None submits up to 50,000 blocks at once, and larger jobs in
-        batches of 10,000, if their graph can be divided.
-    checksums : bool, default: False
-        Whether a write of a whole array stores a digest of each chunk, for :func:`verify`.
-    fsync : bool, default: False
-        Whether to flush each chunk to disk before the next, so that it survives a power cut.
+    **options
+        `batch_size`, the number of blocks that are submitted to the scheduler at a time: fewer need
+        less memory there and in this process; None, the default, submits up to 50,000 blocks at
+        once, and larger jobs in batches of 10,000, if their graph can be divided. `checksums`,
+        whether a write of a whole array stores a digest of each chunk, for :func:`verify`; False by
+        default. `fsync`, whether to flush each chunk to disk before the next, so that it survives a
+        power cut; False by default.
 
     Returns
     -------
