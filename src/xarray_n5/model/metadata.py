@@ -110,7 +110,8 @@ class ArrayMetadata:
     fill: Any = None
     """The value of missing chunks; None for zero."""
     layout: Any = None
-    """The format's own facts about chunks."""
+    """The format's own facts about chunks, and three that all have: whether the fill value is
+    `filled` in, whether it `masks` elements, and the names of `other_filters`; None in N5."""
 
     def multisets_as(self, content: Content) -> ArrayMetadata:
         """Return the metadata with label multisets read as numbers; unchanged for other content."""
@@ -135,7 +136,7 @@ class ArrayMetadata:
     @property
     def masks(self) -> bool:
         """Whether the fill value masks elements for xarray."""
-        return getattr(self.layout, "masks", self.may_lack_chunks)
+        return self.layout is None or bool(self.layout.masks)
 
     @property
     def may_lack_chunks(self) -> bool:
@@ -143,12 +144,12 @@ class ArrayMetadata:
 
         Without a fill value in Zarr's metadata, zarr-python 2 returns uninitialised memory.
         """
-        return getattr(self.layout, "filled", True)
+        return self.layout is None or bool(self.layout.filled)
 
     @property
     def other_filters(self) -> str:
         """The names of HDF5's filters if `compression` is raw next to them, to be shown."""
-        return getattr(self.layout, "other_filters", "")
+        return "" if self.layout is None else str(self.layout.other_filters)
 
     @property
     def most_stored(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class FilterLayout:
     filters: Filters = ()
     direct: bool = True
     """Whether chunks are filtered here; otherwise HDF5 filters them, and returns elements."""
+    filled: ClassVar[bool] = True
+    masks: ClassVar[bool] = True
 
     @property
     def other_filters(self) -> str:

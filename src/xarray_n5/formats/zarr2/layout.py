@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Layout:
     """Whether the metadata have a fill value."""
     masks: bool = True
     """Whether elements that equal the fill value are masked, as by xarray."""
+    other_filters: ClassVar[str] = ""
 
 
 def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -> ArrayMetadata:

@@ -7,7 +7,7 @@ import functools
 import json
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,8 @@ class Layout:
     separator: str = "/"
     mask: Any = None
     """The value that masks elements for xarray, if any."""
+    filled: ClassVar[bool] = True
+    other_filters: ClassVar[str] = ""
 
     @property
     def masks(self) -> bool:
