@@ -109,7 +109,9 @@ def _renew(
             try:
                 whole, known = _parse(document, name)
             except ODD as error:
-                warn(f"{join(store.url, key)} is corrupt; not updated ({error!r}); remove it")
+                warn(
+                    f"consolidated metadata in {join(store.url, key)} is corrupt; not updated ({error!r})"
+                )
                 return
             if known is None:
                 return
@@ -152,7 +154,7 @@ def names_in(store: Store, path: str, names: Collection[str]) -> tuple[str, ...]
         if version != 1:
             raise ValueError(f"expected version 1, got {version!r}")
     except ODD as error:
-        warn(f"{join(store.url, name)} is corrupt; ignored ({error!r})")
+        warn(f"consolidated metadata in {join(store.url, name)} is corrupt; ignored ({error!r})")
         return None
     if known is None:
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ LARGEST = 1 << 20
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """The strings that stand for numbers which JSON lacks."""
+
+_WHOLE = re.compile(r"[+-]?\d+")
 
 NOT_A_TIME = np.iinfo(np.int64).min
 
@@ -42,3 +46,78 @@ def _is_whole(number: object, least: int) -> bool:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return False
     return least <= number < 1 << 63 and number == int(number)
+
+
+def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return the value of elements in missing chunks, as in Zarr; zero by default.
+
+    Raises
+    ------
+    MetadataError
+        If an array of the type cannot store it.
+
+    Examples
+    --------
+    >>> parse_fill("0x7fc00001", np.dtype("f4"), "here"), parse_fill("YWI=", np.dtype("S2"), "here")
+    (np.float32(nan), np.bytes_(b'ab'))
+    """
+    if value is None:
+        value = "NaT" if dtype.kind in "Mm" else ""
+        if dtype.kind not in "MmO":
+            return np.zeros((), dtype)[()]
+    try:
+        return _fill(value, dtype)
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise MetadataError(
+            f"{where}: 'fill_value' is {str(value)[:200]!r}, which an array of {dtype} cannot "
+            f"store ({error})"
+        ) from error
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line for each kind
+    if dtype.kind == "b":
+        known = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
+        return np.bool_(known[value.lower() if isinstance(value, str) else value])
+    if dtype.kind in "iu":
+        return np.array(_integer(value), dtype)[()]
+    if dtype.kind == "f":
+        return _float(value, dtype)
+    if dtype.kind == "c":
+        half = np.dtype(f"{dtype.str[0]}f{dtype.itemsize // 2}")
+        real, imaginary = value if isinstance(value, list) else (value, 0)
+        return np.array([_float(real, half), _float(imaginary, half)], half).view(dtype)[0]
+    if dtype.kind in "Mm":
+        ticks = NOT_A_TIME if value == "NaT" else int(value)
+        return np.array(ticks, "i8").view(dtype.newbyteorder("="))[()]
+    if dtype.kind in "UO":
+        if isinstance(value, list | dict):
+            raise ValueError("expected a string or a number")
+        text = "" if value == 0 else value
+        return text if dtype.kind == "O" else np.array(str(text), dtype)[()]
+    raw = bytes(value) if isinstance(value, list) else _decode(value)
+    if dtype.kind == "S":
+        return np.array(raw, dtype)[()]
+    if len(raw) not in {0, dtype.itemsize}:
+        raise ValueError(f"expected {dtype.itemsize} bytes, got {len(raw)}")
+    return np.frombuffer(raw or bytes(dtype.itemsize), dtype)[0]
+
+
+def _integer(value: Any) -> int:
+    """Return a whole number; n5-zarr writes it as a string."""
+    exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value))
+    number = int(value) if exact else float(value)  # large integers are not converted to floats
+    if isinstance(value, bool) or number != int(number):
+        raise ValueError("expected a whole number")
+    return int(number)
+
+
+def _float(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, bool):
+        raise TypeError("expected a number")
+    if isinstance(value, str) and value.startswith("0x"):  # the bits of a NaN
+        return np.array(int(value, 16), f"u{dtype.itemsize}").view(dtype.newbyteorder("="))[()]
+    return dtype.type(NUMBERS[value] if value in NUMBERS else float(value))
+
+
+def _decode(value: Any) -> bytes:
+    return b"" if value == 0 else base64.standard_b64decode(str(value))

@@ -17,8 +17,9 @@ from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.values import parse_fill
 from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Chain, buffer, chain, flat
-from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype, parse_fill
+from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 

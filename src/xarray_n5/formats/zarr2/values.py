@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.values import LARGEST, NOT_A_TIME, NUMBERS
+from xarray_n5.formats.values import LARGEST
 from xarray_n5.model.times import check_time_units
 
 _SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\w+\])")
@@ -80,73 +79,6 @@ def dtype_to_json(dtype: np.dtype[Any]) -> Any:
         base, shape = inner.subdtype or (inner, ())
         fields.append([name, dtype_to_json(base), *([list(shape)] if shape else [])])
     return fields
-
-
-def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    """Return the value of elements in missing chunks; zero by default.
-
-    Raises
-    ------
-    MetadataError
-        If an array of the type cannot store it.
-    """
-    if value is None:
-        if dtype.kind in "Mm":
-            return _fill("NaT", dtype)
-        return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
-    try:
-        return _fill(value, dtype)
-    except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
-        raise MetadataError(
-            f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot store ({error})"
-        ) from error
-
-
-def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line for each kind
-    if dtype.kind in "iu":
-        # n5-zarr writes numbers as strings. Large integers must not be converted through floats.
-        number = float(value) if isinstance(value, str) and not _is_whole(value) else value
-        if isinstance(number, float) and not number.is_integer():
-            raise ValueError("expected a whole number")
-        return np.array(int(number), dtype)[()]
-    if dtype.kind == "f":
-        return dtype.type(_number(value))
-    if dtype.kind == "c":
-        real, imaginary = value if isinstance(value, list) else (value, 0)
-        return dtype.type(complex(_number(real), _number(imaginary)))
-    if dtype.kind == "b":
-        known = {"true": True, "false": False, "1": True, "0": False}
-        return np.bool_(known[value.lower()] if isinstance(value, str) else bool(value))
-    if dtype.kind in "Mm":
-        return np.array(NOT_A_TIME if value == "NaT" else int(value), "i8").view(
-            dtype.newbyteorder("=")
-        )[()]
-    if dtype.kind == "U":
-        return np.array(str(value) if value != 0 else "", dtype)[()]
-    if dtype.kind == "O":
-        if isinstance(value, list | dict):
-            raise ValueError("expected a string or a number")
-        return "" if value == 0 else value
-    return _from_bytes(value, dtype)
-
-
-def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
-    if value in {0, ""}:
-        return np.zeros((), dtype)[()]
-    raw = base64.standard_b64decode(str(value))
-    if dtype.kind == "S":
-        return np.array(raw, dtype)[()]
-    if len(raw) != dtype.itemsize:
-        raise ValueError(f"expected {dtype.itemsize} bytes, got {len(raw)}")
-    return np.frombuffer(raw, dtype)[0]
-
-
-def _is_whole(text: str) -> bool:
-    return re.fullmatch(r"[+-]?\d+", text) is not None
-
-
-def _number(value: Any) -> float:
-    return NUMBERS[value] if value in NUMBERS else float(value)
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.values import parse_fill
 from xarray_n5.formats.zarr3 import types
 from xarray_n5.formats.zarr3.codecs import (
     SERIALIZERS,
@@ -75,7 +76,7 @@ def pipeline_of(metadata: ArrayMetadata) -> Pipeline:
 
 @functools.lru_cache(maxsize=256)
 def _pipeline(codecs: str, fill: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Pipeline:
-    value = types.parse_fill(json.loads(fill), dtype, "")
+    value = parse_fill(json.loads(fill), dtype, "")
     return parse(json.loads(codecs), Elements(shape, dtype, value), "")
 
 
@@ -92,7 +93,7 @@ def described(
         If they are invalid, or not supported.
     """
     dtype = types.parse_type(members.get("data_type"), where)
-    fill = types.parse_fill(members.get("fill_value"), dtype, where)
+    fill = parse_fill(members.get("fill_value"), dtype, where)
     codecs = members.get("codecs")
     pipeline = parse(codecs, Elements(metadata.chunks, dtype, fill), where)
     keys, separator = _keys(members.get("chunk_key_encoding"), where)

@@ -7,7 +7,6 @@ zarr-extensions that zarr-python 3 writes.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.values import LARGEST, NOT_A_TIME, NUMBERS
+from xarray_n5.formats.values import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,70 +150,6 @@ def type_to_json(dtype: np.dtype[Any], where: str) -> Any:
 def extension(name: str, **configuration: Any) -> dict[str, Any]:
     """Return the name and the configuration of a type or a codec, as in JSON."""
     return {"name": name, "configuration": configuration}
-
-
-def parse_fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    """Return the value of missing elements.
-
-    Raises
-    ------
-    MetadataError
-        If an array of the type cannot store it.
-    """
-    try:
-        return _fill(value, dtype)
-    except (TypeError, ValueError, KeyError, OverflowError, binascii.Error) as error:
-        raise MetadataError(
-            f"{where}: 'fill_value' is {_shown(value)}, which an array of {dtype} cannot store "
-            f"({error})"
-        ) from error
-
-
-def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: C901, PLR0911 - as above
-    if value is None:  # early writers omitted it
-        return "" if dtype.kind == "O" else np.zeros((), dtype)[()]
-    if dtype.kind == "b":
-        if not isinstance(value, bool | int) or value not in {0, 1}:
-            raise ValueError("expected true or false")
-        return np.bool_(value)
-    if dtype.kind in "iu":
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            raise ValueError("expected a whole number")
-        return np.array(int(value), dtype)[()]
-    if dtype.kind == "f":
-        return _float(value, dtype)
-    if dtype.kind == "c":
-        half = np.dtype(f"f{dtype.itemsize // 2}")
-        parts = np.array([_float(part, half) for part in value], half)
-        if parts.size != 2:  # noqa: PLR2004 - real and imaginary
-            raise ValueError("expected a real and an imaginary part")
-        return parts.view(dtype)[0]
-    if dtype.kind in "mM":
-        ticks = NOT_A_TIME if value == "NaT" else int(value)
-        return np.array(ticks, "i8").view(dtype)[()]
-    if dtype.kind in "UO":
-        if not isinstance(value, str):
-            raise TypeError("expected a string")
-        return value if dtype.kind == "O" else np.array(value, dtype)[()]
-    return _from_bytes(value, dtype)
-
-
-def _float(value: Any, dtype: np.dtype[Any]) -> Any:
-    if isinstance(value, bool):
-        raise TypeError("expected a number")
-    if isinstance(value, str) and value.startswith("0x"):
-        bits = np.array(int(value, 16), f"u{dtype.itemsize}")
-        return bits.view(dtype)[()]
-    return dtype.type(NUMBERS[value] if isinstance(value, str) else value)
-
-
-def _from_bytes(value: Any, dtype: np.dtype[Any]) -> Any:
-    raw = bytes(value) if isinstance(value, list) else base64.standard_b64decode(str(value))
-    if dtype.kind == "S":
-        return np.array(raw, dtype)[()]
-    if len(raw) != dtype.itemsize and raw:
-        raise ValueError(f"expected {dtype.itemsize} bytes, got {len(raw)}")
-    return np.frombuffer(raw or bytes(dtype.itemsize), dtype)[0]
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - as above
