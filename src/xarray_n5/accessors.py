@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.sampling.placement import Targets
     from xarray_n5.viewing.api import View
     from xarray_n5.writing.options import Encoding, WriteKeywords
+    from xarray_n5.writing.report import WriteReport
 
 _NAMELESS = "__xarray_dataarray_variable__"
 """xarray's name for the variable of a DataArray without a name."""
@@ -109,7 +110,7 @@ class Accessor(Generic[T]):
         return crop(self._object, {**(bounds or {}), **bounds_kwargs})
 
     @property
-    def to_bdv(self) -> Callable[..., xr.DataTree | Delayed]:
+    def to_bdv(self) -> Callable[..., WriteReport | Delayed]:
         """Store as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
 
         Its parameters are those of :func:`xarray_n5.bdv.to_bdv` after the first.
@@ -400,7 +401,7 @@ class _ImageAccessor(Accessor[S]):
         discard: bool = False,
         region: Region | None = None,
         **options: Unpack[WriteKeywords],
-    ) -> xr.DataTree | Delayed:
+    ) -> WriteReport | Delayed:
         """Store each variable as an array of a group, all of them in one computation.
 
         ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset, and
@@ -462,9 +463,9 @@ class _ImageAccessor(Accessor[S]):
 
         Returns
         -------
-        xarray.DataTree or Delayed
-            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
-            Delayed that computes to it.
+        WriteReport or Delayed
+            The report of :func:`~xarray_n5.to_n5`, with an array for each variable; with
+            ``compute=False``, a Delayed that computes to it.
 
         Raises
         ------
@@ -793,7 +794,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         encoding: Mapping[str, Encoding] | None = None,
         compute: bool = True,
         **options: Unpack[WriteKeywords],
-    ) -> xr.DataTree | Delayed:
+    ) -> WriteReport | Delayed:
         """Store the tree: each node as a group, all data in one computation.
 
         A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
@@ -824,9 +825,9 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
 
         Returns
         -------
-        xarray.DataTree or Delayed
-            The report of :func:`~xarray_n5.to_n5` for each variable; with ``compute=False``, a
-            Delayed that computes to it.
+        WriteReport or Delayed
+            The report of :func:`~xarray_n5.to_n5`, with an array for each variable; with
+            ``compute=False``, a Delayed that computes to it.
 
         Raises
         ------

@@ -223,8 +223,7 @@ def test_finished_copy_of_a_dataset_is_not_repeated(tmp_path: Path, target: Any)
     kept.n5.to_n5(place, encoding=encoding)
     copy(place, other, format=target)
     report = copy(place, other, format=target, resume=True)
-    workers = [node.dataset["worker"].to_numpy().ravel() for node in report.leaves]
-    assert set(np.concatenate(workers)) == {"an earlier run"}
+    assert (report.kept > 0, report.written) == (True, 0)
     open_array(place, "single", mode="r+")[2:4] = 8
     with pytest.raises(NodeExistsError, match="single"):
         copy(place, other, format=target, resume=True)

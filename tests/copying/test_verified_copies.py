@@ -80,7 +80,7 @@ def test_a_byte_that_the_store_flips_is_found(
         copy(source, store, verify=True, resume=True, **how)
     object.__setattr__(store, "key", "")
     report = copy(source, store, verify=True, mode="w", **how)
-    assert report.attrs["verified"] == 6
+    assert report.verified == 6
     assert digest(store) == digest(source)
 
 
@@ -92,7 +92,7 @@ def test_copies_between_formats_are_equal(first: Any, second: Any, tmp_path: Pat
     to_n5(VALUES.astype("f4") - 7, one, "scores", chunks=6, format=first)
     report = copy(one, other, format=second, verify=True)
     chunks = 3 * 3 * 2 + 2 * 4 * 3
-    assert report.attrs["verified"] == chunks
+    assert report.verified == chunks
     again = copy(one, other, format=second, verify=True, resume=True)
     assert again.attrs["verified"] == chunks
     assert "verified" not in copy(one, other, format=second, resume=True).attrs
@@ -149,7 +149,7 @@ def test_changes_that_a_copy_makes_are_no_differences(form: Any, tmp_path: Path)
     report = copy(
         tmp_path / "a.n5", place, source_path="raw", path="x", format=form, verify=True, **parts
     )
-    assert report.attrs["verified"] == 2 * 5 * 4
+    assert report.verified == 2 * 5 * 4
     np.testing.assert_array_equal(open_array(place, "x")[...], VALUES[1:, 3:, 2:16])
 
 
@@ -159,7 +159,7 @@ def test_what_has_no_values_or_axes_or_is_sparse_is_compared(tmp_path: Path) -> 
     create_array(tmp_path / "a.zarr", "sparse", shape=(100,), dtype="u2", chunks=10)[31:35] = 7
     to_n5(np.array([["a", "µm"]], "U2"), tmp_path / "a.zarr", "text", chunks=1)
     report = copy(tmp_path / "a.zarr", tmp_path / "b.zarr", verify=True)
-    assert report.attrs["verified"] == 0 + 1 + 10 + 2
+    assert report.verified == 0 + 1 + 10 + 2
     copied = open_array(tmp_path / "b.zarr", "sparse", mode="r+")
     copied[95] = 1
     with pytest.raises(DifferenceError, match=r"'sparse/9'"):
@@ -171,7 +171,7 @@ def test_pyramids_are_compared_level_by_level(tmp_path: Path) -> None:
     pyramid(image, tmp_path / "a.n5", "em", levels=2)
     report = copy(tmp_path / "a.n5", tmp_path / "b.zarr", verify=True)
     levels = [open_array(tmp_path / "b.zarr", f"em/s{n}") for n in range(3)]
-    assert report.attrs["verified"] == sum(level.grid.size for level in levels)
+    assert report.verified == sum(level.grid.size for level in levels)
     open_array(tmp_path / "b.zarr", "em/s2", mode="r+")[0, 0, 0] += 1
     with pytest.raises(DifferenceError, match=r"1 of .* 'em/s2/0\.0\.0'|'em/s2/0/0/0'"):
         copy(tmp_path / "a.n5", tmp_path / "b.zarr", resume=True, verify=True)

@@ -197,8 +197,8 @@ def test_objects_with_secrets_leave_none_in_graph_keys() -> None:
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     source = da.from_array(VALUES, chunks=(7, 9, 22))
-    receipts: Any = to_n5(source, tmp_path / "x.n5", "a", chunks=(4, 4, 4))
-    assert receipts["bytes"].shape == (5, 6, 6)
+    report = to_n5(source, tmp_path / "x.n5", "a", chunks=(4, 4, 4))
+    assert report.to_datatree()["bytes"].shape == (5, 6, 6)
     stored = open_array(tmp_path / "x.n5", "a")
     np.testing.assert_array_equal(stored[...], VALUES)
     assert sorted(stored.node.stored_chunks()) == sorted(stored.grid)
@@ -268,7 +268,7 @@ def test_any_blocks_into_any_region_write_each_chunk_once(plan: dict[str, Any]) 
     total = to_n5(source, store, "a", region=plan["region"], safe_chunks=False, compute=False)
     assert total is not None
     with dask.config.set(scheduler="threads", num_workers=4):
-        receipts = total.compute()
+        receipts = total.compute().to_datatree()
     np.testing.assert_array_equal(from_n5(store, "a", chunks="auto").compute(), expected)
     array = open_array(store, "a")
     touched = {
@@ -313,7 +313,7 @@ def test_any_blocks_are_written_once_by_processes(
         array = open_array(store, "a")
         np.testing.assert_array_equal(array[...], expected)
         written = [key for key in store.written() if array.node.chunk_index(key[2:])]
-        assert len(written) == len(set(written)) == receipts["bytes"].size
+        assert len(written) == len(set(written)) == receipts.written
 
 
 def test_aligned_blocks_are_written_as_they_are_without_a_read(
@@ -324,7 +324,7 @@ def test_aligned_blocks_are_written_as_they_are_without_a_read(
     source = da.from_array(VALUES, chunks=(8, 16, 8))
     total = to_n5(source, store, "a", chunks=(8, 8, 8), compute=False)
     store.requests()
-    assert total.compute()["bytes"].size == 27
+    assert total.compute().written == 27
     # The first task begins: it looks at records and documents, and once more. The record is known
     # for two seconds then, and looked at again at the end. Of what is stored nothing is read, and
     # each chunk is stored once. A note of each of 18 blocks, since regions may have been written

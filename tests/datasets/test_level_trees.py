@@ -346,7 +346,7 @@ def test_options_mean_for_levels_what_they_mean_for_datasets(tmp_path: Path, nam
         tree.n5.to_n5(place, encoding={"/s1": {"raw": {"chunk": 8}}})
     encoding = {f"/s{n}": {"raw": {"chunks": 8 >> n, "compression": "zstd"}} for n in range(3)}
     reports = tree.n5.to_n5(place, encoding=encoding)
-    assert list(reports.children) == ["s0", "s1", "s2"]
+    assert list(reports.arrays) == ["s0", "s1", "s2"]
     assert [open_array(place, f"s{n}").chunks for n in range(3)] == [(8,) * 3, (4,) * 3, (2,) * 3]
     assert open_array(place, "s2").compression.name == "zstd"
     with pytest.raises(NodeExistsError, match="mode='w'"):

@@ -86,7 +86,6 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
-    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]
 
 

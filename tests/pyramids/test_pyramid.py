@@ -426,7 +426,7 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
     create_array(tmp_path / "a.n5", "em/other", shape=(2,), dtype="u1")
     before = files(tmp_path / "a.n5/em/s0")
     receipts = pyramid(tmp_path / "a.n5/em/s0", factors=[2, 2])
-    assert list(receipts.children) == ["s1", "s2"]
+    assert list(receipts.arrays) == ["s1", "s2"]
     whole = files(tmp_path / "a.n5/em/s0")
     after = dict(whole)
     said, told = (json.loads(each.pop("attributes.json")) for each in (before, after))
@@ -751,7 +751,7 @@ def test_a_cluster_writes_a_pyramid(tmp_path: Path, cluster: Client) -> None:
         receipts = pyramid(source, tmp_path / "here/a.n5", **options)
     pyramid(source, tmp_path / "there/a.n5", **options)
     assert files(tmp_path / "here/a.n5") == files(tmp_path / "there/a.n5")
-    assert receipts["s1"].worker.values.ravel()[0].startswith("tcp://")
+    assert receipts.arrays["s1"].receipts.names[0].startswith("tcp://")
 
 
 def test_the_image_of_a_pyramid_has_the_name_of_its_group(tmp_path: Path) -> None:

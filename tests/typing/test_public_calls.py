@@ -14,6 +14,7 @@ import xarray as xr
 
 import xarray_n5
 from xarray_n5.writing.deferred import DeferredWrite
+from xarray_n5.writing.report import WriteReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +29,8 @@ def test_to_n5_returns_a_report_or_a_deferred_write(tmp_path: Path) -> None:
     url = tmp_path / "a.n5"
     blocks = da.from_array(VALUES).rechunk(2)
     report = xarray_n5.to_n5(blocks, url, "a", mode="w", chunks=(2, 2), compression="zstd")
-    assert_type(report, xr.Dataset)
-    assert dict(report.sizes) == {"dim_0": 2, "dim_1": 3}
+    assert_type(report, WriteReport)
+    assert dict(report.to_datatree().sizes) == {"dim_0": 2, "dim_1": 3}
     later = xarray_n5.to_n5(IMAGE, url, "b", compute=False, format="n5")
     assert_type(later, DeferredWrite)
     later.run()

@@ -135,7 +135,7 @@ def test_receipts_tell_what_was_put() -> None:
         lazy: Any = to_n5(source, store, "a", chunks=CHUNKS, compute=False)
     receipts = lazy.compute(scheduler="sync")
     sizes = [len(fs.objects[f"b/x.n5/a/0/0/{number}"]) for number in range(200)]
-    assert receipts["bytes"].values.ravel().tolist() == sizes
+    assert receipts.to_datatree()["bytes"].values.ravel().tolist() == sizes
     assert set(verify(store, "a").compute(scheduler="sync")["state"].values.ravel()) == {"ok"}
 
 

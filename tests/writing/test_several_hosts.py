@@ -62,7 +62,7 @@ def main(scheduler: str, shared: str, log: str, resume: str) -> None:
         try:
             data = source(log, pause=0.05)
             done: Any = to_n5(data, f"{shared}/x.n5", "a", chunks=CHUNKS, resume=resume == "resume")
-            told["writers"] = sorted(set(done["worker"].values.ravel().tolist()))
+            told["writers"] = sorted(done.arrays[""].receipts.names)
         except N5Error as error:
             told["error"] = f"{type(error).__name__}: {error}"
             Path(log).with_name("held").unlink()

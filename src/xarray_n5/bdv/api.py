@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.writing.report import WriteReport
 
 Mode = Literal["w-", "w", "a"]
 
@@ -37,7 +38,7 @@ def to_bdv(
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-) -> xr.DataTree | Delayed:
+) -> WriteReport | Delayed:
     """Store an image as a project of BigDataViewer and BigStitcher: ``image.n5.to_bdv(xml)``.
 
     Views are stored in N5 or in Zarr, a setup for each channel, tile, angle and illumination, and a
@@ -87,8 +88,8 @@ def to_bdv(
 
     Returns
     -------
-    xarray.DataTree or Delayed
-        The report of :func:`xarray_n5.to_n5` for each level of a view; with ``compute=False``, a
+    WriteReport or Delayed
+        The report, with an array for each level of a view; with ``compute=False``, a
         Delayed that computes to it.
 
     Raises

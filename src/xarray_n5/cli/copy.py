@@ -95,4 +95,4 @@ def copy(
         )
     echo(progress.summary("copied") or f"nothing to resume: {redact(dst)} is complete")
     if verify:
-        echo(f"verified: {report.attrs['verified']} chunks are equal to those of the source")
+        echo(f"verified: {report.verified} chunks are equal to those of the source")

@@ -94,12 +94,11 @@ def pyramid(
     else:
         how |= {"path": source_path, "storage_options": source_options}
     with Progress():
-        levels = dict(write_pyramid(source, **how).children)
-    if all((level["worker"] == "an earlier run").all() for level in levels.values()):
+        report = write_pyramid(source, **how)
+    if not report.written:
         echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
         return
-    for name, level in levels.items():
-        kept = int((level["worker"] == "an earlier run").sum())
-        thing = "shard" if how.get("shards") is not None else "chunk"
-        count = plural(int(level.attrs["chunks"]), thing) + (f" ({kept} kept)" if kept else "")
-        echo(f"{name}: {count}, {format_bytes(int(level['bytes'].sum()))}")
+    for name, level in report.arrays.items():
+        count = plural(level.chunks, "shard" if how.get("shards") is not None else "chunk")
+        count += f" ({level.kept} kept)" if level.kept else ""
+        echo(f"{name}: {count}, {format_bytes(int(level.receipts.sizes.sum()))}")

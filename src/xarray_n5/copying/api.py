@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
-    import xarray as xr
 
     from xarray_n5.arrays.node import LabelMultisets
     from xarray_n5.formats import FormatName
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.codec import Compression
     from xarray_n5.sampling.crop import Bounds
+    from xarray_n5.writing.report import WriteReport
 
 
 def copy(
@@ -45,7 +45,7 @@ def copy(
     source_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     verify: bool = False,
-) -> xr.DataTree | xr.Dataset:
+) -> WriteReport:
     """Copy an array, or a group with everything in it, into a container of any format.
 
     Datasets open from the copy as from the source: they are written as by :func:`to_n5`, without
@@ -117,10 +117,10 @@ def copy(
 
     Returns
     -------
-    xarray.Dataset or xarray.DataTree
-        The report of :func:`to_n5` for each array; if a copy to resume had finished, all chunks are
-        of "an earlier run". It is empty for a finished project or archive. With `verify`, its
-        attribute ``verified`` is the number of chunks that were compared.
+    WriteReport
+        The report; if a copy to resume had finished, all chunks are kept. It is empty for a
+        finished project or archive. With `verify`, its attribute ``verified`` is
+        the number of chunks that were compared.
 
     Raises
     ------

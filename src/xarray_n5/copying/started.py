@@ -9,7 +9,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import xarray as xr
 from dask.base import compute
 
 from xarray_n5.arrays.array import Array
@@ -19,6 +18,7 @@ from xarray_n5.errors import ChunkError, DifferenceError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
 from xarray_n5.writing.begin import begin
 from xarray_n5.writing.blocks import aligned_blocks
+from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.run import compute_writes, finish
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Copy:
         pending = [each for each in (self.group, self.alone) if each and not each.is_done]
         return sum(each.count for each in pending)
 
-    def compute(self) -> xr.DataTree | xr.Dataset:
+    def compute(self) -> WriteReport:
         """Write the copy, and return the report as :func:`xarray_n5.to_n5` does.
 
         Raises
@@ -70,7 +70,7 @@ class Copy:
         archive = None if self.packing is None else self.packing.finish()
         if comparison is not None:
             comparison = replace(comparison, container=archive or comparison.container)
-            report.attrs["verified"] = comparison.compute()
+            report = replace(report, verified=comparison.compute())
         return report
 
     def compared(self) -> Copy:
@@ -83,13 +83,13 @@ class Copy:
         container = several[0].request.options.container
         return replace(self, comparison=Comparison(container, sources))
 
-    def _write(self) -> xr.DataTree | xr.Dataset:
+    def _write(self) -> WriteReport:
         if self.group is not None:
-            return cast("xr.DataTree", self.group.run())
+            return cast("WriteReport", self.group.run())
         if self.alone is None:
-            return xr.DataTree()
+            return WriteReport({})
         writes = {"": begin(self.alone)}
-        return finish(writes, compute_writes(writes))[""]
+        return finish(writes, compute_writes(writes))
 
 
 @dataclass(frozen=True, slots=True)

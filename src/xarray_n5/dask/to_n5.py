@@ -5,7 +5,6 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 from dask.base import is_dask_collection
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.writing.deferred import DeferredWrite
+    from xarray_n5.writing.report import WriteReport
 
     class _Options(TypedDict, total=False):
         """The keywords that do not change what :func:`to_n5` returns."""
@@ -51,7 +51,7 @@ def to_n5(
     region: slice | Sequence[slice] | None = ...,
     compute: Literal[True] = ...,
     **options: Unpack[_Options],
-) -> xr.Dataset: ...
+) -> WriteReport: ...
 
 
 @overload
@@ -77,7 +77,7 @@ def to_n5(
     *,
     compute: bool,
     **options: Unpack[_Options],
-) -> xr.Dataset | DeferredWrite: ...
+) -> WriteReport | DeferredWrite: ...
 
 
 def to_n5(
@@ -101,7 +101,7 @@ def to_n5(
     layout: Mapping[str, Any] | None = None,
     resume: bool | str = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
-) -> xr.Dataset | DeferredWrite:
+) -> WriteReport | DeferredWrite:
     """Store a Dask array: one task writes each stored chunk, once and whole.
 
     Metadata are written at once, chunks when the result is computed. Blocks that cut stored chunks
@@ -175,11 +175,10 @@ def to_n5(
 
     Returns
     -------
-    xarray.Dataset or DeferredWrite
-        The report, on the chunk grid: ``bytes``, the stored size of each chunk (int64); ``digest``,
-        the XXH3 (uint64) of its elements in C order, little-endian, clipped to the array;
-        ``seconds``, the time that its task spent on it (float32); and ``worker``, the host and
-        process that wrote it. With ``compute=False``, a Delayed that computes to the report.
+    WriteReport or DeferredWrite
+        The report: its `written` and `kept` chunks, its `nbytes` and `seconds`, and the receipt of
+        each chunk in ``report.to_datatree()``. With ``compute=False``, a Delayed that computes to
+        it.
 
     Raises
     ------
@@ -197,8 +196,8 @@ def to_n5(
     --------
     >>> values = da.arange(24, chunks=6).reshape(4, 6).astype("uint8")
     >>> report = xarray_n5.to_n5(values, "cells.n5", "raw", chunks=(2, 3))
-    >>> dict(report.sizes)
-    {'dim_0': 2, 'dim_1': 2}
+    >>> report.written
+    4
     >>> xarray_n5.open_array("cells.n5", "raw")[1]
     array([ 6,  7,  8,  9, 10, 11], dtype=uint8)
 
@@ -247,6 +246,6 @@ def to_n5(
     request = WriteRequest.of(arr, spec, options, region=region, deferred=not compute)
     writes = {"": plan_write(request)}
     if not compute:
-        return DeferredWrite.of(writes, {}, None, itemgetter(""))
+        return DeferredWrite.of(writes, {}, None)
     begun = {"": begin(writes[""])}
-    return finish(begun, compute_writes(begun))[""]
+    return finish(begun, compute_writes(begun))

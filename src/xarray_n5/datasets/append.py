@@ -23,7 +23,7 @@ from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
 from xarray_n5.writing.begin import Begun, CrossedError, tried
 from xarray_n5.writing.blocks import aligned_blocks
-from xarray_n5.writing.group import tree_of
+from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.request import short_hash
 from xarray_n5.writing.run import compute_writes, report_of
 from xarray_n5.writing.tasks import ArrayWrite
@@ -64,7 +64,7 @@ def change(
     region: Region | None,
     *,
     discard: bool,
-) -> xr.DataTree | DeferredWrite:
+) -> WriteReport | DeferredWrite:
     """Write a Dataset into existing arrays: all of their values, a region, or beyond their ends."""
     if encoding or how.mode == "w" or (append_dim is not None and region is not None):
         raise ValueError(
@@ -80,7 +80,7 @@ def change(
 
 def append(
     dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discard: bool = False
-) -> xr.DataTree:
+) -> WriteReport:
     """Append a Dataset along a dimension, and return the reports of its arrays.
 
     With `discard`, an unfinished append of others is given up: its data beyond the ends of arrays
@@ -98,7 +98,7 @@ def append(
     if how.deferred:
         raise ValueError("append_dim is computed at once; omit compute=False")
 
-    def call(how: WriteOptions) -> xr.DataTree:
+    def call(how: WriteOptions) -> WriteReport:
         return _append(_plan(dataset, path, how, dim, discard=discard))
 
     return tried(partial(call, how), lambda: call(_renewed(how)), how.container.url, path)
@@ -219,7 +219,7 @@ def _unfinished(how: WriteOptions, path: str, record: Record) -> ResumeError:
     return ResumeError(how.container.url, path, began(facts), why)
 
 
-def _append(append: _Append) -> xr.DataTree:
+def _append(append: _Append) -> WriteReport:
     """Append: the record, the ends, the data, the commit, the documents, in this order."""
     claim, writes, commit = append.claim, append.writes, _begin(append)
     if append.plan.how.format.one_writer:
@@ -236,7 +236,7 @@ def _append(append: _Append) -> xr.DataTree:
     claim.begin(commit.facts)
     with suppress(StaleTaskError):  # whoever has taken over finishes it
         commit.finish()
-    return tree_of({name: report_of(receipts[name], writes[name]) for name in writes})
+    return WriteReport({name: report_of(receipts[name], writes[name]) for name in writes})
 
 
 def _begin(append: _Append) -> Commit:

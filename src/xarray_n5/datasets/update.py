@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.region import Region
     from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.writing.report import WriteReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,7 @@ def update(
 
 def update_tree(
     written: Iterable[tuple[xr.Dataset, str, Sequence[str] | None]], root: str, how: WriteOptions
-) -> xr.DataTree | DeferredWrite:
+) -> WriteReport | DeferredWrite:
     """Write Datasets to the arrays of groups below `root`, and return their reports."""
     writes = [
         (path.removeprefix(root).strip("/"), update(dataset, path, how, names=names))

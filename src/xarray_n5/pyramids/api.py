@@ -13,12 +13,11 @@ from xarray_n5.pyramids.reduce import Method
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import xarray as xr
-
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.pyramids.factors import Step
+    from xarray_n5.writing.report import WriteReport
 
 
 def pyramid(
@@ -40,7 +39,7 @@ def pyramid(
     write_empty_chunks: bool = True,
     resume: bool | str = False,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
-) -> xr.DataTree:
+) -> WriteReport:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
     Each level is computed from the stored level before it: one pass, whole chunks, one level after
@@ -114,8 +113,8 @@ def pyramid(
 
     Returns
     -------
-    xarray.DataTree
-        The report of :func:`to_n5` for each level that was written.
+    WriteReport
+        The report, with an array for each level that was written.
 
     Raises
     ------

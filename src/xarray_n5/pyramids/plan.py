@@ -42,8 +42,6 @@ from xarray_n5.writing.self_reads import check_independent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import xarray as xr
-
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.writing.report import WriteReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ class PyramidPlan:
             *([repr(self.base.meaning)] if self.base.meaning.attributes else []),
         )
 
-    def write(self) -> xr.DataTree:
+    def write(self) -> WriteReport:
         """Check everything, create the group and the levels, and write them in turn."""
         how, group = self.how, find_group(self.path, self.how)
         attributes, own = self._attributes()
@@ -114,7 +113,7 @@ class PyramidPlan:
             self._check_read_back(group, attributes, own, stale, resumes=planned.continues)
             if not planned.continues:
                 self._check_source([*self.written, *old])
-        return cast("xr.DataTree", planned.run())
+        return cast("WriteReport", planned.run())
 
     def _requests(self, own: Sequence[Any], layout: Any) -> dict[str, WriteRequest]:
         """Return the levels to write by name; each reads the level before it."""

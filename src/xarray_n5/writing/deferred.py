@@ -22,6 +22,7 @@ from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.begin import Begun, begin, begin_all, begun_of
 from xarray_n5.writing.plan import plan_write
+from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.request import Template
 from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of, whole
 from xarray_n5.writing.tasks import Pending, write_blocks
@@ -29,13 +30,9 @@ from xarray_n5.writing.tasks import Pending, write_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import xarray as xr
-
     from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.report import ArrayReport
     from xarray_n5.writing.request import WriteRequest
-
-    Result = Callable[[Mapping[str, xr.Dataset]], Any]
-    """What computing a write returns of the reports of its arrays."""
 
 
 def place(plan: WritePlan) -> WritePlan:
@@ -73,19 +70,18 @@ class DeferredWrite(DelayedReport):
     Nothing is unfinished until it begins: with its first task, or with :meth:`save`.
     """
 
-    __slots__ = ("_closing", "_plans", "_reports", "_result")
+    __slots__ = ("_closing", "_plans", "_reports")
 
     @classmethod
     def of(
         cls,
         plans: Mapping[str, WritePlan],
-        reports: Mapping[str, xr.Dataset],
+        reports: Mapping[str, ArrayReport],
         closing: Callable[[], None] | None,
-        result: Result,
     ) -> Self:
         """Return the deferred writes of some arrays, and the reports of others."""
         done = begin_all({name: plan for name, plan in plans.items() if plan.is_done})
-        reports = {**reports, **finish(done, compute_writes(done))}
+        reports = {**reports, **finish(done, compute_writes(done)).arrays}
         plans = {name: place(plan) for name, plan in plans.items() if name not in done}
         parts: list[Any] = []
         for plan in plans.values():
@@ -96,10 +92,10 @@ class DeferredWrite(DelayedReport):
             begun = begun_of(plan)
             begun = begun if plan.resumed is None else begun.renewed()
             parts += [first, receipts_of(begun, first)]
-        last = partial(_finish, names=[*plans], before=reports, closing=closing, result=result)
+        last = partial(_finish, names=[*plans], before=reports, closing=closing)
         whole = reduce_all(parts, last, f"to_n5-{uuid.uuid4().hex}")
         write = cls(whole.key, whole.dask)
-        for name, value in zip(cls.__slots__, (closing, plans, reports, result), strict=True):
+        for name, value in zip(cls.__slots__, (closing, plans, reports), strict=True):
             object.__setattr__(write, name, value)  # Dask's own objects cannot be changed
         return write
 
@@ -120,26 +116,25 @@ class DeferredWrite(DelayedReport):
         Path(file).write_bytes(cloudpickle.dumps(saved))
         return saved
 
-    def run(self, share: tuple[int, int] | None = None) -> Any:
+    def run(self, share: tuple[int, int] | None = None) -> WriteReport | None:
         """Begin the write, and compute it, or a share of it; see :meth:`SavedWrite.run`."""
         return self._begin().run(share)
 
     def _begin(self) -> SavedWrite:
-        return SavedWrite(begin_all(self._plans), self._reports, self._closing, self._result)
+        return SavedWrite(begin_all(self._plans), self._reports, self._closing)
 
 
 def _finish(
     parts: list[Any],
     names: list[str],
-    before: Mapping[str, xr.Dataset],
+    before: Mapping[str, ArrayReport],
     closing: Callable[[], None] | None,
-    result: Result,
-) -> Any:
+) -> WriteReport:
     """Finish writes, given how each has begun, and its receipts."""
     writes = dict(zip(names, parts[::2], strict=True))
     computed = zip(names, parts[1::2], strict=True)
     receipts = {name: whole(writes[name], written) for name, written in computed}
-    return result({**before, **finish(writes, receipts, closing)})
+    return WriteReport({**before, **finish(writes, receipts, closing).arrays})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +142,15 @@ class SavedWrite:
     """A write that has begun, for processes that compute shares of it."""
 
     writes: Mapping[str, Begun]
-    reports: Mapping[str, xr.Dataset]
+    reports: Mapping[str, ArrayReport]
     closing: Callable[[], None] | None
-    result: Result
 
     @classmethod
     def load(cls, file: str | Path) -> SavedWrite:
         """Return the write that :meth:`DeferredWrite.save` has saved; run only your own files."""
         return cast("SavedWrite", cloudpickle.loads(Path(file).read_bytes()))
 
-    def run(self, share: tuple[int, int] | None = None) -> Any:
+    def run(self, share: tuple[int, int] | None = None) -> WriteReport | None:
         """Compute a share of the write, or all that is missing, and finish it.
 
         Parameters
@@ -167,8 +161,8 @@ class SavedWrite:
 
         Returns
         -------
-        xarray.Dataset, xarray.DataTree or None
-            The reports; None for a share, or if the write has finished.
+        WriteReport or None
+            The report; None for a share, or if the write has finished.
 
         Raises
         ------
@@ -191,7 +185,8 @@ class SavedWrite:
             name: begun.renewed() if name in left else replace(begun, is_done=True)
             for name, begun in self.writes.items()
         }
-        return self.result({**self.reports, **finish(writes, compute_writes(writes), self.closing)})
+        report = finish(writes, compute_writes(writes), self.closing)
+        return WriteReport({**self.reports, **report.arrays})
 
 
 def _is_over(begun: Begun) -> bool:

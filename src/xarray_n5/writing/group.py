@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
-
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
 from xarray_n5.arrays.group import create_group
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.writing.begin import Begun
     from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.report import WriteReport
     from xarray_n5.writing.request import WriteRequest
 
 
@@ -67,7 +66,7 @@ class GroupWrite:
         """Whether the group is this write's alone, with what is in it."""
         return self.options.mode in {"w-", "w"} if self.exclusive is None else self.exclusive
 
-    def write(self) -> xr.DataTree | DeferredWrite:
+    def write(self) -> WriteReport | DeferredWrite:
         """Check everything, write the arrays, and return their reports; or defer Dask arrays."""
         return self.plan().run()
 
@@ -138,12 +137,12 @@ class PlannedGroup:
         """The number of chunks of arrays that have not been finished."""
         return sum(plan.count for plan in self.plans.values() if not plan.is_done)
 
-    def run(self) -> xr.DataTree | DeferredWrite:
+    def run(self) -> WriteReport | DeferredWrite:
         """Write the arrays and return their reports; or defer Dask arrays."""
         claim = None if self.is_done and self.plans else self._prepare()
         if self.group.options.deferred:
             return self._defer(claim)
-        return tree_of(_write(self.group, self.plans, claim))
+        return _write(self.group, self.plans, claim)
 
     def _prepare(self) -> Claim | None:
         """Store the record of the group, and create or empty it."""
@@ -180,8 +179,8 @@ class PlannedGroup:
         group = self.group
         later = {name: plan for name, plan in self.plans.items() if plan.request.deferred}
         now = {name: plan for name, plan in self.plans.items() if name not in later}
-        reports = _write(replace(group, closing=_nothing), now, None) if now else {}
-        deferred = DeferredWrite.of(later, reports, group.closing, tree_of)
+        reports = _write(replace(group, closing=_nothing), now, None).arrays if now else {}
+        deferred = DeferredWrite.of(later, reports, group.closing)
         if group.closes_early and not self.is_done:
             group.closing()
         if claim is not None:
@@ -190,9 +189,7 @@ class PlannedGroup:
         return deferred
 
 
-def _write(
-    group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None
-) -> dict[str, xr.Dataset]:
+def _write(group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None) -> WriteReport:
     """Write arrays and finish all of them together."""
     token = claim.token if claim is not None else ""
     writes = begin_all(
@@ -215,18 +212,9 @@ def _stages(writes: Mapping[str, Begun]) -> list[dict[str, Begun]]:
     return list(stages.values())
 
 
-def tree_of(reports: Mapping[str, xr.Dataset]) -> xr.DataTree:
-    """Return reports as a tree, by their paths."""
-    if any("/" in name for name in reports):
-        return xr.DataTree.from_dict(dict(reports))
-    tree: xr.DataTree = xr.DataTree()
-    tree.children = {name: xr.DataTree(report) for name, report in reports.items()}  # faster
-    return tree
-
-
 def write_groups(
     writes: Sequence[tuple[str, GroupWrite]], options: WriteOptions
-) -> xr.DataTree | DeferredWrite:
+) -> WriteReport | DeferredWrite:
     """Write arrays of several groups, which are finished together; return their reports."""
     several = [write for _, write in writes]
     whole = GroupWrite(

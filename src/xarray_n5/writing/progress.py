@@ -192,7 +192,7 @@ def report_written(token: str, receipts: Receipts) -> None:
 
 def _counts(result: Any) -> tuple[int, int]:
     """Return the numbers of chunks and bytes that a task wrote."""
-    if hasattr(result, "attrs"):  # the task of a single block also finishes the write
-        return int(result.attrs["chunks"]), int(result["bytes"].sum())
+    if hasattr(result, "written"):  # the task of a single block also finishes the write
+        return result.written, result.nbytes
     receipts = getattr(result, "receipts", result)
     return len(receipts), int(receipts.sizes.sum())

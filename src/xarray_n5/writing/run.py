@@ -18,15 +18,13 @@ from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, tree_reduce
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
-from xarray_n5.writing.chunk_table import on_grid
 from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.progress import expect
+from xarray_n5.writing.report import ArrayReport, WriteReport
 from xarray_n5.writing.tasks import write_block, write_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    import xarray as xr
 
     from xarray_n5.arrays.claims import Claim
     from xarray_n5.graph import DelayedReport
@@ -161,25 +159,26 @@ def finish(
     receipts: Mapping[str, Receipts],
     closing: Callable[[], None] | None = None,
     group: Claim | None = None,
-) -> dict[str, xr.Dataset]:
-    """Finish writes whose chunks are all stored; return their reports.
+) -> WriteReport:
+    """Finish writes whose chunks are all stored; return their report.
 
     Each record is looked at once more; then come the action that closes a group, the rows, and the
     removal of records. Whoever is killed in between repeats what is left.
     """
-    begun = {name: each for name, each in writes.items() if not each.is_done}
-    claims = [each.write.claim for each in begun.values()] + ([group] if group else [])
+    ending = {name: begun for name, begun in writes.items() if not begun.is_done}
+    claims = [begun.write.claim for begun in ending.values()] + ([group] if group else [])
     if claims:
         store = claims[0].store
         together(store, [functools.partial(claim.check, trusted=False) for claim in claims])
     if closing is not None and (claims or not writes):
         closing()
     if claims:
-        together(store, [functools.partial(_leave, each, receipts[n]) for n, each in begun.items()])
-        together(store, [functools.partial(_end, each) for each in begun.values()])
+        rows = [functools.partial(_leave, ending[name], receipts[name]) for name in ending]
+        together(store, rows)
+        together(store, [functools.partial(_end, begun) for begun in ending.values()])
     if group is not None:
         group.end()
-    return {name: report_of(receipts[name], each) for name, each in writes.items()}
+    return WriteReport({name: report_of(receipts[name], begun) for name, begun in writes.items()})
 
 
 def _leave(begun: Begun, receipts: Receipts) -> None:
@@ -197,22 +196,8 @@ def _end(begun: Begun) -> None:
     begun.write.claim.end(notes=bool(noted))
 
 
-def report_of(receipts: Receipts, begun: Begun) -> xr.Dataset:
-    """Return the receipts on the part of the chunk grid that was written."""
-    write = begun.write
-    names = np.array([*receipts.names, ""], object)
-    columns = {
-        "bytes": receipts.sizes,
-        "digest": receipts.digests,
-        "seconds": receipts.seconds,
-        "worker": names[receipts.writers],
-    }
-    fill = {"bytes": 0, "digest": 0, "seconds": 0, "worker": ""}
-    attributes = {
-        "bytes": {"long_name": "stored bytes"},
-        "digest": {"long_name": "XXH3 of the elements"},
-        "seconds": {"units": "s"},
-    }
-    table = on_grid(receipts.indices, columns, write.box, write.dims, fill, attributes)
-    table.attrs = {"array": write.target.url, "chunks": math.prod(map(len, write.box))}
-    return table
+def report_of(receipts: Receipts, begun: Begun) -> ArrayReport:
+    """Return what a write has stored of an array, given all its receipts."""
+    write, count = begun.write, math.prod(map(len, begun.write.box))
+    kept = count - begun.remaining
+    return ArrayReport(write.target.url, write.box, write.dims, kept, receipts)
