@@ -356,7 +356,7 @@ def test_options_mean_for_levels_what_they_mean_for_datasets(tmp_path: Path, nam
     xr.testing.assert_equal(opened(place)["s1/raw"], more["s1/raw"])
     assert open_array(place, "s1").chunks == (4, 4, 4)
     deferred = tree.chunk().n5.to_n5(place, mode="r+", compute=False)
-    assert list(deferred.compute().children) == ["s0", "s1", "s2"]
+    assert list(deferred.compute().arrays) == ["s0", "s1", "s2"]
     xr.testing.assert_equal(opened(place)["s1/raw"], tree["s1/raw"])
     levels_of(image(), count=2).n5.to_n5(place, mode="a")
     assert list(open_group(place)) == ["s0", "s1"]

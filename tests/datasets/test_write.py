@@ -318,7 +318,7 @@ def test_writing_can_wait(tmp_path: Path) -> None:
     dataset = days(0, 4).chunk(time=2)
     task = dataset.n5.to_n5(tmp_path, "g", compute=False)
     assert not again(tmp_path, "g")["count"].any()
-    assert task.compute()["count"].sizes == {"time": 2, "x": 1}
+    assert task.compute().to_datatree()["count"].sizes == {"time": 2, "x": 1}
     xr.testing.assert_identical(again(tmp_path, "g"), dataset.compute())
 
 

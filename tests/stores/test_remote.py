@@ -819,7 +819,7 @@ def test_what_is_written_holds_no_secret() -> None:
     assert any(".xn5/template-" in key for key in fs.objects)
     assert SECRET.encode() not in b"".join([*fs.objects.values(), *map(str.encode, fs.objects)])
     receipts: Any = lazy.compute(scheduler="sync")  # type: ignore[attr-defined]
-    assert SECRET not in str(receipts.to_dict())
+    assert SECRET not in str(receipts.to_datatree().to_dict())
     assert SECRET.encode() not in b"".join(fs.objects.values())
 
 

@@ -41,7 +41,7 @@ def write_dataset(place: Path, **options: Any) -> object:
     return IMAGE.to_dataset().n5.to_n5(place, **options)
 
 
-def write_pyramid(place: Path, **options: Any) -> xr.DataTree:
+def write_pyramid(place: Path, **options: Any) -> object:
     return pyramid(IMAGE, place, "p", levels=1, **options)
 
 

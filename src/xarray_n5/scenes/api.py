@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from dask.delayed import Delayed
 
+    from xarray_n5.writing.report import WriteReport
+
+
 Mode = Literal["w-", "w"]
 
 
@@ -27,7 +30,7 @@ def to_scene(
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-) -> xr.DataTree | Delayed:
+) -> WriteReport | Delayed:
     """Store images as a scene of OME-Zarr 0.6, in Zarr v3: ``images.n5.to_scene(url)``.
 
     Each matrix of the coordinate ``affine`` becomes an image, with one transformation to the world.
@@ -59,7 +62,7 @@ def to_scene(
 
     Returns
     -------
-    xarray.DataTree or Delayed
+    WriteReport or Delayed
         The report of :func:`xarray_n5.to_n5` for each level; with ``compute=False``, a Delayed that
         computes to it.
 
