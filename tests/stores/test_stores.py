@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.processes import Python
 from tests.support.servers import SERVED, Bucket, serving
-from tests.support.stores import STORES
+from tests.support.stores import STORES, keys_below
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
@@ -119,9 +119,9 @@ def test_listing_tells_directories_from_files(store: Store) -> None:
 def test_walking_yields_every_key_below_relative_to_the_prefix(store: Store) -> None:
     for key in ("a/0", "a/b/1", "a/b/2", "ab/3", "c"):
         store.set(key, b"x")
-    assert sorted(store.walk("a")) == ["0", "b/1", "b/2"]
-    assert sorted(store.walk("")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
-    assert list(store.walk("nothing")) == []
+    assert sorted(keys_below(store, "a")) == ["0", "b/1", "b/2"]
+    assert sorted(keys_below(store, "")) == ["a/0", "a/b/1", "a/b/2", "ab/3", "c"]
+    assert keys_below(store, "nothing") == []
 
 
 def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -> None:
@@ -134,9 +134,9 @@ def test_deleting_removes_what_is_there_and_passes_over_the_rest(store: Store) -
 def test_deleting_a_tree_leaves_its_neighbours(store: Store) -> None:
     for key in ("a/0", "a/b/1", "ab/2"):
         store.set(key, b"x")
-    store.delete_tree("a", "b/1")
+    store.delete_tree("a", "0")
     store.delete_tree("nothing", "x")
-    assert list(store.walk("")) == ["ab/2"]
+    assert keys_below(store, "") == ["ab/2"]
 
 
 def test_a_listing_shows_what_another_client_wrote(store: Store) -> None:
@@ -179,7 +179,7 @@ def test_names_are_names_and_no_patterns(store: Store) -> None:
     store.delete_tree("a*", "key")
     store.delete_tree("a[1]", "key")
     store.delete(["a?/key"])
-    assert sorted(store.walk("")) == ["a1/key", "ab/key"]
+    assert sorted(keys_below(store, "")) == ["a1/key", "ab/key"]
 
 
 def test_readers_see_the_old_value_or_the_new_one(store: Store) -> None:
@@ -253,7 +253,7 @@ def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
 def test_links_that_turn_back_are_not_followed_for_ever(tmp_path: Path) -> None:
     LocalStore(str(tmp_path)).set("a/0", b"x")
     (tmp_path / "a/back").symlink_to(tmp_path / "a")
-    assert list(LocalStore(str(tmp_path)).walk("a")) == ["0"]
+    assert keys_below(LocalStore(str(tmp_path)), "a") == ["0"]
 
 
 def test_local_writes_never_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

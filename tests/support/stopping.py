@@ -15,7 +15,7 @@ import h5py
 import pytest
 
 from tests.support.containers import contents
-from tests.support.stores import CountingStore
+from tests.support.stores import CountingStore, keys_below
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class FailingStore(CountingStore):
 
     def delete_tree(self, prefix: str, first: str) -> None:
         self.delete([f"{prefix}/{first}"] if first else [])
-        self.delete([f"{prefix}/{key}" for key in self.inner.walk(prefix)])
+        self.delete([f"{prefix}/{key}" for key in keys_below(self.inner, prefix)])
 
     # What a test needs of it and of a folder alike
 

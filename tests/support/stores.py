@@ -36,6 +36,11 @@ def _in_obstore(folder: Path) -> Store:
     return FsspecStore(fsspec.FsspecStore("memory"), f"{folder.name}/store")
 
 
+def keys_below(store: Store, prefix: str) -> list[str]:
+    """The keys of all files under a prefix, relative to it."""
+    return [info.key for info in store.list_info(prefix, sizes=False)]
+
+
 @dataclass(frozen=True)
 class MinimalStore(Store):
     """The seven members of a store and nothing else; keys are names in one directory."""
@@ -56,8 +61,8 @@ class MinimalStore(Store):
     def parent(self) -> None:
         return None
 
-    def get(self, key: str) -> bytes | None:
-        return self._inner.get(quote(key, safe=""))
+    def get(self, key: str, most: int | None = None) -> bytes | None:
+        return self._inner.get(quote(key, safe=""), most)
 
     def set(self, key: str, data: Buffer) -> None:
         self._inner.set(quote(key, safe=""), data)
@@ -111,22 +116,24 @@ class CountingStore(Store):
         self.counts.clear()
         return seen
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, most: int | None = None) -> bytes | None:
         self.counts["get"] += 1
         self._note([key])
-        return self.inner.get(key)
+        return self.inner.get(key, most)
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         self.counts["get_many"] += 1
         self._note(keys)
         return self.inner.get_many(keys)
 
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+    def fetch(
+        self, keys: Iterable[str], ahead: int, most: int | None = None
+    ) -> Iterator[tuple[str, bytes | None]]:
         assert ahead > 0
         self.counts["get_many"] += 1
         keys = list(keys)
         self._note(keys)
-        return self.inner.fetch(keys, ahead)
+        return self.inner.fetch(keys, ahead, most)
 
     def _note(self, keys: Iterable[str]) -> None:
         with self.lock:
@@ -175,20 +182,16 @@ class CountingStore(Store):
         self.counts["list_many"] += 1
         return self.inner.list_many(prefixes)
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        self.counts["walk"] += 1
-        return self.inner.walk(prefix)
-
-    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
-        self.counts["survey"] += 1
-        return self.inner.list_info(prefix)
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
+        self.counts["survey" if sizes else "walk"] += 1
+        return self.inner.list_info(prefix, sizes=sizes)
 
     def parent(self) -> None:
         return None
 
-    def etag(self, key: str) -> object:
-        self.counts["stamp"] += 1
-        return self.inner.etag(key)
+    def etag(self, key: str, *, free: bool = False) -> object:
+        self.counts["stamp"] += not free
+        return self.inner.etag(key, free=free)
 
 
 class LoggingStore(LocalStore):
@@ -203,10 +206,6 @@ class LoggingStore(LocalStore):
 
     def __reduce__(self) -> tuple[object, ...]:
         return LoggingStore, (self.root, self.log)
-
-    def with_limit(self, nbytes: int) -> LoggingStore:
-        del nbytes
-        return self
 
     def set(self, key: str, data: Buffer) -> None:
         # One write of less than a page, at the file's end, is whole.
@@ -231,15 +230,17 @@ class ReadingStore(CountingStore):
     complete_listings: ClassVar[bool] = True
     keys: list[str] = field(default_factory=list)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, most: int | None = None) -> bytes | None:
         self.keys.append(key)
-        return super().get(key)
+        return super().get(key, most)
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         self.keys.extend(keys)
         return super().get_many(keys)
 
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+    def fetch(
+        self, keys: Iterable[str], ahead: int, most: int | None = None
+    ) -> Iterator[tuple[str, bytes | None]]:
         several = list(keys)
         self.keys.extend(several)
-        return super().fetch(several, ahead)
+        return super().fetch(several, ahead, most)

@@ -147,10 +147,7 @@ ONE_CALLER = {
         *(
             "child",
             "fetch",
-            "get_parts",
             "get_ranges",
-            "is_link",
-            "list_partials",
             "most_at_once",
         ),
         "set_many",

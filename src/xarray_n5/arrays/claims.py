@@ -18,6 +18,7 @@ from xarray_n5.arrays.records import LARGEST, look, read, state_of
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
+from xarray_n5.stores import LocalStore, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +46,8 @@ def looks(store: Store, *, seen: bool = False) -> Iterator[None]:
 
     Other stores hide none, which is one iteration.
     """
-    until = time.monotonic() + (_PATIENCE if store.real_folders and not seen else 0.0)
+    may_hide = isinstance(uncached(store), LocalStore) and not seen
+    until = time.monotonic() + (_PATIENCE if may_hide else 0.0)
     yield
     while time.monotonic() < until:
         time.sleep(1.0)

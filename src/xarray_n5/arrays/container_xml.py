@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
-from xarray_n5.stores import LocalStore
+from xarray_n5.stores import LocalStore, heads, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def _find(container: Container) -> tuple[str, bytes | None]:
         return name, document
     documents: dict[str, bytes] = {}
     with suppress(OSError):  # a container may be readable in a directory that cannot be listed
-        documents = dict(_pointing_at(container, directory.uncached()))
+        documents = dict(_pointing_at(container, uncached(directory)))
     if len(documents) > 1:
         warn(
             f"{', '.join(sorted(documents))} next to {container.url!r} all refer to it, so none is "
@@ -66,10 +66,10 @@ def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, 
     names = [name for name in files if name.lower().endswith(".xml")]
     if not 0 < len(names) <= _MOST_FILES:
         return
-    heads = directory.head_many(names, LOOK)
+    first_bytes = heads(directory, names, LOOK)
     likely = [
         name
-        for name, head in zip(names, heads, strict=True)
+        for name, head in zip(names, first_bytes, strict=True)
         if head is not None and scene_reader(head[0]) is not None and head[1] <= MOST_BYTES
     ]
     for name, document in zip(likely, directory.get_many(likely), strict=True):

@@ -140,7 +140,7 @@ def _batches(
                 pieces=pieces,
                 targets=tuple(side.target for side in parts),
                 whole=2 * len(pieces) > grid.size,
-                stamp=store.stamp(io.key(shard)),
+                stamp=store.etag(io.key(shard), free=True),
             )
         )
         nbytes += inner * len(pieces)
@@ -278,7 +278,7 @@ def _ranges(
     io: ArrayNode, ranges: Sequence[tuple[Index, int, int | None]]
 ) -> Sequence[FilePart | None]:
     store = io.container.store
-    return store.get_parts([Range(io.key(i), start, stop) for i, start, stop in ranges])
+    return store.get_ranges([Range(io.key(i), start, stop) for i, start, stop in ranges])
 
 
 @contextlib.contextmanager

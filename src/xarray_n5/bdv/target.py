@@ -18,7 +18,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
-from xarray_n5.stores import FsspecStore, LocalStore
+from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.options import WriteOptions
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class ProjectTarget:
             folder = folder.with_fsync()
         place = _place_of(folder, how.container.store)
         check_location(store, project, place)
-        document = folder.with_limit(MOST_BYTES).get(store.name)
+        document = folder.get(store.name, MOST_BYTES)
         found = None if document is None else _read(document, store.url)
         if found is not None:
             _check_container(ProjectFile(store, found, project), how, own_options)
@@ -140,7 +140,7 @@ class ProjectTarget:
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
         found = ProjectUpdate(self.folder, self.name, added)
-        found.document(self.folder.with_limit(MOST_BYTES).get(self.name))
+        found.document(self.folder.get(self.name, MOST_BYTES))
         return found
 
 
@@ -155,7 +155,7 @@ class ProjectUpdate:
     def __call__(self) -> None:
         """Write the XML, if it changes: as a hidden file that is renamed, on local disks."""
         with self.folder.exclusive(""):
-            before = self.folder.with_limit(MOST_BYTES).get(self.name)
+            before = self.folder.get(self.name, MOST_BYTES)
             after = self.document(before)
             if after != before:
                 self.folder.set(self.name, after)
@@ -205,7 +205,7 @@ def _read(document: bytes, url: str) -> Project:
 
 def _place_of(folder: Store, container: Store) -> XmlPath:
     """Return the container's path for an XML: relative to it, if it is not above it."""
-    store = container.uncached()
+    store = uncached(container)
     if isinstance(folder, LocalStore) and isinstance(store, LocalStore):
         try:
             path = os.path.relpath(os.path.realpath(store.root), os.path.realpath(folder.root))

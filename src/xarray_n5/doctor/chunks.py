@@ -14,6 +14,7 @@ from xarray_n5.formats.documents import unfinished
 from xarray_n5.integrity.report import check_chunk
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import join
+from xarray_n5.stores import heads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -142,9 +143,8 @@ def _heads(
     """Iterate over the beginnings of chunks, of all arrays together if that is better."""
     container = survey.container
     if container.batch > 1:
-        most = max((sample.io.metadata.most_stored for sample in samples.values()), default=0)
         keys = (samples[path].io.key(index) for path, index in wanted)
-        yield from container.store.with_limit(most).head_many(keys, _HEAD)
+        yield from heads(container.store, keys, _HEAD)
         return
     for path, index in wanted:
         yield from container.head_chunks(path, samples[path].io.metadata, [index], _HEAD)

@@ -176,7 +176,7 @@ def find_scene(
         head = store.head("", LOOK)
         if head is None or scene_reader(head[0]) is None:
             return None
-    document = store.with_limit(MOST_BYTES).get("")
+    document = store.get("", MOST_BYTES)
     reader = None if document is None else scene_reader(document)
     if reader is None:
         return None

@@ -23,7 +23,7 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, is_own, is_partial, join
-from xarray_n5.stores import CachedStore
+from xarray_n5.stores import CachedStore, heads, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,7 +99,7 @@ class KeyedContainer:
 
     def uncached(self) -> Self:
         """Return the container without what :meth:`cached` keeps."""
-        return replace(self, store=self.store.uncached())
+        return replace(self, store=uncached(self.store))
 
     def quiet(self) -> Self:
         """Return the container that leaves consolidated metadata to :meth:`renew`."""
@@ -164,7 +164,7 @@ class KeyedContainer:
             folders, files = self.store.list(path)
             names = ((n, n in _FOREIGN or not n.startswith(".")) for n in (*folders, *files))
             return next((name for name, stays in names if stays and name not in own), None)
-        for key in self.store.walk(path):
+        for key in self.walk(path):
             chunk = any(self.format.chunk_index(array, key) is not None for array in arrays)
             if not (chunk or is_partial(key) or is_own(key) or key in own):
                 return key
@@ -278,28 +278,26 @@ class KeyedContainer:
 
     def walk(self, path: str) -> Iterator[str]:
         """Iterate over all keys below a node, relative to it."""
-        return self.store.walk(path)
+        return (info.key for info in self.store.list_info(path, sizes=False))
 
     def get_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bytes | None:
         """Return a chunk's bytes, or None if it is not stored."""
-        store = self.store.with_limit(metadata.most_stored)
-        return store.get(self.chunk_key(path, metadata, index))
+        return self.store.get(self.chunk_key(path, metadata, index), metadata.most_stored)
 
     def get_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
     ) -> Iterator[tuple[Index, bytes | None]]:
         """Iterate over chunks and their bytes; at most `ahead` are requested at once."""
-        store, (indices, keyed) = self.store.with_limit(metadata.most_stored), tee(indices)
+        indices, keyed = tee(indices)
         keys = (self.chunk_key(path, metadata, index) for index in keyed)
-        fetched = store.fetch(keys, ahead)
+        fetched = self.store.fetch(keys, ahead, metadata.most_stored)
         return ((index, data) for index, (_, data) in zip(indices, fetched, strict=True))
 
     def head_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
     ) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
-        store = self.store.with_limit(metadata.most_stored)
-        return store.head_many((self.chunk_key(path, metadata, i) for i in indices), count)
+        return heads(self.store, (self.chunk_key(path, metadata, i) for i in indices), count)
 
     def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
         """Return whether a chunk is stored."""
@@ -331,7 +329,7 @@ class KeyedContainer:
 
         The keys of other files are added to `rest`.
         """
-        for key in self.store.walk(path):
+        for key in self.walk(path):
             index = self.format.chunk_index(metadata, key)
             if index is not None:
                 yield index

@@ -12,7 +12,7 @@ from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.options import near
-from xarray_n5.stores import LocalStore
+from xarray_n5.stores import LocalStore, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def _local_hint(store: Store) -> str:
     """Return whether a local container is empty or does not exist, with a similar name."""
     with suppress(Exception):  # as above
         parent = store.parent()
-        if parent is not None and isinstance(parent.uncached(), LocalStore):
+        if parent is not None and isinstance(uncached(parent), LocalStore):
             names = list(islice(chain(*parent.list("")), _MOST))
             if store.name in names or parent.exists(store.name):
                 return "the container is empty"
@@ -86,5 +86,5 @@ def _file(store: Store) -> str:
     head = store.head("", LOOK)
     reader = None if head is None else scene_reader(head[0])
     if reader is not None:
-        return reader.hint(store.with_limit(MOST_BYTES).get("") or b"")
+        return reader.hint(store.get("", MOST_BYTES) or b"")
     return "it is a file, but not an HDF5 file on a local disk"

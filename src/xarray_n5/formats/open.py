@@ -15,7 +15,7 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, is_peculiar, join
-from xarray_n5.stores import ArchiveStore, CachedStore, together
+from xarray_n5.stores import ArchiveStore, CachedStore, LocalStore, together, uncached
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.integrity.report import DAMAGED, check_chunk
 from xarray_n5.integrity.report import report as report_on
 from xarray_n5.model.options import check_option
-from xarray_n5.model.paths import QUARANTINE, join
+from xarray_n5.model.paths import QUARANTINE, final_key, join
 from xarray_n5.writing.digests import read_digests
 
 if TYPE_CHECKING:
@@ -144,4 +144,6 @@ def _sweep(node: ArrayNode) -> None:
         return
     if beyond := [index for index in io.stored_indices() if index not in io.metadata.grid]:
         io.delete(beyond)
-    store.delete([join(path, key) for key in store.list_partials(path)])
+    if store.most_at_once == 1:  # object stores have none
+        keys = [info.key for info in store.list_info(path, sizes=False)]
+        store.delete([join(path, key) for key in keys if final_key(key)])

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from xarray_n5.stores._requests import Retries, together
+from xarray_n5.stores._requests import Retries, heads, together
 from xarray_n5.stores._resolve import anonymous_options
 from xarray_n5.stores.archive import ArchiveStore
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
-from xarray_n5.stores.cached import CachedStore
+from xarray_n5.stores.cached import CachedStore, uncached
 from xarray_n5.stores.fsspec import FsspecStore
 from xarray_n5.stores.local import LocalStore
 from xarray_n5.stores.memory import MemoryStore
@@ -26,5 +26,7 @@ __all__ = [
     "Retries",
     "Store",
     "anonymous_options",
+    "heads",
     "together",
+    "uncached",
 ]

@@ -9,6 +9,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.errors import PathError, RefusedError, RequestError
@@ -266,7 +267,7 @@ def together(store: Store, calls: Iterable[Callable[[], T]]) -> list[T]:
     have ended before the first error is raised.
     """
     waiting: list[Any] = [*calls]
-    if store.concurrency == 1 or len(waiting) < 2 or _runs_loop_of(store):  # noqa: PLR2004
+    if store.most_at_once == 1 or len(waiting) < 2 or _runs_loop_of(store):  # noqa: PLR2004
         return [call() for call in waiting]
     with ThreadPoolExecutor(min(len(waiting), _CALLS), "xarray-n5-request") as threads:
         running = [threads.submit(call) for call in waiting]
@@ -274,9 +275,18 @@ def together(store: Store, calls: Iterable[Callable[[], T]]) -> list[T]:
     return [each.result() for each in running]
 
 
+def heads(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over the first `count` bytes of files and their sizes, several in flight."""
+    waiting = iter(keys)
+    while batch := list(islice(waiting, store.concurrency)):
+        yield from together(store, [partial(store.head, key, count) for key in batch])
+
+
 def _runs_loop_of(store: Store) -> bool:
     """Return whether this thread runs the loop that requests would wait for: they raise then."""
-    fs = getattr(store.uncached(), "fs", None)
+    while (inner := getattr(store, "store", None)) is not None:
+        store = inner
+    fs = getattr(store, "fs", None)
     try:
         if fs is not None and filesystems.is_async(source := filesystems.behind_caches(fs)):
             _loop_of(source)

@@ -62,7 +62,7 @@ FULL = 0xFFFFFFFF
 """A size or an offset that the extra field has."""
 
 
-class Entry(NamedTuple):
+class ZipEntry(NamedTuple):
     """A file in an archive."""
 
     offset: int
@@ -89,7 +89,7 @@ class Directory:
     names: list[str]
     """The names; those of directories end with "/"."""
     entries: np.ndarray
-    """The fields of :class:`Entry`, one row for each name."""
+    """The fields of :class:`ZipEntry`, one row for each name."""
     version: str
     """A digest of the directory, which changes when the archive is written again."""
     end: str
@@ -99,12 +99,12 @@ class Directory:
     starts: dict[int, int] = field(default_factory=dict)
     """The positions of headers that were read, and of the data behind them."""
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> ZipEntry | None:
         """Return the entry of a file, or None."""
         at = bisect_left(self.names, name)
         if at == len(self.names) or self.names[at] != name or not name:
             return None
-        return Entry(*self.entries[at].tolist())
+        return ZipEntry(*self.entries[at].tolist())
 
     def files(self, prefix: str) -> Iterator[tuple[str, int]]:
         """Iterate over the names of files under a prefix, relative to it, and their sizes."""
@@ -244,7 +244,7 @@ def _parse(url: str, data: bytes, end: _End) -> tuple[list[str], np.ndarray]:
     return names, np.concatenate([*fields, np.array(rows, _ROW)])
 
 
-_ROW = np.dtype({"names": Entry._fields, "formats": ["u8"] * 4 + ["u4", "u2", "u2"]})
+_ROW = np.dtype({"names": ZipEntry._fields, "formats": ["u8"] * 4 + ["u4", "u2", "u2"]})
 
 
 def _name(url: str, raw: bytes, flags: int) -> str:
@@ -308,7 +308,7 @@ class Kept:
 
     def known(self, file: Store, version: str) -> Directory | None:
         """Return the directory if the archive is known not to have changed, without a request."""
-        directory, stamp = self.directory, file.stamp("")
+        directory, stamp = self.directory, file.etag("", free=True)
         known = directory and (directory.version if stamp is None else directory.state)
         return directory if known == (version if stamp is None else stamp) else None
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from xarray_n5.errors import ChunkError, MetadataError, ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _zip as zips
 from xarray_n5.stores._http import DOCUMENT
-from xarray_n5.stores.base import ObjectInfo, Range, Store
+from xarray_n5.stores.base import FilePart, ObjectInfo, Range, Store
 from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores._zip import Directory, Entry, Kept
+    from xarray_n5.stores._zip import Directory, Kept, ZipEntry
     from xarray_n5.stores.base import Listing
 
 OZX = ".ozx"
@@ -31,20 +31,25 @@ SUFFIXES = (OZX, ".zip")
 _STORED, _DEFLATED = 0, 8
 """The supported methods of compression."""
 
-_ENCRYPTED, _DESCRIBED = 1, 8
-"""Flags of entries; after a described one, its sizes are repeated."""
-
-_DESCRIPTOR = 16
-"""The size of what follows a described entry."""
+_ENCRYPTED = 1
+"""A flag of entries."""
 
 _READ_ONLY = (
-    "cannot be changed: it is an archive; copy it to a container such as *.zarr, change that"
+    "cannot be changed: it is an archive; copy it to a container such as *.zarr, change that, and "
+    "copy it to a new archive"
 )
-_READ_ONLY += ", and copy it to a new archive"
 
 _ROOM = 1 << 10
-"""The bytes for extra fields and a descriptor that are read with an entry of an archive that has
-other bytes between entries."""
+"""The most bytes for extra fields and a descriptor that are read together with an entry."""
+
+
+class _Wanted(NamedTuple):
+    """A file that is read."""
+
+    key: str
+    entry: ZipEntry
+    most: int | None = None
+    """The maximum size of a chunk; None for documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class ArchiveStore(Store):
     """The files in a ZIP archive, which another store reads by ranges.
 
     The directory is read once in each process: by one request for the end of the archive, and a
-    second one if it is larger than 64 KiB. A file is then one request. An archive that was replaced
+    second one if it is larger than 64 KiB. A file is then one request; parts of a file are two for
+    the first time, since its header is read before. An archive that was replaced
     while it was open is an error, not a mixture of both: its store reports the state of what is
     read, or a file has a checksum, or else the end of the archive is read again.
     """
@@ -63,8 +69,6 @@ class ArchiveStore(Store):
     """What identifies the archive's content; see :class:`Directory`."""
     inside: str = ""
     """The directory in the archive that all keys are in."""
-    limit: int | None = field(default=None, compare=False, repr=False)
-    """The maximum size of a chunk; None for documents."""
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, object]) -> Self | None:  # noqa: ARG003
@@ -118,10 +122,6 @@ class ArchiveStore(Store):
         """Return the store of a directory in this one."""
         return replace(self, inside=join(self.inside, path))
 
-    def with_limit(self, nbytes: int) -> Self:
-        """Return the store with a :attr:`limit`."""
-        return replace(self, limit=nbytes)
-
     def _directory(self, *, check: bool = False) -> Directory:
         directory = _directory_of(self.file, self.version, check=check)
         if directory is None:
@@ -134,50 +134,56 @@ class ArchiveStore(Store):
 
     # Reading
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, most: int | None = None) -> bytes | None:
         """Return the bytes at `key` in one request."""
-        return self.get_many([key])[0]
+        return self._files([key], most)[0]
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         """Return the bytes at each key, in one batch."""
-        directory = self._directory()
-        entries = [directory.find(join(self.inside, key)) for key in keys]
-        wanted = [(key, each) for key, each in zip(keys, entries, strict=True) if each is not None]
-        parts = [self._extent(key, each) for key, each in wanted]
-        read = zip(wanted, self._read(parts, directory.state, crc=True), strict=True)
-        found = {key: self._data(key, each, data) for (key, each), data in read}
-        return [found.get(key) for key in keys]
+        return self._files(keys, None)
 
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+    def fetch(
+        self, keys: Iterable[str], ahead: int, most: int | None = None
+    ) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, `ahead` of them in one batch."""
         waiting = iter(keys)
         while batch := list(islice(waiting, max(1, ahead))):
-            yield from zip(batch, self.get_many(batch), strict=True)
+            yield from zip(batch, self._files(batch, most), strict=True)
 
-    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        """Return the bytes of parts of files; of a compressed one, all of it is read.
+    def _files(self, keys: Sequence[str], most: int | None) -> Sequence[bytes | None]:
+        """Return files in one batch; `most` is the maximum size of chunks, None for documents."""
+        directory = self._directory()
+        entries = {key: directory.find(join(self.inside, key)) for key in keys}
+        wanted = [_Wanted(key, entry, most) for key, entry in entries.items() if entry is not None]
+        extents = [self._extent(each) for each in wanted]
+        read = self._read(extents, directory.state, crc=True)
+        data = {each.key: self._data(each, part) for each, part in zip(wanted, read, strict=True)}
+        return [data.get(key) for key in keys]
 
-        The first time that a file is used, its header is read in the same batch.
-        """
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return the bytes of parts of files; of a compressed one, all of it is read."""
         directory = self._directory()
         keys = dict.fromkeys(part.key for part in ranges)
         entries = {key: directory.find(join(self.inside, key)) for key in keys}
         packed = [key for key, entry in entries.items() if entry and entry.method == _DEFLATED]
-        whole = dict(zip(packed, self.get_many(packed), strict=True)) if packed else {}
-        stored = {key: e for key, e in entries.items() if e is not None and key not in whole}
-        known = directory.starts
-        new = {key: entry for key, entry in stored.items() if entry.offset not in known}
-        starts = {k: known.get(e.offset) or self._likely_start(k, e) for k, e in stored.items()}
-        headers = [Range("", entry.offset, starts[key]) for key, entry in new.items()]
+        data = dict(zip(packed, self.get_many(packed), strict=True))
+        stored = {key: entry for key, entry in entries.items() if entry and key not in data}
+        starts = self._starts([_Wanted(key, entry) for key, entry in stored.items()], directory)
         parts = [part for part in ranges if part.key in stored]
         moved = [_moved(part, starts[part.key], stored[part.key].packed) for part in parts]
-        read = self._read([*headers, *moved], directory.state)
-        for (key, entry), data in zip(new.items(), read, strict=False):
-            known[entry.offset] = self._check_start(key, entry, data)
-        if any(known[entry.offset] != starts[key] for key, entry in new.items()):
-            return self.get_ranges(ranges)  # with the right positions
-        inside = iter(read[len(new) :])
-        return [next(inside) if p.key in stored else p.cut(whole.get(p.key)) for p in ranges]
+        read = dict(zip(parts, self._read(moved, directory.state), strict=True))
+        cut = [read[p] if p in read else p.cut(data.get(p.key)) for p in ranges]
+        return [None if part is None else FilePart(part, None) for part in cut]
+
+    def _starts(self, wanted: Sequence[_Wanted], directory: Directory) -> dict[str, int]:
+        """Return the positions of files' data, which are behind their headers."""
+        new = [each for each in wanted if each.entry.offset not in directory.starts]
+        for each in new:
+            self._check(each)
+        headers = [Range("", each.entry.offset, self._least_start(each)) for each in new]
+        for each, header in zip(new, self._read(headers, directory.state), strict=True):
+            directory.starts[each.entry.offset] = self._check_start(each, header)
+        return {each.key: directory.starts[each.entry.offset] for each in wanted}
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
@@ -186,15 +192,16 @@ class ArchiveStore(Store):
             return None
         if count == 0:
             return b"", entry.size
-        return self.get_ranges([Range(key, 0, count)])[0] or b"", entry.size
+        (part,) = self.get_ranges([Range(key, 0, count)])
+        return b"" if part is None else part.data, entry.size
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`, without a request."""
         return self._find(key) is not None
 
-    def etag(self, key: str) -> object:
+    def etag(self, key: str, *, free: bool = False) -> object:
         """Return a value that changes with the archive's content; None if it is missing."""
-        entry = self._find(key)
+        entry = None if free else self._find(key)
         return None if entry is None else (self.version, entry.crc, entry.size)
 
     def is_folder(self, prefix: str) -> bool:
@@ -205,14 +212,10 @@ class ArchiveStore(Store):
         """Return the names directly under `prefix`."""
         return self._directory().listing(join(self.inside, prefix))
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over the files under `prefix`, relative to it."""
-        return (key for key, _ in self._directory().files(join(self.inside, prefix)))
-
-    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
         """Iterate over the files under `prefix` with their sizes."""
-        found = self._directory().files(join(self.inside, prefix))
-        return (ObjectInfo(key, size, None) for key, size in found)
+        files = self._directory().files(join(self.inside, prefix))
+        return (ObjectInfo(key, size) for key, size in files)
 
     # Writing
 
@@ -232,69 +235,65 @@ class ArchiveStore(Store):
 
     # Entries
 
-    def _find(self, key: str) -> Entry | None:
+    def _find(self, key: str) -> ZipEntry | None:
         return self._directory().find(join(self.inside, key))
 
-    def _check(self, key: str, entry: Entry) -> None:
+    def _check(self, wanted: _Wanted) -> None:
         """Raise if an entry cannot be read."""
+        entry = wanted.entry
         if entry.flags & _ENCRYPTED or entry.method not in {_STORED, _DEFLATED}:
             what = "encrypted" if entry.flags & _ENCRYPTED else f"of method {entry.method}"
-            raise self._unreadable(key, f"it is {what}; expected it stored or deflated")
+            raise self._unreadable(wanted, f"it is {what}; expected it stored or deflated")
         if entry.method == _STORED and entry.size != entry.packed:
-            raise self._unreadable(key, f"{entry.packed} of its {entry.size} bytes are stored")
+            why = f"{entry.packed} of its {entry.size} bytes are stored"
+            raise self._unreadable(wanted, why)
 
-    def _extent(self, key: str, entry: Entry) -> Range:
+    def _extent(self, wanted: _Wanted) -> Range:
         """Return the range of an entry, its header included."""
-        self._check(key, entry)
-        most = DOCUMENT if self.limit is None else self.limit
+        self._check(wanted)
+        entry, most = wanted.entry, DOCUMENT if wanted.most is None else wanted.most
         if entry.size > most or entry.packed > most + most // 16 + _ROOM:
-            raise self._unreadable(key, f"it has {entry.size} bytes; expected at most {most}")
-        stop = self._least_start(key, entry) + entry.packed + _ROOM
+            why = f"it has {entry.size} bytes; expected at most {most}"
+            raise self._unreadable(wanted, why)
+        stop = self._least_start(wanted) + entry.packed + _ROOM
         return Range("", entry.offset, min(entry.stop, stop))
 
-    def _least_start(self, key: str, entry: Entry) -> int:
+    def _name_of(self, wanted: _Wanted) -> bytes:
+        """Return the name of an entry as the archive has it."""
+        return wanted.entry.encoded(join(self.inside, wanted.key))
+
+    def _least_start(self, wanted: _Wanted) -> int:
         """Return the position of an entry's data, if its header has no extra fields."""
-        return entry.offset + zips.LOCAL.size + len(entry.encoded(join(self.inside, key)))
+        return wanted.entry.offset + zips.LOCAL.size + len(self._name_of(wanted))
 
-    def _likely_start(self, key: str, entry: Entry) -> int:
-        """Return the likely position of an entry's data: nothing is between it and the next one."""
-        self._check(key, entry)
-        least = self._least_start(key, entry)
-        after = _DESCRIPTOR if entry.flags & _DESCRIBED else 0
-        return max(least, min(entry.stop - entry.packed - after, least + _ROOM))
-
-    def _check_start(self, key: str, entry: Entry, data: bytes) -> int:
+    def _check_start(self, wanted: _Wanted, data: bytes) -> int:
         """Return the position of an entry's data, given the header in front of it."""
-        name = entry.encoded(join(self.inside, key))
+        entry, name = wanted.entry, self._name_of(wanted)
         if len(data) < (end := zips.LOCAL.size + len(name)):
-            raise self._unreadable(key, "the archive is truncated")
+            raise self._unreadable(wanted, "the archive is truncated")
         mark, *_, length, extra = zips.LOCAL.unpack_from(data)
         if (mark, length, data[zips.LOCAL.size : end]) != (zips.LOCAL_MARK, len(name), name):
-            raise self._unreadable(key, "its header is damaged")
+            raise self._unreadable(wanted, "its header is damaged")
         start = entry.offset + end + int(extra)
         if start + entry.packed > entry.stop:
-            raise self._unreadable(key, "its header and the directory differ")
+            raise self._unreadable(wanted, "its header and the directory differ")
         return start
 
-    def _data(self, key: str, entry: Entry, data: bytes) -> bytes:
+    def _data(self, wanted: _Wanted, data: bytes) -> bytes:
         """Return the file in an entry, given the entry's extent."""
-        start = self._check_start(key, entry, data)
+        entry, start = wanted.entry, self._check_start(wanted, data)
         packed = data[start - entry.offset :][: entry.packed]
         if len(packed) < entry.packed:  # large extra fields
             rest = [Range("", start, start + entry.packed)]
             (packed,) = self._read(rest, self._directory().state, crc=True)
         if entry.method == _DEFLATED:
-            packed = self._inflated(key, entry, packed)
+            try:  # at most one byte more than the file has
+                packed = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.size + 1)
+            except zlib.error as error:
+                raise self._unreadable(wanted, f"it cannot be inflated ({error})") from error
         if len(packed) != entry.size or zlib.crc32(packed) != entry.crc:
-            raise self._unreadable(key, "its size or its checksum (CRC-32) is wrong")
+            raise self._unreadable(wanted, "its size or its checksum (CRC-32) is wrong")
         return packed
-
-    def _inflated(self, key: str, entry: Entry, packed: bytes) -> bytes:
-        """Return at most one byte more than the file has."""
-        try:
-            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.size + 1)
-        except zlib.error as error:
-            raise self._unreadable(key, f"it cannot be inflated ({error})") from error
 
     def _read(self, parts: Sequence[Range], state: object, *, crc: bool = False) -> Sequence[bytes]:
         """Return parts of the archive; shorter ones if it was truncated.
@@ -302,18 +301,19 @@ class ArchiveStore(Store):
         The store reports the `state` of the archive that was opened, or else its end is read again
         to know whether it was replaced. That is not needed if files have checksums (`crc`).
         """
-        read = self.file.get_parts(parts) if parts else []
+        read = self.file.get_ranges(parts) if parts else []
         same = all(part is not None and part.state == state for part in read)
         if not same or (state is None and not crc and read):
             self._directory(check=True)
         return [b"" if part is None else part.data for part in read]
 
-    def _unreadable(self, key: str, why: str) -> Exception:
+    def _unreadable(self, wanted: _Wanted, why: str) -> Exception:
         """Return the error of a file; raise that of the archive if it was replaced."""
         self._directory(check=True)
-        if self.limit is not None:
-            return ChunkError("decode", self.url, key, why)
-        return MetadataError(f"{join(self.url, key)}: cannot be read from the archive: {why}")
+        if wanted.most is not None:
+            return ChunkError("decode", self.url, wanted.key, why)
+        where = join(self.url, wanted.key)
+        return MetadataError(f"{where}: cannot be read from the archive: {why}")
 
 
 def _moved(part: Range, first: int, size: int) -> Range:
@@ -341,10 +341,10 @@ def _current(file: Store, kept: Kept) -> Directory | None:
     """Return the directory of an archive as it is now, and keep it."""
 
     def read(start: int, stop: int) -> bytes:
-        (part,) = file.get_parts([Range("", start, stop)])
+        (part,) = file.get_ranges([Range("", start, stop)])
         return b"" if part is None else part.data
 
-    (end,) = file.get_parts([Range("", -zips.TAIL, None)])
+    (end,) = file.get_ranges([Range("", -zips.TAIL, None)])
     if end is None:
         return None
     directory, now = kept.directory, (end.state, zips.digest(end.data))

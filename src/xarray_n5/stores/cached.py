@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.stores.base import Layer, Store
+from xarray_n5.stores.base import Store
+from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing
+    from xarray_n5.stores.base import FilePart, Listing, ObjectInfo, Range
 
 _DOCUMENTS = frozenset(
     {"attributes.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"}
@@ -26,8 +27,27 @@ _NOTHING: Listing = ((), ())
 _UNKNOWN: Any = object()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CachedStore(Layer):
+@dataclass(slots=True)
+class _Known:
+    """What a cache knows."""
+
+    documents: dict[str, bytes | None] = field(default_factory=dict)
+    """Documents, None for missing ones."""
+    listings: dict[str, Listing] = field(default_factory=dict)
+    """Listings, by prefix."""
+    no_folders: set[str] = field(default_factory=set)
+    """Prefixes without a directory."""
+    around: list[CachedStore | None] = field(default_factory=list)
+    """The cached store one directory up, once it was requested."""
+    warned: set[str] = field(default_factory=set)
+    """The paths of arrays that users have been warned about."""
+    changes: int = 0
+    """The number of writes and removals."""
+    lock: Lock = field(default_factory=Lock)
+    """The lock for changes of the cache; it is never held during a request."""
+
+
+class CachedStore(Store):
     """A store that requests each document and each listing once.
 
     A cache is made for each operation, such as opening a group or writing a Dataset, and dropped
@@ -40,29 +60,21 @@ class CachedStore(Layer):
     cache.
     - A document that is not in a cached listing is missing, and so is everything below a directory
     that is not in it, if the store's listings are complete. So is everything below a prefix without
-    a directory, if the store has real ones.
-    - In another process, and behind ``store.uncached()``, only the store itself is used.
+    a directory, on local disks.
+    - In another process, and by :func:`uncached`, only the store itself is used.
     """
 
-    store: Store
-    """The store behind the cache."""
-    documents: dict[str, bytes | None] = field(default_factory=dict)
-    """Cached documents, None for missing ones."""
-    listings: dict[str, Listing] = field(default_factory=dict)
-    """Cached listings, by prefix."""
-    no_folders: set[str] = field(default_factory=set)
-    """Prefixes without a directory."""
-    around: list[CachedStore | None] = field(default_factory=list)
-    """The cached store one directory up, once it was requested."""
-    warned: set[str] = field(default_factory=set)
-    """The paths of arrays that users have been warned about."""
-    changed: list[int] = field(default_factory=lambda: [0])
-    """The number of writes and removals."""
-    lock: Lock = field(default_factory=Lock, repr=False)
-    """The lock for changes of the cache; it is never held during a request."""
+    __slots__ = ("_known", "store", "warned")
+
+    def __init__(self, store: Store, known: _Known | None = None) -> None:
+        self.store = store
+        """The store behind the cache."""
+        self._known = known or _Known()
+        self.warned = self._known.warned
+        """The paths of arrays that users have been warned about."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Store.uncached, (self.uncached(),)
+        return uncached, (uncached(self),)
 
     def __dask_tokenize__(self) -> object:
         return self.identity("")
@@ -70,45 +82,108 @@ class CachedStore(Layer):
     def __repr__(self) -> str:
         return repr(self.store)
 
-    def uncached(self) -> Store:
-        """Return the store behind it."""
-        return self.store.uncached()
+    @property
+    def url(self) -> str:
+        """The URL of the store behind it."""
+        return self.store.url
+
+    @property
+    def name(self) -> str:
+        """The name of the container's directory."""
+        return self.store.name
+
+    @property
+    def concurrency(self) -> int:  # type: ignore[override]
+        """The number of requests that are worth making together."""
+        return self.store.concurrency
+
+    @property
+    def most_at_once(self) -> int:
+        """The maximum number of requests in flight."""
+        return self.store.most_at_once
+
+    @property
+    def complete_listings(self) -> bool:
+        """Whether a file that a listing does not name exactly does not exist."""
+        return self.store.complete_listings
+
+    def identity(self, path: str) -> object:
+        """Return a value that identifies a node."""
+        return self.store.identity(path)
 
     def fresh(self) -> Store:
         """Return the store behind it, without that store's own caches."""
         return self.store.fresh()
 
-    def with_limit(self, nbytes: int) -> Store:
-        """Return the store behind it, for chunks."""
-        return self.store.with_limit(nbytes)
-
     def with_fsync(self) -> CachedStore:
         """Return a store with the same cache whose writes are on disk when they return."""
-        return replace(self, store=self.store.with_fsync())
+        return CachedStore(self.store.with_fsync(), self._known)
+
+    def child(self, path: str) -> Store | None:
+        """Return the store of a directory in this one, without a cache."""
+        return self.store.child(path)
 
     def parent(self) -> CachedStore | None:
         """Return the store one directory up, which is cached, too."""
-        if not self.around:
+        around = self._known.around
+        if not around:
             up = self.store.parent()
-            self.around.append(None if up is None else CachedStore(up))
-        return self.around[0]
+            around.append(None if up is None else CachedStore(up))
+        return around[0]
+
+    @contextmanager
+    def exclusive(self, path: str) -> Iterator[bool]:
+        """Lock the documents of a node against changes by others."""
+        with self.store.exclusive(path) as alone:
+            yield alone
+
+    # Files, which are not cached
+
+    def fetch(
+        self, keys: Iterable[str], ahead: int, most: int | None = None
+    ) -> Iterator[tuple[str, bytes | None]]:
+        """Iterate over keys and their bytes."""
+        return self.store.fetch(keys, ahead, most)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return parts of files."""
+        return self.store.get_ranges(ranges)
+
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first `count` bytes at `key` and the file's size."""
+        return self.store.head(key, count)
+
+    def etag(self, key: str, *, free: bool = False) -> object:
+        """Return a value that changes whenever `key` is written."""
+        return self.store.etag(key, free=free)
+
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
+        """Iterate over all files under `prefix`."""
+        if self._listing(prefix) is _NOTHING:
+            return iter(())
+        return self.store.list_info(prefix, sizes=sizes)
+
+    def clear_folder(self, prefix: str) -> None:
+        """Remove an empty directory or a symbolic link."""
+        self.store.clear_folder(prefix)
 
     # Reading
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, most: int | None = None) -> bytes | None:
         """Return the bytes at `key`; those of a document as they were first read."""
-        return self.get_many([key])[0]
+        return self.store.get(key, most) if most is not None else self.get_many([key])[0]
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key; only those that are not cached are requested."""
-        before, found = self._changes(), {key: self._known(key) for key in keys}
-        unknown = [key for key, data in found.items() if data is _UNKNOWN]
+        before, data = self._known.changes, {key: self._document(key) for key in keys}
+        unknown = [key for key, each in data.items() if each is _UNKNOWN]
         if len(unknown) == 1:
-            found[unknown[0]] = self.store.get(unknown[0])
+            data[unknown[0]] = self.store.get(unknown[0])
         elif unknown:
-            found.update(zip(unknown, self.store.get_many(unknown), strict=True))
-        self._keep(self.documents, {k: found[k] for k in unknown if _is_document(k)}, before)
-        return [found[key] for key in keys]
+            data.update(zip(unknown, self.store.get_many(unknown), strict=True))
+        documents = {key: data[key] for key in unknown if _is_document(key)}
+        self._keep(self._known.documents, documents, before)
+        return [data[key] for key in keys]
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`, as they were first read."""
@@ -116,38 +191,30 @@ class CachedStore(Layer):
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix; only unknown listings are requested."""
-        before = self._changes()
-        found: dict[str, Any] = {prefix: self._listing(prefix) for prefix in prefixes}
-        unknown = [prefix for prefix, listing in found.items() if listing is None]
+        before = self._known.changes
+        listings: dict[str, Any] = {prefix: self._listing(prefix) for prefix in prefixes}
+        unknown = [prefix for prefix, listing in listings.items() if listing is None]
         if len(unknown) == 1:
-            found[unknown[0]] = self.store.list(unknown[0])
+            listings[unknown[0]] = self.store.list(unknown[0])
         elif unknown:
-            found.update(zip(unknown, self.store.list_many(unknown), strict=True))
-        self._keep(self.listings, {prefix: found[prefix] for prefix in unknown}, before)
-        return [found[prefix] for prefix in prefixes]
+            listings.update(zip(unknown, self.store.list_many(unknown), strict=True))
+        self._keep(self._known.listings, {prefix: listings[prefix] for prefix in unknown}, before)
+        return [listings[prefix] for prefix in prefixes]
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over all keys under `prefix`, which are not cached."""
-        return iter(()) if self._listing(prefix) is _NOTHING else self.store.walk(prefix)
-
-    def _changes(self) -> int:
-        """Return how often this store has been changed."""
-        return self.changed[0]
-
-    def _keep(self, known: dict[str, Any], found: dict[str, Any], before: int) -> None:
+    def _keep(self, known: dict[str, Any], read: dict[str, Any], before: int) -> None:
         """Keep what was read, unless another thread has changed the store meanwhile."""
-        with self.lock:
-            if self.changed[0] == before:
-                known.update(found)
+        with self._known.lock:
+            if self._known.changes == before:
+                known.update(read)
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
-        if _is_document(key) or key in self.documents:
+        if _is_document(key) or key in self._known.documents:
             return self.get(key) is not None
-        found = self.store.exists(key)
-        if not key and not found:
-            self.documents[""] = None  # a container that is not a file remains so
-        return found
+        exists = self.store.exists(key)
+        if not key and not exists:
+            self._known.documents[""] = None  # a container that is not a file remains so
+        return exists
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
@@ -157,20 +224,21 @@ class CachedStore(Layer):
         above = self._listing(parent) if prefix and self.store.complete_listings else None
         if above is not None:
             return name in above[0]
-        if prefix in self.no_folders:
+        if prefix in self._known.no_folders:
             return False
-        before = self._changes()
+        before = self._known.changes
         if self.store.is_folder(prefix):
             return True
-        with self.lock:
-            if self.changed[0] == before:
-                self.no_folders.add(prefix)
+        with self._known.lock:
+            if self._known.changes == before:
+                self._known.no_folders.add(prefix)
         return False
 
-    def _known(self, key: str) -> Any:
+    def _document(self, key: str) -> Any:
         """Return the cached entry of a key, possibly from a listing without it."""
-        if not _is_document(key) or key in self.documents:
-            return self.documents.get(key, _UNKNOWN)
+        documents = self._known.documents
+        if not _is_document(key) or key in documents:
+            return documents.get(key, _UNKNOWN)
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
         if listing is _NOTHING:
@@ -180,16 +248,16 @@ class CachedStore(Layer):
 
     def _listing(self, prefix: str) -> Listing | None:
         """Return the listing of a prefix if it is cached, or follows from those above it."""
-        found = self.listings.get(prefix)
-        if found is None and self.no_folders and self.store.real_folders:
-            found = (
-                _NOTHING if self.no_folders.intersection((prefix, *_folders_of(prefix))) else None
-            )
-        if found is not None or not prefix or not self.store.complete_listings:
-            return found
+        listing, no_folders = self._known.listings.get(prefix), self._known.no_folders
+        # On other stores, files may be below a prefix that is not a directory.
+        if listing is None and no_folders and isinstance(uncached(self), LocalStore):
+            above = (prefix, *_folders_of(prefix))
+            listing = None if no_folders.isdisjoint(above) else _NOTHING
+        if listing is not None or not prefix or not self.store.complete_listings:
+            return listing
         parent, _, name = prefix.rpartition("/")
-        above = self._listing(parent)
-        return None if above is None or name in above[0] else _NOTHING
+        outer = self._listing(parent)
+        return None if outer is None or name in outer[0] else _NOTHING
 
     # Writing
 
@@ -197,11 +265,11 @@ class CachedStore(Layer):
         """Replace the file at `key`."""
         with self._forgotten_on_error():
             self.store.set(key, data)
-        with self.lock:
-            self.changed[0] += 1
+        with self._known.lock:
+            self._known.changes += 1
             self._add(key)
             if _is_document(key):
-                self.documents[key] = bytes(data)
+                self._known.documents[key] = bytes(data)
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or remove several keys; iterate over those that are done."""
@@ -215,9 +283,9 @@ class CachedStore(Layer):
 
         with self._forgotten_on_error():
             for key in self.store.set_many(noted(), ahead):
-                with self.lock:
-                    self.changed[0] += 1
-                    self.documents.pop(key, None)
+                with self._known.lock:
+                    self._known.changes += 1
+                    self._known.documents.pop(key, None)
                     self._remove(key) if key in removed else self._add(key)
                 yield key
 
@@ -226,12 +294,12 @@ class CachedStore(Layer):
         keys = list(keys)
         with self._forgotten_on_error():
             self.store.delete(keys)
-        with self.lock:
-            self.changed[0] += 1
+        with self._known.lock:
+            self._known.changes += 1
             for key in keys:
                 self._remove(key)
                 if _is_document(key):
-                    self.documents[key] = None
+                    self._known.documents[key] = None
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`."""
@@ -240,20 +308,21 @@ class CachedStore(Layer):
         if not prefix:
             self.forget()
             return
-        with self.lock:
-            self.changed[0] += 1
-            for known in (self.documents, self.listings):
+        with self._known.lock:
+            self._known.changes += 1
+            for known in (self._known.documents, self._known.listings):
                 for key in [key for key in known if key.startswith(f"{prefix}/")]:
                     del known[key]
             self._remove(prefix)
-            self.listings[prefix] = _NOTHING
+            self._known.listings[prefix] = _NOTHING
 
     def forget(self) -> None:
         """Clear the cache."""
-        with self.lock:
-            self.changed[0] += 1
-            for known in (self.documents, self.listings, self.no_folders, self.around):
+        with self._known.lock:
+            self._known.changes += 1
+            for known in (self._known.documents, self._known.listings, self._known.no_folders):
                 known.clear()
+            self._known.around.clear()
 
     @contextmanager
     def _forgotten_on_error(self) -> Iterator[None]:
@@ -268,15 +337,15 @@ class CachedStore(Layer):
         inner, keep = key, _is_one_of_few(key)
         for folder in _folders_of(key):
             listing = self._listing(folder)
-            self.no_folders.discard(folder)
+            self._known.no_folders.discard(folder)
             name, is_file = inner.rpartition("/")[2], inner == key
             if listing is not None and _has(listing[is_file], name):
                 return
+            self._known.listings.pop(folder, None)
             if listing is not None and keep:
                 names = tuple(sorted((*listing[is_file], name)))
-                self.listings[folder] = (listing[0], names) if is_file else (names, listing[1])
-            else:
-                self.listings.pop(folder, None)
+                both = (listing[0], names) if is_file else (names, listing[1])
+                self._known.listings[folder] = both
             inner = folder
 
     def _remove(self, key: str) -> None:
@@ -284,12 +353,19 @@ class CachedStore(Layer):
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
         if listing is not None and (_is_one_of_few(key) or _has(listing[0], name)):
-            folders, files = (tuple(each for each in names if each != name) for names in listing)
+            folders, files = (tuple(n for n in names if n != name) for names in listing)
             if folders or files:
-                self.listings[folder] = (folders, files)
+                self._known.listings[folder] = (folders, files)
                 return
-        for each in _folders_of(key):
-            self.listings.pop(each, None)
+        for prefix in _folders_of(key):
+            self._known.listings.pop(prefix, None)
+
+
+def uncached(store: Store) -> Store:
+    """Return the store behind a cache, or the store itself."""
+    while isinstance(store, CachedStore):
+        store = store.store
+    return store
 
 
 def _folders_of(key: str) -> Iterator[str]:

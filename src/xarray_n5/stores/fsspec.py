@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import quote
 
-from xarray_n5.model.paths import final_key, join
+from xarray_n5.model.paths import join
 from xarray_n5.stores import _filesystems as filesystems
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
@@ -38,11 +38,9 @@ class FsspecStore(Store):
     """The query of each URL, usually a signature."""
     retries: Retries | None = None
     """The retries of requests that failed for a transient reason; by default `Retries.of(fs)`."""
+    concurrency: ClassVar[int] = 256
     copies: bool = True
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
-    limit: int = field(default=DOCUMENT, compare=False, repr=False)
-    """The maximum number of bytes that a web server may send for a key."""
-    concurrency: ClassVar[int] = 256  # filesystems may allow fewer
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
@@ -110,15 +108,12 @@ class FsspecStore(Store):
         """Return the store without the copies of caches."""
         return replace(self, copies=False)
 
-    def with_limit(self, nbytes: int) -> Self:
-        """Return a store that limits the bytes that a web server may send for a key."""
-        return replace(self, limit=nbytes)
-
     @property
     def most_at_once(self) -> int:
         """The maximum number of requests in flight, as configured in fsspec."""
-        most = filesystems.most_at_once(self.fs)
-        return self.concurrency if self._has_real_files else min(self.concurrency, most)
+        return (
+            1 if self._has_real_files else min(self.concurrency, filesystems.most_at_once(self.fs))
+        )
 
     @property
     def _source(self) -> AbstractFileSystem:
@@ -151,10 +146,10 @@ class FsspecStore(Store):
 
     # Reading
 
-    def get(self, key: str) -> bytes | None:
-        """Return the bytes at `key` in one request."""
+    def get(self, key: str, most: int | None = None) -> bytes | None:
+        """Return the bytes at `key` in one request; a web server may not send more than `most`."""
         path, fs = self._path(key), self._reader
-        with at_most(self.limit):
+        with at_most(DOCUMENT if most is None else most):
             return self._requests(fs).get("read", key, lambda: filesystems.whole(fs, path))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -170,29 +165,30 @@ class FsspecStore(Store):
         gone = isinstance(found, Exception) and missing(found)
         return found if isinstance(found, bytes) else None if gone else self.get(key)
 
-    def fetch(self, keys: Iterable[str], ahead: int) -> Iterator[tuple[str, bytes | None]]:
+    def fetch(
+        self, keys: Iterable[str], ahead: int, most: int | None = None
+    ) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, several requests in flight."""
         requests, options = self._requests(fs := self._reader), filesystems.in_one_request(fs)
 
         async def get_async(key: str) -> bytes | None:
             request = partial(fs._cat_file, self._path(key), **options)  # noqa: SLF001
-            with at_most(self.limit):
+            with at_most(DOCUMENT if most is None else most):
                 return await requests.get_async("read", key, request)
 
-        return requests.map(keys, ahead, get_async, self.get)
+        return requests.map(keys, ahead, get_async, partial(self.get, most=most))
 
-    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        """Return the bytes of parts of files, several requests in flight; never from a cache."""
-        return [part and part.data for part in self.get_parts(ranges, whole=True)]
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return parts of files, several requests in flight; never from a cache."""
+        return self._parts(ranges)
 
-    def get_parts(self, ranges: Sequence[Range], *, whole: bool = False) -> list[FilePart | None]:
+    def _parts(self, ranges: Sequence[Range], *, whole: bool = False) -> list[FilePart | None]:
         """Return parts of files; with `whole`, a web server may send all of a file instead."""
         requests = self._requests(fs := self._source)
 
         async def get_async(part: Range) -> FilePart | None:
             request = partial(part_of, fs, self._path(part.key), part, whole=whole)
-            with at_most(self.limit):
-                return await requests.get_async("read", part.key, request)
+            return await requests.get_async("read", part.key, request)
 
         def get(part: Range) -> FilePart | None:
             read = partial(fs.cat_file, self._path(part.key), start=part.start, end=part.stop)
@@ -207,18 +203,16 @@ class FsspecStore(Store):
         if facts is None or facts["type"] != "file":
             return None
         size = facts["size"]  # which some web servers do not report
-        (data,) = self.get_ranges([Range(key, 0, None if size is None else min(count, size))])
-        return None if data is None else (data[:count], len(data) if size is None else size)
+        wanted = Range(key, 0, None if size is None else min(count, size))
+        (part,) = self._parts([wanted], whole=True)
+        if part is None:
+            return None
+        return part.data[:count], len(part.data) if size is None else size
 
-    def head_many(self, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
-        """Iterate over the results of :meth:`head` for each key; threads make the requests."""
-        if not filesystems.is_async(fs := self._source):
-            return (self.head(key, count) for key in keys)
-        at_once, request = self.concurrency, partial(self.head, count=count)
-        return (head for _, head in self._requests(fs).map_in_threads(keys, at_once, request))
-
-    def etag(self, key: str) -> object:
+    def etag(self, key: str, *, free: bool = False) -> object:
         """Return an etag or a time, or None if the server sends neither."""
+        if free:
+            return None
         path, fs, requests = self._current(key)
         return requests.get("look at", key, lambda: filesystems.etag_of(fs, path))
 
@@ -258,19 +252,10 @@ class FsspecStore(Store):
         found = self._requests(self._source).map(prefixes, self.concurrency, list_async, self.list)
         return [listing for _, listing in found]
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over all keys under `prefix`, relative to it."""
-        return (found.key for found in self.list_info(prefix))
-
-    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
         """Iterate over the files under `prefix`, with sizes and times."""
         path, _, requests = self._current(prefix, below=True)
         return files_below(requests, path, prefix, self.concurrency)
-
-    def list_partials(self, prefix: str) -> Iterator[str]:
-        """Iterate over the rests of killed writes, if files are written and then renamed."""
-        found = self.list_info(prefix) if self._has_real_files else ()
-        return (each.key for each in found if final_key(each.key))
 
     # Writing
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from xarray_n5.stores.base import FilePart, Store
+from xarray_n5.stores.base import FilePart, ObjectInfo, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,14 +41,17 @@ class MemoryStore(Store):
         """Return a value that identifies a node."""
         return ("memory", self.name, path)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, most: int | None = None) -> bytes | None:  # noqa: ARG002
         """Return the bytes at `key`, or None."""
         return self.items.get(key)
 
-    def get_parts(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         """Return parts of files; the state of a file is all of its bytes."""
-        parts = zip(ranges, self.get_ranges(ranges), strict=True)
-        return [None if data is None else FilePart(data, self.get(r.key)) for r, data in parts]
+        wanted = [(part, self.items.get(part.key)) for part in ranges]
+        return [
+            None if data is None else FilePart(data[part.start : part.stop], data)
+            for part, data in wanted
+        ]
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace the bytes at `key`."""
@@ -61,16 +64,16 @@ class MemoryStore(Store):
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`."""
-        keys = list(self.walk(prefix))
+        keys = [info.key for info in self.list_info(prefix)]
         folders = {key.partition("/")[0] for key in keys if "/" in key}
         return tuple(sorted(folders)), tuple(key for key in keys if "/" not in key)
 
-    def walk(self, prefix: str) -> Iterator[str]:
-        """Iterate over the keys under `prefix`, relative to it."""
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
+        """Iterate over the files under `prefix`."""
         start = f"{prefix}/" if prefix else ""
-        for key in sorted(self.items):
+        for key, data in sorted(self.items.items()):
             if key.startswith(start):
-                yield key[len(start) :]
+                yield ObjectInfo(key[len(start) :], len(data))
 
     def parent(self) -> None:
         """Return None: it has no parent directory."""

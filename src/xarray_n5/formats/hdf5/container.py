@@ -72,7 +72,7 @@ class Hdf5Container:
     @property
     def store(self) -> Sidecar:
         """The directory next to the file for hidden files."""
-        return Sidecar(self.file, fsync=self.fsync)
+        return Sidecar.of(self.file, fsync=self.fsync)
 
     @property
     def lists_x_first(self) -> bool:
@@ -304,7 +304,7 @@ class Hdf5Container:
             raise OneWriterError(self.file, why)
         if stamp_of(self.file) is None:
             self.store.remove_records()
-        return files.writing(self.file, self.store.store, fsync=self.fsync)
+        return files.writing(self.file, self.store.folder, fsync=self.fsync)
 
     @contextlib.contextmanager
     def _changing(self, path: str, kind: Kind) -> Iterator[tuple[Any, Any]]:

@@ -9,14 +9,14 @@ import contextlib
 import os
 import shlex
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
 from xarray_n5.formats.hdf5.format import cut_short, stamp_of
 from xarray_n5.model.paths import HIDDEN, final_key, partial_key
-from xarray_n5.stores.base import Layer, ObjectInfo
+from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -150,61 +150,58 @@ def _retry(opening: Callable[[], Any], seconds: float) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Sidecar(Layer):
+class Sidecar(LocalStore):
     """The directory of one file; it disappears with the last file in it.
 
     Files that belong to a former file of the same name are not listed; the first write removes
     them.
     """
 
-    file: str
-    fsync: bool = False
-
-    @property
-    def store(self) -> LocalStore:
-        """The directory itself."""
-        folder, name = os.path.split(self.file)
-        return LocalStore(folder, fsync=self.fsync, inside=f".{name}.kept")
+    @classmethod
+    def of(cls, file: str, *, fsync: bool) -> Self:
+        """Return the directory of a file."""
+        folder, name = os.path.split(file)
+        return cls(folder, fsync=fsync, inside=f".{name}.kept")
 
     @property
     def url(self) -> str:
         """The file's path."""
-        return self.file
+        return f"{self.root}/{self.inside[1:].removesuffix('.kept')}"
 
-    def with_fsync(self) -> Self:
-        """Return the directory whose writes have reached the disk when they return."""
-        return replace(self, fsync=True)
+    @property
+    def folder(self) -> LocalStore:
+        """The directory itself."""
+        return LocalStore(self.root, fsync=self.fsync, inside=self.inside)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove a directory, and its parents that are empty then."""
-        self.store.delete_tree(prefix, first)
+        LocalStore.delete_tree(self, prefix, first)
         self._prune(prefix)
 
     def clear_folder(self, prefix: str) -> None:
         """Remove an empty directory or a symbolic link, and its parents that are empty then."""
-        self.store.clear_folder(prefix)
+        LocalStore.clear_folder(self, prefix)
         self._prune(prefix)
 
     def _prune(self, prefix: str) -> None:
         while prefix:
             prefix = prefix.rpartition("/")[0]
-            self.store.clear_folder(prefix)
+            LocalStore.clear_folder(self, prefix)
 
     def list(self, prefix: str) -> Listing:
         """Return the names under `prefix`; none if there is no file."""
-        return self.store.list(prefix) if stamp_of(self.file) is not None else ((), ())
+        return LocalStore.list(self, prefix) if stamp_of(self.url) is not None else ((), ())
 
-    def list_info(self, prefix: str) -> Iterator[ObjectInfo]:
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over files under `prefix`, with the HDF5 file's time: each write changes it."""
-        yield from self.store.list_info(prefix)
+        yield from LocalStore.list_info(self, prefix, sizes=sizes)
         with contextlib.suppress(FileNotFoundError):
-            found = os.stat(self.file)  # noqa: PTH116
-            name = os.path.basename(self.file)  # noqa: PTH119
-            yield ObjectInfo(name, found.st_size, found.st_mtime)
+            status = os.stat(self.url)  # noqa: PTH116
+            name = os.path.basename(self.url)  # noqa: PTH119
+            yield ObjectInfo(name, status.st_size, status.st_mtime)
 
     def remove_records(self) -> None:
         """Remove the records of writes into a former file of the same name."""
-        local = self.store
-        folders = {key.partition(HIDDEN)[0] for key in local.walk("") if HIDDEN in key.split("/")}
-        for folder in folders:
+        keys = [info.key for info in LocalStore.list_info(self, "", sizes=False)]
+        for folder in {key.partition(HIDDEN)[0] for key in keys if HIDDEN in key.split("/")}:
             self.delete_tree(f"{folder}{HIDDEN}", "")

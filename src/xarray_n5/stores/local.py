@@ -1,0 +1,517 @@
+"""Containers in local directories, by plain system calls."""
+
+# ruff: noqa: PTH100, PTH106, PTH108, PTH111, PTH114, PTH119, PTH120
+# Plain system calls on strings, for speed.
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import re
+import stat
+import sys
+import time
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from xarray_n5.errors import PathError, UnsafePathError
+from xarray_n5.model.paths import join, partial_key
+from xarray_n5.stores import _folders as folders
+from xarray_n5.stores._errors import MISSING, unfit_name
+from xarray_n5.stores._filesystems import local_path
+from xarray_n5.stores.base import FilePart, ObjectInfo, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from xarray_n5.model.codec import Buffer
+    from xarray_n5.stores._folders import Child, Folder
+    from xarray_n5.stores.base import Listing, Range
+
+if sys.platform != "win32":
+    import fcntl
+
+T = TypeVar("T")
+
+_LARGEST = 1 << 30
+"""The maximum size of a file in bytes; one more byte is read, to detect larger files."""
+
+_LONGEST = 4095
+"""The maximum length of a path in bytes: few programs can open longer ones."""
+
+_MOST_LINKS = 10_000
+"""The maximum number of links to directories that one walk follows."""
+
+_TRIES = 20
+"""The number of attempts to create a file in a directory that other processes remove, or to replace
+one that another program of Windows has open."""
+
+_PATIENCE = 30.0
+"""The seconds to wait for a process that holds a lock: it may be suspended."""
+
+_PAUSE = 0.002
+
+_LOCAL = re.compile(r"\A(?:file|local)://")
+
+
+def _named_errors(method: Callable[..., T]) -> Callable[..., T]:
+    """Convert the system's errors for names that it cannot have, in a method of a store."""
+
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any) -> T:
+        try:
+            return method(self, *arguments)
+        except (OSError, UnicodeEncodeError) as error:
+            if (why := unfit_name(error)) is None:
+                raise
+            named = getattr(error, "filename", None) or arguments[0]
+            raise PathError(f"{named!r}: {why}") from error
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore(Store):
+    """A directory.
+
+    A write goes to a hidden file with a unique name, which then replaces the old one: readers see
+    the old bytes or the new ones, and a killed write leaves the old ones. Renaming works on network
+    mounts that refuse links.
+
+    The directory may be reached through links. Links that leave it are never written or removed
+    through, and only read with `follow_links`.
+    """
+
+    root: str
+    """The directory's absolute path."""
+    fsync: bool = False
+    """Whether a write waits until it is durable."""
+    follow_links: bool = False
+    """Whether links that leave the directory are read and listed."""
+    inside: str = ""
+    """A hidden directory in `root` that all keys are in; it is never a link."""
+
+    @classmethod
+    def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
+        """Return the store at a path, a ``file://`` URL, or a path on fsspec's local filesystem."""
+        if not isinstance(follow := options.get("follow_links", False), bool):
+            raise TypeError(f"follow_links is {follow!r}; expected True or False")
+        if isinstance(location, cls):
+            return location
+        path = _LOCAL.sub("", location) if isinstance(location, str) else local_path(location)
+        if isinstance(location, str) and path and ("::" in path or "://" in path):
+            return None
+        if path is None and isinstance(location, os.PathLike):
+            path = os.fsdecode(location)
+        if path is None:
+            return None
+        # The path is the same however it is named: tokens depend on it.
+        return cls(os.path.abspath(os.path.expanduser(path)), follow_links=follow)
+
+    @property
+    def url(self) -> str:
+        """The directory's path."""
+        return self._path("")
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return os.path.basename(self.url)
+
+    def identity(self, path: str) -> object:
+        """Return a value that identifies a node."""
+        return ("local", os.path.realpath(self._path(path)))
+
+    def parent(self) -> LocalStore | None:
+        """Return the store of the parent directory."""
+        if self.inside:
+            return LocalStore(self.root, follow_links=self.follow_links)
+        above = os.path.dirname(self.root)
+        return None if above == self.root else LocalStore(above, follow_links=self.follow_links)
+
+    def child(self, path: str) -> LocalStore:
+        """Return the store of a directory in this one."""
+        return LocalStore(self._path(path), follow_links=self.follow_links)
+
+    def with_fsync(self) -> Self:
+        """Return the store with :attr:`fsync`."""
+        return replace(self, fsync=True)
+
+    def _below(self, key: str) -> str:
+        """Return a key relative to the root."""
+        return join(self.inside, key) if self.inside else key
+
+    def _path(self, key: str) -> str:
+        return join(self.root, self._below(key))
+
+    # Reading
+
+    def get(self, key: str, most: int | None = None) -> bytes | None:
+        """Return the bytes at `key`: one open, one read."""
+        # A file larger than the limit, such as a sparse one, is read as if it were truncated.
+        head = self.head(key, (_LARGEST if most is None else most) + 1)
+        return None if head is None else head[0]
+
+    @_named_errors
+    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
+        """Return the first `count` bytes at `key` and the file's size."""
+        opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
+        if opened is None:
+            return None
+        file, size = opened
+        try:
+            return folders.read_part(file, 0, min(count, size)), size
+        except IsADirectoryError:
+            return None
+        finally:
+            os.close(file)
+
+    @_named_errors
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        """Return the bytes of parts of files; consecutive parts of one file open it once."""
+        found: list[FilePart | None] = []
+        for key, parts in groupby(ranges, attrgetter("key")):
+            opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
+            if opened is None:
+                found += [None for _ in parts]
+                continue
+            file, size = opened
+            try:
+                bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
+                data = [folders.read_part(file, *each) for each in bounds]
+                state = _state_of(os.fstat(file))
+            finally:
+                os.close(file)
+            found += [FilePart(each, state) for each in data]
+        return found
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is a file at `key`."""
+        status = self._stat(key)
+        return status is not None and not stat.S_ISDIR(status.st_mode)
+
+    def is_folder(self, prefix: str) -> bool:
+        """Return whether there is a directory at `prefix`."""
+        status = self._stat(prefix)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def etag(self, key: str, *, free: bool = False) -> object:  # noqa: ARG002
+        """Return the file's time, size and number."""
+        status = self._stat(key)
+        return None if status is None else _state_of(status)
+
+    @_named_errors
+    def _stat(self, key: str) -> os.stat_result | None:
+        return folders.status_of(self.root, self._below(key), follow=self.follow_links)
+
+    # Listing
+
+    @_named_errors
+    def list(self, prefix: str) -> Listing:
+        """Return the names of directories and of files in the directory at `prefix`.
+
+        A link that leaves the container is listed like its target. Links to parent directories and,
+        below a link, all other links are left out, so that walks over groups end.
+        """
+        inner = self._below(prefix)
+        folder = folders.find(self.root, inner, follow=self.follow_links)
+        if folder is None:
+            return (), ()
+        with folder:
+            path, children = folder.path, _children(folder)
+        below, files = [], []
+        above: list[str] = []
+        for child in children:
+            if not child.is_folder:
+                files.append(child.name)
+                continue
+            if child.linked:
+                if folder.linked and not self.follow_links:
+                    continue
+                above = above or [os.path.realpath(each) for each in _up(self.root, inner)]
+                target = os.path.realpath(f"{path}/{child.name}")
+                if any(folders.is_below(each, target) for each in above):
+                    continue
+            below.append(child.name)
+        return tuple(below), tuple(files)
+
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
+        """Iterate over the files under `prefix`, without loops of links."""
+        for key, child in self._files(prefix, statuses=sizes):
+            status = child.status
+            if not sizes:
+                yield ObjectInfo(key)
+                continue
+            if child.linked:
+                status = None if child.name.startswith(".") else self._stat(join(prefix, key))
+            if status is not None:
+                yield ObjectInfo(key, status.st_size, status.st_mtime)
+
+    def _files(self, prefix: str, *, statuses: bool) -> Iterator[tuple[str, Child]]:
+        """Iterate over the files below a prefix: their keys, relative to it, and their entries.
+
+        Links inside the container are followed, except to parent directories. Hidden links to
+        directories count as files: chunks are never there.
+
+        Raises
+        ------
+        UnsafePathError
+            If a link to a directory leaves the container and is not followed: the stored chunks
+            are unknown then. Also if links form more paths than can be walked.
+        """
+        start = self._below(prefix)
+        top = folders.find(self.root, start, follow=self.follow_links)
+        if top is None:
+            return
+        with top:
+            path = top.path
+        level: list[tuple[str, str, tuple[str, ...]]] = [("", path, (path,))]
+        links = 0
+        while level:
+            inner, path, above = level.pop()
+            below: list[tuple[str, str, tuple[str, ...]]] = []
+            for child in self._children_at(path, statuses=statuses):
+                key, inside = f"{inner}{child.name}", f"{path}/{child.name}"
+                is_hidden = child.name.startswith(".") and not self.follow_links
+                if not child.is_folder or (child.linked and is_hidden):
+                    yield key, child
+                elif not child.linked:
+                    below.append((f"{key}/", inside, (*above[:-1], inside)))
+                else:
+                    full = join(start, key)
+                    target = folders.resolve(self.root, full, inside, follow=self.follow_links)
+                    links += 1
+                    if links > _MOST_LINKS:
+                        why = f"leads through more than {_MOST_LINKS} links; remove loops of them"
+                        raise UnsafePathError(self.root, full, why)
+                    if not any(folders.is_below(each, target) for each in above):
+                        below.append((f"{key}/", target, (*above, target)))
+            level += reversed(below)
+
+    def _children_at(self, path: str, *, statuses: bool) -> Sequence[Child]:
+        """Return the names in a directory, by its path without links."""
+        folder = folders.find_path(self.root, path, follow=self.follow_links)
+        if folder is None:
+            return []
+        with folder:
+            return _children(folder, statuses=statuses)
+
+    # Writing
+
+    @_named_errors
+    def set(self, key: str, data: Buffer) -> None:
+        """Replace the file at `key` atomically, keeping its permissions."""
+        if len(os.fsencode(self._path(key))) > _LONGEST:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), key)
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                return self._set(key, data)
+            # Another process may remove an empty directory, or a hidden file as one that is left.
+        return self._set(key, data)
+
+    def _set(self, key: str, data: Buffer) -> None:
+        prefix, _, name = self._below(key).rpartition("/")
+        try:
+            folder = self._make(prefix)
+            with folder:
+                self._write(folder, name, data)
+        except (NotADirectoryError, FileExistsError) as error:
+            raise NotADirectoryError(
+                error.errno, "its parent is a file, not a directory", self._path(key)
+            ) from error
+        except UnsafePathError:
+            raise
+        except OSError as error:
+            error.filename = self._path(key)  # errors of a full disk do not name the file
+            raise
+
+    def _write(self, folder: Folder, name: str, data: Buffer) -> None:
+        """Write a file, which never has more permissions than the file before."""
+        before = _permissions(folder, name)
+        # Unique per attempt: a task that runs twice at the same time must not share it.
+        hidden = partial_key(name)
+        file = folder.create(hidden, 0o666 if before is None else before.st_mode & 0o700)
+        try:
+            try:
+                nbytes = memoryview(data).nbytes
+                done = os.write(file, data) if nbytes else 0
+                while done < nbytes:  # a system may write less than it is given
+                    done += os.write(file, memoryview(data).cast("B")[done:])
+                if before is not None:
+                    _keep_permissions(file, before)
+                if self.fsync:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+            _replace(folder, hidden, name)
+            if self.fsync:
+                folder.flush()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.unlink(hidden)
+            raise
+
+    def _make(self, prefix: str) -> Folder:
+        """Open a directory, which is created if missing."""
+        try:
+            folder, missing = folders.hold(self.root, prefix)
+        except FileNotFoundError:
+            folders.make_folders(self.root, durable=self.fsync)
+            folder, missing = folders.hold(self.root, prefix)
+        for name in missing:
+            folder = folder.make(name, durable=self.fsync)
+        return folder
+
+    @_named_errors
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files; directories are kept: a writer may be about to use them."""
+        parts = (self._below(key).rpartition("/") for key in keys)
+        for prefix, files in groupby(parts, itemgetter(0)):
+            folder = folders.find(self.root, prefix)
+            if folder is None:
+                continue
+            with folder:
+                for _, _, name in files:
+                    with contextlib.suppress(*MISSING):
+                        folder.unlink(name)
+
+    @_named_errors
+    def delete_tree(self, prefix: str, first: str) -> None:
+        """Remove all under `prefix`, beginning with the file `first` in it; of a link, the link."""
+        inner = self._below(prefix)
+        above, _, name = inner.rpartition("/")
+        if not inner:
+            # Nodes disappear one by one, the root's own document last.
+            for child in self.list("")[0]:
+                if not child.startswith("."):
+                    self.delete_tree(child, first)
+            self.delete([first])
+        folder = folders.find(self.root, above)
+        if folder is None:
+            return
+        with folder:
+            if inner:
+                with contextlib.suppress(*MISSING):
+                    folder.remove_tree(name, first)
+                return
+            for each in _children(folder):
+                with contextlib.suppress(*MISSING):
+                    folder.remove(each.name)
+        if not os.path.islink(self.root):
+            self.clear_folder("")
+
+    def make_folder(self, prefix: str) -> None:
+        """Create a directory unless it exists."""
+        try:
+            with self._make(self._below(prefix)):
+                pass
+        except UnsafePathError:
+            raise
+        except OSError as error:
+            error.filename = self._path(prefix)
+            raise
+
+    def clear_folder(self, prefix: str) -> None:
+        """Remove an empty directory, or a symbolic link; anything else stays."""
+        above, _, name = self._below(prefix).rpartition("/")
+        with contextlib.suppress(OSError):
+            if not name:
+                os.unlink(self.root) if os.path.islink(self.root) else os.rmdir(self.root)
+            elif (folder := folders.find(self.root, above)) is not None:
+                with folder:
+                    folder.remove_empty(name)
+
+    # Locks
+
+    @contextlib.contextmanager
+    def _locked(self, path: str) -> Iterator[bool]:
+        """Lock a node's directory by an advisory lock, which ends with the process."""
+        file = self._lock(path) if sys.platform != "win32" else None
+        try:
+            yield file is not None
+        finally:
+            if file is not None:
+                os.close(file)
+
+    def _lock(self, path: str) -> int | None:
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            file = None
+            try:
+                with self._make(self._below(path)) as folder:
+                    file = folder.listable()
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The path may name another directory by now.
+                now = folders.status_of(self.root, self._below(path), follow=False)
+                if now is not None and os.path.samestat(now, os.fstat(file)):
+                    taken, file = file, None
+                    return taken
+            except BlockingIOError:
+                time.sleep(_PAUSE)
+            except UnsafePathError:
+                raise
+            except OSError:
+                return None
+            finally:
+                if file is not None:
+                    os.close(file)
+        return None
+
+
+def _state_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return the state of a file, which all clients of a file server see alike."""
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _children(folder: Folder, *, statuses: bool = False) -> Sequence[Child]:
+    """Return the names in a directory; none if it is gone."""
+    try:
+        return folder.children(statuses=statuses)
+    except MISSING:
+        return []
+
+
+def _up(root: str, prefix: str) -> Iterator[str]:
+    """Iterate over the paths of directories from a prefix up to the root."""
+    parts = prefix.split("/") if prefix else []
+    return (join(root, *parts[:count]) for count in range(len(parts), -1, -1))
+
+
+def _replace(folder: Folder, name: str, new: str) -> None:
+    """Rename a file; retry on Windows, where other programs have files open for a moment."""
+    for _ in range(_TRIES if os.name == "nt" else 0):
+        try:
+            return folder.rename(name, new)
+        except PermissionError:
+            time.sleep(_PAUSE * 5)
+    return folder.rename(name, new)
+
+
+def _permissions(folder: Folder, name: str) -> os.stat_result | None:
+    """Return the status of a file to be replaced, or None if there is nothing to keep."""
+    if not hasattr(os, "fchmod") or os.name == "nt":
+        return None
+    try:
+        status = folder.stat(name)
+    except MISSING:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _keep_permissions(file: int, before: os.stat_result) -> None:
+    """Give a new file the group and the mode of the one that it replaces.
+
+    If it cannot have the group, its own group gets no more rights than everybody.
+    """
+    own, mode = os.fstat(file), before.st_mode & 0o777
+    with contextlib.suppress(OSError):  # file systems without permissions refuse
+        if own.st_gid != before.st_gid:
+            try:
+                os.fchown(file, -1, before.st_gid)
+            except OSError:
+                mode = (mode & ~0o070) | (mode & 0o007) << 3
+        if own.st_mode & 0o777 != mode:
+            os.fchmod(file, mode)

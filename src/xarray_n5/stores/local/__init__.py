@@ -1,5 +1,0 @@
-"""Containers in directories of the local system, shared mounts included."""
-
-from xarray_n5.stores.local.store import LocalStore
-
-__all__ = ["LocalStore"]
