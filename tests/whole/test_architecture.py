@@ -148,7 +148,6 @@ ONE_CALLER = {
             "child",
             "fetch",
             "get_ranges",
-            "most_at_once",
         ),
         "set_many",
     },
