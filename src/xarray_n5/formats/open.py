@@ -57,7 +57,7 @@ def open_container(
     store = CachedStore(found.fresh()) if cached else found.fresh()
     if cached:
         _look_ahead(store, [path, ""], KEYED_FORMATS, [path])
-        if store.fresh().real_folders:
+        if isinstance(uncached(store), LocalStore):
             _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
     return KeyedContainer(store, format_to_write(store, format)), path
 
