@@ -119,7 +119,6 @@ def test_names_of_levels_are_parsed_in_one_module() -> None:
 
 NAMES_OF_LEVELS = {
     "arrays.context",
-    "arrays.open",
     "datasets.build",
     "datasets.engine",
     "datasets.overwrite",

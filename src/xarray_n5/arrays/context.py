@@ -29,6 +29,16 @@ _OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
 """Attributes of a group of levels."""
 
 
+def read_with(path: str) -> list[str]:
+    """Return the paths of nodes that dialects need with that at `path`, besides the groups around.
+
+    >>> read_with("em/s2"), read_with("em/s0")
+    (['em/s0'], [])
+    """
+    base = base_path(path)
+    return [] if base is None else [base]
+
+
 def context_of(node: ArrayNode, *, like: ArrayContext | None = None) -> ArrayContext:
     """Return an array as dialects see it; see :func:`load_context`."""
     order = node.options.attribute_order
@@ -67,7 +77,7 @@ def load_context(
     parts = path.split("/")[:-1]
     depths = range(len(parts), -1, -1) if path else ()
     groups = ["/".join(parts[:depth]) for depth in depths[:most]]
-    metadata_around = _read(container, [*groups, *([] if base is None else [base])])
+    metadata_around = _read(container, [*groups, *read_with(path)])
     node = ArrayContext(
         attributes=metadata.attributes,
         shape=metadata.shape,

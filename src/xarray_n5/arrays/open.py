@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.context import read_with
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.formats import get_format
@@ -13,7 +14,6 @@ from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import find_node, open_container
 from xarray_n5.formats.structure import prefetch
-from xarray_n5.model.level_names import base_path
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
 
@@ -210,10 +210,8 @@ def open_node(
     options = OpenOptions(
         attribute_order=attribute_order, missing=missing, label_multisets=label_multisets
     )
-    base = base_path(path)
-    ahead = [] if base is None else [base]
     container, node = find_node(
-        url, path, storage_options, format, cached=True, ahead=ahead, listed=listed
+        url, path, storage_options, format, cached=True, ahead=read_with(path), listed=listed
     )
     if isinstance(node.metadata, ArrayMetadata):
         return Array(options.node(container, node.path, node.metadata))
