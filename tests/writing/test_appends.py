@@ -13,9 +13,7 @@ import xarray as xr
 from tests.support.containers import FULL, NAMES
 from tests.writing.test_promises import append, begin_series, check_series, kill
 from tests.writing.test_readers import Steps
-from tests.writing.test_resuming import even_rows, uneven_rows
 from xarray_n5 import ResumeError, open_array, open_group
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,19 +142,3 @@ def test_region_of_a_dataset_leaves_out_empty_chunks(tmp_path: Path, form: str) 
     array = open_array(place, "v")
     assert sorted(array.node.stored_indices()) == [(0,), (3,)]
     assert array[...].tolist() == [1, 2, 3, *[0] * 6, 10, 11, 12]
-
-
-@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
-def test_readers_see_no_part_of_a_coordinate_that_leaves_the_axes(form: str) -> None:
-    store, snapshot = Steps(), MemoryStore()
-    with dask.config.set(scheduler="sync"):
-        even_rows(store, form)
-        store.states.clear()
-        uneven_rows(store, form)
-    for state in [*store.states, store.inner.items]:
-        snapshot.items.clear()
-        snapshot.items.update(state)
-        places = xr.open_dataset(snapshot, engine="n5", group="g")["v"].load()  # type: ignore[arg-type]
-        expected = [2.0, 4.0, 6.0, 7.0, 11.0, 12.0][: 6 if state is store.inner.items else 3]
-        assert places["y"].values.tolist() == expected
-        assert places.values[:, 0].tolist() == expected

@@ -136,22 +136,6 @@ def longer_strings(url: Any, form: str, **more: Any) -> None:
     lazy(3, 4).assign_coords(name=("time", names)).n5.to_n5(url, "g", append_dim="time", **more)
 
 
-def rows(*places: float) -> xr.Dataset:
-    """Rows of an image at some places."""
-    y = xr.Variable("y", np.array(places), {"units": "um"})
-    x = xr.Variable("x", np.arange(3) * 0.5, {"units": "um"})
-    values = watched(da.from_array(np.add.outer(np.array(places), np.arange(3.0)), chunks=(2, 3)))
-    return xr.Dataset({"v": (("y", "x"), values)}, {"y": y, "x": x})
-
-
-def even_rows(url: Any, form: str) -> None:
-    rows(2.0, 4.0, 6.0).n5.to_n5(url, "g", encoding={"v": {"chunks": (2, 2)}}, **FORMS[form])
-
-
-def uneven_rows(url: Any, _: str, **more: Any) -> None:
-    rows(7.0, 11.0, 12.0).n5.to_n5(url, "g", append_dim="y", **more)
-
-
 def script(url: Any, form: str, **more: Any) -> None:
     """Write the first days, then append others, as a script does that is started again."""
     with suppress(FinishedAppendError):
@@ -207,7 +191,6 @@ WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[st
     "project": (nothing, project, {}),
     "append": (series, append, {}),
     "append of longer strings": (series, longer_strings, {}),
-    "append of a coordinate that leaves the axes": (even_rows, uneven_rows, {}),
     "first write, then append": (nothing, script, {}),
 }
 

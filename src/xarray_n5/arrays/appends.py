@@ -38,13 +38,11 @@ def as_before(
     """Return the nodes of a group, with arrays that appends are resizing as they were before.
 
     An append resizes its arrays when all its data are stored; in HDF5, which stores no chunks
-    beyond the end of a dataset, before that. The array that it creates for a coordinate in axes
-    has the former values first.
+    beyond the end of a dataset, before that.
     """
     shown: dict[str, Any] = dict(nodes)
     for facts in records:
-        resized = {**facts.get("grows", {}), **facts.get("creates", {})}
-        for name, (old, new) in resized.items():
+        for name, (old, new) in facts.get("grows", {}).items():
             array = nodes.get(name)
             if not isinstance(array, Array) or array.node.metadata.shape != tuple(new):
                 continue

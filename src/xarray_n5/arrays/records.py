@@ -260,10 +260,8 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "group": _is_text,
     "dim": _is_text,
     "grows": _is_growth,
-    "creates": _is_growth,
     "part": _is_pair,
     "lacks": _are_pairs,
-    "changes": _is_flag,
 }
 """The check of each member of a record."""
 

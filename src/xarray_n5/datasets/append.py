@@ -14,7 +14,6 @@ from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import Claim, delete_all_notes, delete_records, new_attempt, provenance
 from xarray_n5.arrays.records import append_name, look, read, state_of
 from xarray_n5.datasets.commit import Commit, complete, row_of
-from xarray_n5.datasets.grow import changes_of
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples
 from xarray_n5.datasets.update import open_stored, plan_update, update
@@ -241,7 +240,7 @@ def _append(append: _Append) -> WriteReport:
 
 def _begin(append: _Append) -> Commit:
     """Store the record of an append, look once more, and take over those of earlier attempts."""
-    how, claim, changes = append.plan.how, append.claim, changes_of(append.plan)
+    how, claim = append.plan.how, append.claim
     facts: dict[str, Any] = {**provenance(), "dim": append.plan.append_dim}
     claim.begin(facts)
     try:
@@ -249,13 +248,7 @@ def _begin(append: _Append) -> Commit:
     except BaseException:
         delete_records(how.store, claim.path, [claim.name])
         raise
-    facts["grows"] = append.grows
-    if coordinate := changes.get("coordinate"):
-        side = append.plan.slices[coordinate["dim"]]
-        facts["creates"] = {coordinate["dim"]: [[side.start], [side.stop]]}
-    commit = Commit(how=how, claim=claim, facts={**facts, "changes": bool(changes)})
-    if changes:
-        commit.keep(changes)
+    commit = Commit(how=how, claim=claim, facts={**facts, "grows": append.grows})
     claim.begin(commit.facts)
     delete_records(how.store, claim.path, map(append_name, append.records))
     return commit

@@ -16,7 +16,6 @@ from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_a
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES
 from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
-from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.dialects.ngff_systems import described_problems
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
@@ -119,7 +118,7 @@ def build(
         encoded |= {key for key, each in sources.items() if not each.level.shape}
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
-        decode_attributes(without_variables(attributes), "the group") if attributes else {},
+        decode_attributes(attributes, "the group") if attributes else {},
         decoders or {},
         encoded=encoded,
     )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
 
 from xarray_n5.arrays.appends import appends_in
 from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import Claim, delete_records, new_attempt
 from xarray_n5.arrays.records import append_name
-from xarray_n5.datasets.grow import apply_changes
 from xarray_n5.errors import ResumeError
-from xarray_n5.model.alerts import ODD
-from xarray_n5.model.paths import HIDDEN, join
+from xarray_n5.model.paths import join
 from xarray_n5.stores import together
 from xarray_n5.writing.options import WriteOptions
 
@@ -24,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xarray_n5.arrays.array import Array
-
-_LARGEST = 1 << 26
-"""The maximum size of the changes of an append: 64 MiB."""
 
 
 def row_of(token: str) -> str:
@@ -60,15 +52,6 @@ class Commit:
     def _grows(self) -> Mapping[str, Any]:
         grows: Mapping[str, Any] = self.facts.get("grows", {})
         return grows
-
-    @property
-    def _changes(self) -> str:
-        return f"changes-{self.claim.token}.json"
-
-    def keep(self, changes: Mapping[str, Any]) -> None:
-        """Store what else changes, for whoever finishes the append."""
-        key = join(self.claim.path, HIDDEN, self._changes)
-        self.claim.store.set(key, json.dumps(changes).encode())
 
     def grow(self) -> None:
         """Resize the arrays that still have their former shapes, but no consolidated metadata.
@@ -105,43 +88,18 @@ class Commit:
         return {p: (s, *pair) for p, s, pair in zip(paths, stored, pairs, strict=True)}
 
     def finish(self) -> None:
-        """Resize the arrays, change metadata, leave the rows, and remove the record."""
-        claim, row = self.claim, row_of(self.claim.token)
+        """Resize the arrays, consolidate, leave the rows, and remove the record."""
+        how, claim, row = self.how, self.claim, row_of(self.claim.token)
         self.grow()
-        self._change()
+        how.consolidate(claim.path, default=True)
+        how.container.renew([claim.path, *(join(claim.path, name) for name in self._grows)])
         calls: list[Callable[[], Any]] = [claim.note_names]
         for name, pair in self._grows.items():
             array = replace(claim, path=join(claim.path, name))
             calls.append(partial(array.finish, row, {"grows": {name: pair}}))
         notes, *_ = together(claim.store, calls)
         claim.delete_notes(notes)
-        claim.end(*([self._changes] if self.facts.get("changes") else []))
-
-    def _change(self) -> None:
-        """Change metadata as the append states it, and the consolidated metadata last, once."""
-        how, path, changes = self.how, self.claim.path, dict[str, Any]()
-        if self.facts.get("changes"):
-            document = self.claim.store.head(join(path, HIDDEN, self._changes), _LARGEST)
-            changes = _parse(document[0] if document else b"{}")
-        apply_changes(changes, path, self._grows, replace(how, container=how.container.quiet()))
-        how.consolidate(path, default=True)
-        names = [*self._grows, *changes.get("moved", ())]
-        how.container.renew([path, *(join(path, name) for name in names)])
-
-
-def _parse(document: bytes) -> dict[str, Any]:
-    """Return the changes of an append, checked: they may come from anybody."""
-    try:
-        changes = json.loads(document)
-        coordinate = changes.get("coordinate")
-        sound = all(isinstance(dim, str) for dim in changes.get("moved", ()))
-        if coordinate is not None:
-            np.array(coordinate["values"], np.dtype(coordinate["type"]))
-            sound = sound and "/" not in coordinate["dim"] and not coordinate["dim"].startswith(".")
-            sound = sound and isinstance(coordinate["attributes"], dict)
-    except ODD:
-        return {}
-    return changes if sound else {}
+        claim.end()
 
 
 def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -26,7 +26,6 @@ from xarray_n5.datasets.lossless import (
     is_string,
 )
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
-from xarray_n5.dialects.ngff_attributes import without_variables
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
@@ -111,10 +110,10 @@ def plan_group(
         name: _prepared(name, variable, chosen.get(name), convention)
         for name, variable in variables.items()
     }
-    axes = {str(dim): regular_axis(dataset, str(dim)) for dim in dataset.dims}
+    axes = {str(d): space_axis(dataset, str(d)) for d in dataset.dims if d not in chosen}
     in_axes: set[str] = set()
     if convention.coordinates_in_axes and not shared:
-        in_axes = _coordinates_in_axes(dataset, axes, chosen)
+        in_axes = _coordinates_in_axes(dataset, axes)
     plans = {}
     for key, variable in convention.encode_together(prepared).items():
         name = NAMELESS if key is None else str(key)
@@ -136,8 +135,7 @@ def plan_group(
         path=path,
         variables=plans,
         attributes=convention.group_attributes(
-            # xarray's Zarr engine shows the images that earlier versions wrote.
-            without_variables(attributes) if attributes else {},
+            attributes or {},
             f"group {path or '/'!r}",
             empty=not plans,
         ),
@@ -184,6 +182,16 @@ def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
+def space_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
+    """Return the axis of a dimension's coordinate if it is of space, and regular numbers.
+
+    Coordinates of time and others are arrays only, as are those with an encoding of the user: what
+    is appended to them need not be regular.
+    """
+    axis = regular_axis(dataset, dim)
+    return axis if axis is not None and axis.kind == "space" else None
+
+
 def _prepared(
     name: Hashable, variable: xr.Variable, chosen: dict[str, Any] | None, convention: Convention
 ) -> xr.Variable:
@@ -216,9 +224,7 @@ def _prepared(
     return found
 
 
-def _coordinates_in_axes(
-    dataset: xr.Dataset, axes: Mapping[str, Axis | None], chosen: Container[Hashable]
-) -> set[str]:
+def _coordinates_in_axes(dataset: xr.Dataset, axes: Mapping[str, Axis | None]) -> set[str]:
     """Return the dimensions whose coordinate the axes of other variables describe exactly."""
     used = {
         dim
@@ -226,11 +232,7 @@ def _coordinates_in_axes(
         for dim in variable.dims
         if variable.dims != (name,)
     }
-    return {
-        dim
-        for dim, axis in axes.items()
-        if axis and dim in used and dim not in chosen and _is_exact(dataset, dim, axis)
-    }
+    return {d for d, axis in axes.items() if axis and d in used and _is_exact(dataset, d, axis)}
 
 
 def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.encoded import EncodedVariable
+    from xarray_n5.model.axes import Axis
 
 _SCALES = frozenset({"scale_factor", "add_offset"})
 """Attributes that distinguish numbers from values."""
@@ -128,10 +129,8 @@ def without_unchanged(
     return dataset.drop_vars(unchanged)
 
 
-def check_axis_coordinate(
-    dataset: xr.Dataset, stored: xr.Dataset, dim: str, where: slice, *, grows: bool
-) -> None:
-    """Raise if a coordinate that is only stored in axes differs."""
+def check_unit(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> None:
+    """Raise if a coordinate has another type or unit than the one in the axes of arrays."""
     ours, theirs = dataset[dim], stored[dim]
     units = ours.attrs.get("units"), theirs.attrs.get("units")
     if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or not same_unit(
@@ -141,8 +140,21 @@ def check_axis_coordinate(
             f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, got "
             f"{ours.dtype} with {units[0]!r}"
         )
-    if not grows and not np.array_equal(ours.to_numpy(), theirs.to_numpy()[where]):
-        raise ValueError(f"the coordinate {dim!r} differs from that of the region")
+
+
+def check_axis(
+    dataset: xr.Dataset, stored: xr.Dataset, dim: str, where: slice, axis: Axis | None
+) -> None:
+    """Raise if a coordinate does not continue that of an axis, or differs from the stored one."""
+    expected = stored[dim].to_numpy()[where]
+    if axis is not None:
+        expected = axis.offset + axis.step * np.arange(where.start, where.stop)
+    if not np.array_equal(expected, dataset[dim].to_numpy()):
+        described = f"the axes of arrays describe as {axis}" if axis else "is stored"
+        raise ValueError(
+            f"the coordinate {dim!r} differs from the one that {described}; a first write with "
+            f"encoding={{{dim!r}: {{}}}} stores any coordinate, as an array"
+        )
 
 
 def check_types(dataset: xr.Dataset, stored: xr.Dataset) -> None:

@@ -13,13 +13,13 @@ from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.conventions import convention_of, fit
-from xarray_n5.datasets.encoding import encode_like
-from xarray_n5.datasets.grow import apply_changes, changes_of
+from xarray_n5.datasets.encoding import encode_like, regular_axis, space_axis
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
-    check_axis_coordinate,
+    check_axis,
     check_encoding,
     check_types,
+    check_unit,
     region_slices,
     select_written,
     without_unchanged,
@@ -54,8 +54,6 @@ class Update:
     arrays: Mapping[str, Array]
     """The array of each variable."""
     dataset: xr.Dataset
-    written: xr.Dataset
-    """The variables of the dataset to write."""
     slices: Mapping[str, slice]
     """The part of the stored Dataset to write."""
     append_dim: str | None
@@ -137,7 +135,7 @@ def update(
         path=path,
         requests=plan.requests,
         prepare=partial(_widen, plan),
-        closing=partial(_close, changes_of(plan), path, [*map(plan.inner, plan.arrays)], how),
+        closing=partial(how.consolidate, path, default=False),
         exclusive=False,
     )
 
@@ -160,11 +158,6 @@ def _widen(plan: Update) -> None:
             plan.arrays[name].refresh().resize(shape)
 
 
-def _close(changes: Mapping[str, Any], path: str, names: Sequence[str], how: WriteOptions) -> None:
-    apply_changes(changes, path, names, how)
-    how.consolidate(path, default=False)
-
-
 def open_stored(path: str, how: WriteOptions) -> Group:
     """Return the group whose arrays are written to."""
     group = open_group(how.container, path, mode="r+")
@@ -182,7 +175,7 @@ def plan_update(
 ) -> Update:
     """Check a dataset against the arrays of a group, and encode it like them."""
     group, dataset = existing.group, existing.renamed(dataset)
-    stored, arrays = _stored_in(existing)
+    stored, arrays, placed = _stored_in(existing)
     slices = region_slices(dataset, stored, region, append_dim)
     whole = append_dim is None and region is None
     written = select_written(dataset, stored, slices, append_dim, whole=whole)
@@ -191,9 +184,13 @@ def plan_update(
     check_types(written, stored)
     in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
     for dim in in_axes:
-        check_axis_coordinate(dataset, stored, dim, slices[dim], grows=dim == append_dim)
+        check_unit(dataset, stored, dim)
         if dim in group:
             raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
+        check_axis(dataset, stored, dim, slices[dim], regular_axis(stored, dim))
+    for dim in placed & {*slices} & {*written.variables} - {*in_axes}:
+        if axis := space_axis(stored, dim):
+            check_axis(dataset, stored, dim, slices[dim], axis)
     encoded = _encode(written.drop_vars(in_axes, errors="ignore"), stored, arrays, how)
     if append_dim is None:
         _check_sources(encoded, arrays)
@@ -203,7 +200,6 @@ def plan_update(
         stored=stored,
         arrays=arrays,
         dataset=dataset,
-        written=written,
         slices=slices,
         append_dim=append_dim,
         in_axes=in_axes,
@@ -231,22 +227,27 @@ def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, 
             check_independent(variable.data, replaced)
 
 
-def _stored_in(existing: ExistingGroup) -> tuple[xr.Dataset, Mapping[str, Array]]:
-    """Return the arrays of a group as a Dataset, and by variable.
+def _stored_in(
+    existing: ExistingGroup,
+) -> tuple[xr.Dataset, Mapping[str, Array], set[str]]:
+    """Return the arrays of a group as a Dataset, by variable, and the axes that have scales.
 
     All must be readable: an array that is left out would not grow with the others.
     """
-    if existing.arrays:
-        return existing.dataset, existing.arrays
-    group = existing.group
-    images = select_images(group)
-    if stacked := [name for name, image in images.items() if image.base.numbers]:
-        raise ValueError(
-            f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
-            "write to them one by one with xarray_n5.open_array"
-        )
-    stored = build(images, dict(group.attrs))
-    return stored, {name: image.base.first for name, image in images.items()}
+    group, images = existing.group, existing.images
+    if images:
+        stored, arrays = existing.dataset, existing.arrays
+    else:
+        images = select_images(group)
+        if stacked := [name for name, image in images.items() if image.base.numbers]:
+            raise ValueError(
+                f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
+                "write to them one by one with xarray_n5.open_array"
+            )
+        stored = build(images, dict(group.attrs))
+        arrays = {name: image.base.first for name, image in images.items()}
+    axes = [axis for image in images.values() for axis in image.base.named().axes]
+    return stored, arrays, {str(axis.name) for axis in axes if axis.scale is not None}
 
 
 def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,6 @@ from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import plan_group
-from xarray_n5.datasets.grow import forget_images
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
@@ -154,8 +153,6 @@ def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> N
     """Set the attributes of groups; in mode "a" they are added to their own."""
     for stored in groups:
         group = create_group(how.container, stored.path, mode="a")
-        if how.mode == "a" and not stored.is_pyramid:
-            forget_images(group)
         attributes, stale = _changes(stored, group.attrs, how)
         if attributes or stale:
             group.attrs.change(attributes, stale)
