@@ -266,7 +266,7 @@ def test_any_two_parts_are_one_again(drawn: tuple[xr.Dataset, int, int], chunked
     whole, cut, side = drawn
     first, second = whole.isel(x=slice(None, cut)), whole.isel(x=slice(cut, None))
     with tempfile.TemporaryDirectory() as folder:
-        arrays = {"x": {}} if "x" in whole.coords else {}
+        arrays: dict[str, Any] = {"x": {}} if "x" in whole.coords else {}
         first.n5.to_n5(folder, encoding={"v": {"chunks": side}, **arrays})
         (second.chunk(x=2) if chunked else second).n5.to_n5(folder, append_dim="x")
         xr.testing.assert_identical(again(Path(folder)), whole)
