@@ -104,7 +104,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "github_url": "https://github.com/xarray-n5/xarray-n5",
     "navigation_with_keys": False,
-    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "comparison": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "show_nav_level": 2,
     "show_toc_level": 2,
 }
