@@ -210,30 +210,6 @@ def volume() -> xr.Dataset:
     )
 
 
-def of_variable(path: str, scale: list[float], start: list[float]) -> dict[str, Any]:
-    """Return an image of a variable with the axes z, y, x in nanometres."""
-    steps = [{"type": "scale", "scale": scale}, {"type": "translation", "translation": start}]
-    return {
-        "version": "0.4",
-        "name": path,
-        "axes": [{"name": each, "type": "space", "unit": "nanometer"} for each in "zyx"],
-        "datasets": [{"path": path, "coordinateTransformations": steps}],
-        "metadata": {"method": "xarray_n5", "regular": ["z", "y", "x"]},
-    }
-
-
-def older(place: Path, form: str) -> xr.Dataset:
-    """Store a Dataset as earlier versions did, and return it."""
-    dataset = volume()[["em"]]
-    dataset.n5.to_n5(place, format=form)
-    image = of_variable("em", [40, 4, 4], [0, 8, 0])
-    ome: dict[str, Any] = {"multiscales": [image]}
-    if form == "zarr3":
-        ome = {"ome": {"version": "0.5", "multiscales": [image]}}
-    xarray_n5.open_group(place, mode="r+").attrs.update(ome)
-    return dataset
-
-
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 def test_variables_are_not_described_as_images(tmp_path: Path, form: str) -> None:
     volume().n5.to_n5(tmp_path / "a", format=form)
@@ -245,40 +221,6 @@ def test_variables_are_not_described_as_images(tmp_path: Path, form: str) -> Non
             with pytest.raises(MetadataError, match=r"xarray_n5\.pyramid\(.*levels=0\)"):
                 source.n5.to_n5(tmp_path / "b", format=form, dialect=dialect)
     assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_older_images_of_variables_are_read(tmp_path: Path, form: str) -> None:
-    dataset = older(tmp_path, form)
-    xr.testing.assert_identical(ours(tmp_path), dataset)
-    axes = open_array(tmp_path, "em").axes
-    assert [(axis.scale, axis.offset) for axis in axes] == [(40, 0), (4, 8), (4, 0)]
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-@pytest.mark.parametrize(("step", "stay"), [(4.0, True), (5.0, False)])
-def test_older_images_do_not_outlast_their_coordinates(
-    tmp_path: Path, form: str, step: float, *, stay: bool
-) -> None:
-    first = older(tmp_path, form)
-    second = first.assign_coords(x=("x", 16 + step * np.arange(4), {"units": "nm"}))
-    second.n5.to_n5(tmp_path, append_dim="x")
-    attributes = xarray_n5.open_group(tmp_path).attrs
-    assert attributes.keys() == {"title", *(["multiscales" if form == "zarr2" else "ome"] * stay)}
-    xr.testing.assert_identical(ours(tmp_path), xr.concat([first, second], "x"))
-
-
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_older_images_do_not_describe_variables_that_replace_them(
-    tmp_path: Path, form: str
-) -> None:
-    older(tmp_path, form)
-    dims = ("a", "b", "c")
-    other = xr.Dataset({"em": (dims, np.ones((2, 2, 2)))}, {"a": [1.0, 5.0]})
-    other.n5.to_n5(tmp_path, mode="a")
-    assert xarray_n5.open_group(tmp_path).attrs.keys() == {"title"}
-    found = ours(tmp_path)[["em"]].drop_attrs(deep=False)
-    xr.testing.assert_identical(found, other)
 
 
 # Where the container is
