@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.ngff_attributes import is_label_image, is_of_variable
+from xarray_n5.dialects.ngff_attributes import is_label_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,8 +43,7 @@ def image_of(node: ArrayContext) -> str | None:
 
 def _lists(group: Attributes, path: str) -> bool:
     """Return whether the images of a group list an array, by its path in the group."""
-    images = [image for image in images_in(group) if not is_of_variable(image)]
-    listed = (each for image in images for each in level_paths(image))
+    listed = (each for image in images_in(group) for each in level_paths(image))
     return path in listed
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_attributes import (
     described,
-    is_of_variable,
     omero_for,
     warn_unapplied,
 )
@@ -83,7 +82,6 @@ class Ngff:
                 if problems:
                     warn(_ignored(problems, node))
                 found = over(found, _placed(image, first, described)[0])
-                found = _as_far_as_known(found, image)
                 if has_systems(image):
                     found = replace(found, systems=_systems(image, entry, node))
                     warn_unapplied(node)
@@ -148,14 +146,6 @@ def can_show(kinds: Sequence[str | None]) -> bool:
     proper = list(kinds) == sorted(kinds, key=lambda kind: _ORDER.index(str(kind)))
     few = kinds.count("time") <= 1 and kinds.count("channel") <= 1
     return proper and few and _LEAST <= kinds.count("space") <= _SPACE
-
-
-def _as_far_as_known(geometry: Geometry, image: dict[str, Any]) -> Geometry:
-    if not is_of_variable(image):
-        return geometry
-    known = image["metadata"].get("regular", ())
-    axes = (a if a.name in known else replace(a, scale=None, offset=0.0) for a in geometry.axes)
-    return replace(geometry, axes=tuple(axes))
 
 
 def _described(one: Axis) -> dict[str, str]:

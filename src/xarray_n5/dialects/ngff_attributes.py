@@ -16,7 +16,6 @@ from xarray_n5.dialects.ngff_systems import (
     has_systems,
 )
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import user_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,9 +35,6 @@ KEYS = frozenset({_IMAGES, _OME})
 
 _AXES = frozenset({"version", "axes", "coordinateSystems", "coordinateTransformations", "datasets"})
 """The members of an image that describe its axes and levels."""
-
-_METHOD = "xarray_n5"
-"""The method of images of single variables, as earlier versions wrote them."""
 
 
 def images_of(attributes: Attributes) -> list[Any]:
@@ -288,14 +284,6 @@ def _text(reference: object) -> str:
     return repr("/".join(names)) if names else "an unnamed system"
 
 
-def is_of_variable(image: object) -> bool:
-    """Return whether an image is one that earlier versions wrote of a single variable."""
-    match image:
-        case {"metadata": {"method": method}, "datasets": [{"path": str()}]}:
-            return bool(method == _METHOD)
-    return False
-
-
 def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
     """Return a group's new attributes with a name for each image that may have one."""
     if "ome" in attributes:
@@ -305,12 +293,3 @@ def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
         return dict(attributes)
     named = [{**image, "name": name} if "name" in image else image for image in images]
     return {**attributes, "multiscales": named}
-
-
-def without_variables(attributes: Attributes) -> dict[str, Any]:
-    """Return a group's attributes without images of variables, and the labels of channels."""
-    images = images_of(attributes)
-    if images and all(map(is_of_variable, images)):
-        own = {"ome", "omero"} & {*user_attributes(attributes)}
-        return without_images(attributes, omero=not own and has_labels_only(omero_of(attributes)))
-    return dict(attributes)

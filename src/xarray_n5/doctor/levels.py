@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects import resolve_geometry
 from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.dialects.pyramids import factors_of
 from xarray_n5.doctor.finding import Finding, listed
 from xarray_n5.errors import PathError
@@ -54,7 +53,7 @@ def _listed(survey: Survey, path: str) -> Iterator[ListedPyramid]:
     """Iterate over the images that a group's attributes list."""
     attributes = dict(survey.groups[path].attrs)
     for image in images_in(attributes):
-        if not is_of_variable(image) and (levels := _paths(path, level_paths(image))):
+        if levels := _paths(path, level_paths(image)):
             yield ListedPyramid(path, levels, "'multiscales'")
     for key in ("scales", "downsamplingFactors"):
         listing = attributes.get(key)

@@ -12,7 +12,6 @@ from xarray_n5.arrays.context import context_of, over_base
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.levels import image_of, images_in, level_paths
-from xarray_n5.dialects.ngff_attributes import is_of_variable
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
@@ -83,15 +82,14 @@ def named_levels(
         A function that returns those of some paths that can be levels.
     """
     for image in images_in(attributes):
-        if not is_of_variable(image) and (levels := find(level_paths(image))):
+        if levels := find(level_paths(image)):
             return levels
     return find(levels_among(names))
 
 
 def listed_levels(attributes: Mapping[Any, Any]) -> list[str]:
-    """Return the paths of the levels that a group's images list, except images of variables."""
-    images = [image for image in images_in(attributes) if not is_of_variable(image)]
-    return [path for image in images for path in level_paths(image)]
+    """Return the paths of the levels that a group's images list."""
+    return [path for image in images_in(attributes) for path in level_paths(image)]
 
 
 def node_at(tree: xr.DataTree, path: str) -> xr.DataTree | None:
