@@ -127,12 +127,10 @@ def test_a_world_in_another_order_and_with_time_is_on_space_in_z_y_x(tmp_path: P
         bare.n5.to_world([1, 1], system="world")
 
 
-def test_systems_are_placed_by_centres_of_samples_with_any_names(tmp_path: Path) -> None:
+def test_systems_are_placed_by_centres_of_samples(tmp_path: Path) -> None:
     one = edge("translation", "intrinsic", "world", translation=[10, 20, 30])
     ome = {"multiscales": [image_of("zyx", [2, 2, 2], [1, 1, 1], one)]}
     store(tmp_path / "x.zarr", ome, shape=(2, 3, 4), path="0")
-    renamed, _ = opened(tmp_path / "x.zarr", dims=["a", "b", "c"])
-    assert renamed.n5.to_world([1, 1, 1], system="world").tolist() == [13, 23, 33]
     found, _ = opened(tmp_path / "x.zarr")
     turned = found.transpose("x", "y", "z")
     assert turned.n5.to_world([1, 0, 0], system="world").tolist() == [13, 21, 31]
