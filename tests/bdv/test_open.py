@@ -30,8 +30,6 @@ from tests.support.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, NodeNotFoundError, copy, digest, open_array
-from xarray_n5.bdv.project import read_project
-from xarray_n5.bdv.spans import spans_of
 from xarray_n5.cli import main
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MissingChunkError
@@ -918,23 +916,3 @@ def test_a_crop_of_a_turned_view_warns(tmp_path: Path, of: str) -> None:
         opened.n5.crop(x=(1, 2))
     with pytest.raises(MetadataError, match="another box in each"):
         copy(tmp_path / "a.xml", tmp_path / "b.n5", bounds={"x": (1, 2)})
-
-
-def test_sections_are_kept_byte_for_byte() -> None:
-    more = "<!-- <a> --><BoundingBoxes a='>' b=\"/>\"/>"
-    more += "<StitchingResults>µ<x y='1'/>\n</StitchingResults >"
-    document = project_xml(grid(), steps_of(grid()), more=more).encode()
-    project = read_project(document)
-    found = {
-        each.tag: document[each.start : each.stop].decode() for each in spans_of(document).children
-    }
-    assert list(found) == [
-        *("BasePath", "SequenceDescription", "ViewRegistrations"),
-        *("BoundingBoxes", "StitchingResults"),
-    ]
-    assert found["BasePath"] == '<BasePath type="relative">.</BasePath>'
-    assert found["BoundingBoxes"] == "<BoundingBoxes a='>' b=\"/>\"/>"
-    assert found["StitchingResults"] == "<StitchingResults>µ<x y='1'/>\n</StitchingResults >"
-    assert found["ViewRegistrations"].endswith("</ViewRegistrations>")
-    assert project.entities["tile"][5].name == "5"
-    assert project.setups[3].attributes["channel"] == 1

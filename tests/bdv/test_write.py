@@ -32,7 +32,9 @@ from tests.support.processes import Python
 from tests.support.projects import (
     Setup,
     bigdataviewer_opens,
+    canonical,
     diagonal,
+    has_sections,
     older_programs_open,
     path_of_uri,
     project_xml,
@@ -420,13 +422,13 @@ def test_positions_are_registered_and_all_else_stays(copied: Path) -> None:
     np.testing.assert_array_equal(found["s0"].affine, affine)
     assert (found["s1"].affine.sel(axis="x", column="1") == [0.25, 30.25]).all()
     after = copied.read_bytes()
-    parts = [document.partition(b"<ViewRegistrations>") for document in (before, after)]
+    parts = [canonical(text).partition("<ViewRegistrations>") for text in (before, after)]
     assert parts[0][0] == parts[1][0]
-    ends = [each[2].partition(b"</ViewRegistrations>")[2] for each in parts]
+    ends = [part[2].partition("</ViewRegistrations>")[2] for part in parts]
     assert ends[0] == ends[1]
     assert sorted(copied.parent.rglob("*")) == images
     for transforms in ET.fromstring(after).findall(".//ViewRegistration[@setup='0']"):  # noqa: S314
-        assert ET.tostring(transforms).decode().strip() in before.decode()
+        assert canonical(ET.tostring(transforms)).strip() in canonical(before)
 
 
 def test_one_time_point_is_registered_by_its_origin(copied: Path) -> None:
@@ -567,18 +569,18 @@ def later(path: Path, t: int) -> xr.DataTree:
     )
 
 
-def test_views_are_added_and_all_else_stays_byte_for_byte(stitched: Path) -> None:
-    before, old = stitched.read_bytes(), opened(stitched).load()
+def test_views_are_added_and_all_else_stays(stitched: Path) -> None:
+    before, old = canonical(stitched.read_bytes()), opened(stitched).load()
     later(stitched, 5).n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
-    after = stitched.read_bytes()
-    assert SECTIONS.encode() in after
-    start = before.index(b"<SequenceDescription>"), after.index(b"<SequenceDescription>")
+    assert has_sections(stitched.read_bytes(), SECTIONS)
+    after = canonical(stitched.read_bytes())
+    start = before.index("<SequenceDescription>"), after.index("<SequenceDescription>")
     assert before[: start[0]] == after[: start[1]]
-    for piece in (b"<!-- setups -->", b"<own>1</own>", b"<color>1 2 3</color>"):
+    for piece in ("<!-- setups -->", "<own>1</own>", "<color>1 2 3</color>"):
         assert before.count(piece) == after.count(piece) == 1
-    setups = before[before.index(b"<ViewSetups>") : before.index(b"</ViewSetups>")]
+    setups = before[before.index("<ViewSetups>") : before.index("</ViewSetups>")]
     assert setups in after
-    registered = before[before.index(b"<ViewRegistrations>") : before.index(b"</ViewRegistr")]
+    registered = before[before.index("<ViewRegistrations>") : before.index("</ViewRegistr")]
     assert registered in after
     new = opened(stitched)
     assert new["s0"].t.values.tolist() == [0, 1, 5]
@@ -611,7 +613,7 @@ def test_new_setups_leave_gaps_at_other_time_points(stitched: Path) -> None:
     new.n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
     text = stitched.read_text("utf-8")
     assert '<MissingView timepoint="0" setup="7" />' in text
-    assert SECTIONS in text
+    assert has_sections(stitched.read_bytes(), SECTIONS)
     ds = xr.open_dataset(stitched, engine="n5", level=0)
     assert ds.setup.values.tolist() == [0, 1, 2, 3, 7]
     assert ds.tile_name.values.tolist()[-1] == "new"
@@ -681,7 +683,7 @@ def test_setups_may_become_others_if_all_their_views_are_replaced(stitched: Path
     moved = np.zeros((3, 4))
     moved[2, 3] = 2.0
     np.testing.assert_allclose(found.affine, ds.affine + moved)
-    assert SECTIONS.encode() in stitched.read_bytes()
+    assert has_sections(stitched.read_bytes(), SECTIONS)
     assert not (stitched.with_name("x.n5") / "setup0/timepoint0/s1").exists()
 
 
@@ -699,9 +701,6 @@ def test_nothing_that_exists_is_replaced_by_default(stitched: Path, tmp_path: Pa
         image().n5.to_bdv(tmp_path / "page.xml", tmp_path / "other.n5", mode="w")
     with pytest.raises(MetadataError, match="expected the path of an XML file"):
         image().n5.to_bdv(tmp_path, tmp_path / "other.n5")
-    stitched.write_bytes(stitched.read_text("utf-8").replace("UTF-8", "UTF-16").encode("utf-16"))
-    with pytest.raises(MetadataError, match="encoded as UTF-16"):
-        later(stitched, 4).n5.to_bdv(stitched, stitched.with_name("x.n5"), mode="a")
 
 
 # Interrupted writes
@@ -738,7 +737,7 @@ def test_a_killed_write_leaves_the_old_xml_or_the_new_one(
     new = xr.open_dataset(xml, engine="n5")
     assert new.t.values.tolist() == [0, 1]
     np.testing.assert_array_equal(new["out"].sel(t=1, setup=0), NUMBERS)
-    assert SECTIONS.encode() in xml.read_bytes()
+    assert has_sections(xml.read_bytes(), SECTIONS)
     if left != old:
         assert left == xml.read_bytes()
 
@@ -1109,6 +1108,7 @@ STYLES: dict[str, Callable[[str], str]] = {
     ),
     "no names": lambda text: re.sub("<Attributes.*</Attributes>", "", text),
     "comments": lambda text: indented(text).replace("</", "<!-- </SpimData> ' \" --></"),
+    "UTF-16": lambda text: text.replace("UTF-8", "UTF-16"),
     "another encoding": lambda text: text.replace("UTF-8", "ISO-8859-1").replace("RFP", "R&#228;P"),
 }
 
@@ -1117,7 +1117,7 @@ STYLES: dict[str, Callable[[str], str]] = {
 def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
     text = STYLES[style](project_xml(grid(), steps_of(grid()), names=NAMES, more="<A><b/></A>"))
     path = write_project(tmp_path, grid(), text)
-    path.write_bytes(text.encode())
+    path.write_bytes(text.encode("utf-16" if style == "UTF-16" else "utf-8"))
     old = opened(path).load()
     new = later(path, 7)
     for _ in range(2):
@@ -1130,10 +1130,9 @@ def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
         else:
             xr.testing.assert_identical(kept, expected)
     assert found["s0"].t.values.tolist() == [0, 1, 7]
-    if style == "line ends of Windows":
-        assert written.count(b"\n") == written.count(b"\r\n")
     if style in {"indented", "tabs"}:
         assert written.decode() == STYLES[style](written.decode())
+    assert has_sections(written, "<A><b/></A>" if style != "comments" else "<b></b>")
 
 
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")

@@ -183,6 +183,18 @@ def _write_document(where: Any, path: str, facts: Mapping[str, Any]) -> None:
     open_store(where).set(f"{path}/attributes.json", json.dumps(facts).encode())
 
 
+def canonical(document: str | bytes) -> str:
+    """Return XML in its canonical form, with comments: equal for all ways to write the same."""
+    text = document if isinstance(document, str) else document.decode("utf-8")
+    return ET.canonicalize(text, with_comments=True)
+
+
+def has_sections(document: bytes, sections: str) -> bool:
+    """Whether XML has sections as they were."""
+    inner = canonical(f"<r>{sections}</r>")[len("<r>") : -len("</r>")]
+    return inner.strip() in canonical(document)
+
+
 def write_project(folder: Path, setups: Sequence[Setup], text: str, **options: Any) -> Path:
     """Write a container ``x.n5`` and the XML beside it; return the path of the XML."""
     write_n5(folder / "x.n5", setups, **options)

@@ -1,20 +1,24 @@
-"""Add views to a project's XML, keeping everything else byte for byte."""
+"""Add views to a project's XML, keeping everything else: comments, order, unknown sections."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import indent
 
 from xarray_n5.bdv import elements
 from xarray_n5.bdv.loaders import View
 from xarray_n5.bdv.project import read_project
-from xarray_n5.bdv.spans import Edits, Span, spans_of
+from xarray_n5.bdv.xml import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from xml.etree.ElementTree import Element
 
-    from xarray_n5.bdv.project import Entity, Project, ViewSetup
+    from xarray_n5.bdv.project import Entity, Project
+
+_FACTS = ("loader", "setups", "entities", "timepoints", "missing", "registrations")
+"""The parts of a project that an update changes."""
 
 
 def combined(project: Project, added: Project) -> Project:
@@ -35,9 +39,9 @@ def combined(project: Project, added: Project) -> Project:
         for setup in added.setups
         if (view := View(time, setup)) not in added.missing
     }
-    entities = {kind: dict(each) for kind, each in project.entities.items()}
-    for kind, own in added.entities.items():
-        for number, entity in own.items():
+    entities = {kind: dict(known) for kind, known in project.entities.items()}
+    for kind, new in added.entities.items():
+        for number, entity in new.items():
             before = entities.setdefault(kind, {}).get(number)
             facts = {**(before.facts if before else {}), **entity.facts}
             entities[kind][number] = replace(entity, facts=facts)
@@ -62,150 +66,189 @@ def updated(document: bytes, added: Project) -> bytes:
     Raises
     ------
     ValueError
-        If bytes cannot be replaced in the document, or XML cannot hold a name.
+        If the document cannot be updated, or XML cannot hold a name.
     """
     before = read_project(document)
     after = combined(before, added)
-    root = spans_of(document)
-    sequence = root.first("SequenceDescription")
+    if not _differences(before, after):
+        return document
+    root = parse(document, whole_document=True)
+    sequence = root.find("SequenceDescription")
     if sequence is None:
         raise ValueError("it has no SequenceDescription")
-    update = _Update(before, after, sequence, root, Edits(document))
+    update = _Update(before, after, root, sequence, _indentation(root))
     update.loader()
     update.setups()
     update.timepoints()
     update.missing()
     update.registrations()
-    found = update.edits.apply()
-    again = read_project(found)
-    for name in ("setups", "timepoints", "missing", "registrations"):
-        if _plain(getattr(again, name)) != _plain(getattr(after, name)):
-            raise ValueError(f"its {name} cannot be updated; export the project again")
-    if again.loader != after.loader:
-        raise ValueError("its ImageLoader cannot be updated; export the project again")
-    return found
+    text = elements.document_from(root)
+    if wrong := _differences(read_project(text), after):
+        raise ValueError(f"its {wrong[0]} cannot be updated; export the project again")
+    return text
 
 
-def _plain(value: object) -> object:
+def _differences(project: Project, other: Project) -> list[str]:
+    """Return the names of the facts of two projects that differ."""
+    return [
+        name
+        for name in _FACTS
+        if _as_tuple(getattr(project, name)) != _as_tuple(getattr(other, name))
+    ]
+
+
+def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, range) else value
+
+
+def _indentation(root: Element) -> str | None:
+    """Return the white space by which a document indents each level; None for one line."""
+    before = root.text or ""
+    return before.rpartition("\n")[2] if "\n" in before and not before.strip() else None
 
 
 @dataclass(frozen=True)
 class _Update:
     before: Project
     after: Project
-    sequence: Span
-    root: Span
-    edits: Edits
+    root: Element
+    sequence: Element
+    unit: str | None
+    """The indentation of a level."""
 
     def loader(self) -> None:
         """Add the images of new views to a loader for OME-Zarr."""
         before, after = self.before.loader, self.after.loader
         if before is None or after is None or before.views == after.views:
             return
-        element = self.sequence.first("ImageLoader")
-        groups = None if element is None else element.first("zgroups")
+        groups = self.sequence.find("ImageLoader/zgroups")
         if groups is None:
             raise ValueError("its ImageLoader has no zgroups")
-        new = sorted((v, each) for v, each in after.views.items() if v not in before.views)
-        texts = [elements.text_of(elements.zgroup_element(*each)) for each in new]
-        self.edits.inside(groups, texts)
+        new = sorted(item for item in after.views.items() if item[0] not in before.views)
+        self._add(groups, [elements.zgroup_element(*item) for item in new], 3)
 
     def setups(self) -> None:
         """Add and change setups and entities."""
-        outer = self.sequence.first("ViewSetups")
-        new = [each for n, each in self.after.setups.items() if n not in self.before.setups]
+        outer = self.sequence.find("ViewSetups")
         if outer is None:
-            whole = elements.text_of(elements.setups_element(self.after))
-            self.edits.inside(self.sequence, [whole])
+            self._add(self.sequence, [elements.setups_element(self.after)], 1)
             return
-        spans = {int(span.value("id") or -1): span for span in outer.all("ViewSetup")}
+        known = _by_id(outer.findall("ViewSetup"))
         for number, setup in self.before.setups.items():
             if self.after.setups[number] != setup:
-                self._change_setup(spans[number], self.after.setups[number])
-        texts = [elements.text_of(elements.setup_element(each)) for each in new]
-        last = list(outer.all("ViewSetup"))[-1:]
-        for text in texts if last else ():
-            self.edits.after(last[0], text)
-        listed = {span.attributes.get("name", ""): span for span in outer.all("Attributes")}
-        more = []
+                for child in elements.setup_element(self.after.setups[number]):
+                    if child.tag != "id":
+                        self._set(known[number], child, 3)
+        added = sorted(self.after.setups.keys() - known.keys())
+        new = [elements.setup_element(self.after.setups[number]) for number in added]
+        last = max((n for n, child in enumerate(outer) if child.tag == "ViewSetup"), default=None)
+        self._add(outer, new, 2, at=None if last is None else last + 1)
+        listed = {child.get("name", ""): child for child in outer.findall("Attributes")}
         for kind, entities in self.after.entities.items():
             if kind in listed:
-                self._change_entities(kind, listed[kind], entities)
+                self._entities(kind, listed[kind], entities)
             else:
-                more.append(elements.text_of(elements.entities_element(kind, entities)))
-        self.edits.inside(outer, [*([] if last else texts), *more])
+                self._add(outer, [elements.entities_element(kind, entities)], 2)
 
-    def _change_setup(self, span: Span, setup: ViewSetup) -> None:
-        for element in elements.setup_element(setup):
-            if element.tag != "id":
-                self._set(span, element)
-
-    def _change_entities(self, kind: str, span: Span, entities: Mapping[int, Entity]) -> None:
-        own = {int(each.value("id") or -1): each for each in span.children}
+    def _entities(self, kind: str, outer: Element, entities: Mapping[int, Entity]) -> None:
+        known = _by_id(child for child in outer if child.find("id") is not None)  # no comments
         before = self.before.entities.get(kind, {})
         for number, entity in entities.items():
-            if number in own and entity != before.get(number):
-                for element in elements.entity_element(kind, entity):
-                    self._set(own[number], element)
-        new = [each for number, each in entities.items() if number not in own]
-        texts = [elements.text_of(elements.entity_element(kind, each)) for each in new]
-        self.edits.inside(span, texts)
-
-    def _set(self, parent: Span, element: Element) -> None:
-        """Set a child of an element, if it differs."""
-        found = parent.first(element.tag)
-        if found is None:
-            self.edits.inside(parent, [elements.text_of(element)])
-        elif len(element):
-            for child in element:
-                self._set(found, child)
-        elif found.text.split() != (element.text or "").split():
-            self.edits.replace(found, elements.text_of(element))
+            element = elements.entity_element(kind, entity)
+            if number not in known:
+                self._add(outer, [element], 3)
+            elif entity != before.get(number):
+                for child in element:
+                    self._set(known[number], child, 4)
 
     def timepoints(self) -> None:
         """Replace the time points, if they differ."""
         if tuple(self.before.timepoints) == tuple(self.after.timepoints):
             return
-        text = elements.text_of(elements.timepoints_element(self.after.timepoints))
-        found = self.sequence.first("Timepoints")
-        if found is None:
-            self.edits.inside(self.sequence, [text])
+        element = elements.timepoints_element(self.after.timepoints)
+        if (old := self.sequence.find("Timepoints")) is None:
+            self._add(self.sequence, [element], 1)
         else:
-            self.edits.replace(found, text)
+            self._replace(self.sequence, list(self.sequence).index(old), element, 1)
 
     def missing(self) -> None:
         """Add and remove missing views."""
-        outer = self.sequence.first("MissingViews")
+        outer = self.sequence.find("MissingViews")
         new = sorted(self.after.missing - self.before.missing)
         if outer is None:
             if new:
-                text = elements.text_of(elements.missing_element(new))
-                self.edits.inside(self.sequence, [text])
+                self._add(self.sequence, [elements.missing_element(new)], 1)
             return
-        for span in outer.all("MissingView"):
-            if _view(span) not in self.after.missing:
-                self.edits.remove(span)
-        self.edits.inside(outer, [elements.text_of(elements.missing_view(view)) for view in new])
+        kept = [
+            child
+            for child in outer
+            if child.tag != "MissingView" or _view(child) in self.after.missing
+        ]
+        if len(kept) < len(outer):
+            if kept:
+                kept[-1].tail = outer[-1].tail
+            else:
+                outer.text = None
+            outer[:] = kept
+        self._add(outer, [elements.missing_view(view) for view in new], 2)
 
     def registrations(self) -> None:
         """Add and replace registrations."""
         changed = {
-            view: elements.text_of(elements.registration_element(view, each))
-            for view, each in sorted(self.after.registrations.items())
-            if self.before.registrations.get(view) != each
+            view: elements.registration_element(view, registration)
+            for view, registration in sorted(self.after.registrations.items())
+            if self.before.registrations.get(view) != registration
         }
-        outer = self.root.first("ViewRegistrations")
+        outer = self.root.find("ViewRegistrations")
         if outer is None:
             if changed:
-                whole = elements.text_of(elements.registrations_element(self.after))
-                self.edits.after(self.sequence, whole)
+                at = list(self.root).index(self.sequence) + 1
+                self._add(self.root, [elements.registrations_element(self.after)], 0, at=at)
             return
-        for span in outer.all("ViewRegistration"):
-            if (text := changed.pop(_view(span), None)) is not None:
-                self.edits.replace(span, text)
-        self.edits.inside(outer, list(changed.values()))
+        for at, child in enumerate(list(outer)):
+            if child.tag == "ViewRegistration" and _view(child) in changed:
+                self._replace(outer, at, changed.pop(_view(child)), 1)
+        self._add(outer, list(changed.values()), 1)
+
+    def _set(self, parent: Element, wanted: Element, depth: int) -> None:
+        """Set a child of an element at a depth, if it differs."""
+        child = parent.find(wanted.tag)
+        if child is None:
+            self._add(parent, [wanted], depth)
+        elif len(wanted):
+            for inner in wanted:
+                self._set(child, inner, depth + 1)
+        elif (child.text or "").split() != (wanted.text or "").split():
+            child.text = wanted.text
+
+    def _add(
+        self, parent: Element, new: list[Element], depth: int, *, at: int | None = None
+    ) -> None:
+        """Insert elements into one at a depth, by default as its last ones, indented like it."""
+        at = len(parent) if at is None else at
+        for position, element in enumerate(new, start=at):
+            if self.unit is not None:
+                indent(element, self.unit, depth + 1)
+                if position == 0:
+                    parent.text = f"\n{self.unit * (depth + 1)}"
+                    element.tail = f"\n{self.unit * depth}"
+                else:
+                    before = parent[position - 1]
+                    element.tail = before.tail
+                    before.tail = f"\n{self.unit * (depth + 1)}"
+            parent.insert(position, element)
+
+    def _replace(self, parent: Element, at: int, element: Element, depth: int) -> None:
+        """Replace a child of an element at a depth."""
+        if self.unit is not None:
+            indent(element, self.unit, depth + 1)
+        element.tail = parent[at].tail
+        parent[at] = element
 
 
-def _view(span: Span) -> View:
-    return View(int(span.attributes["timepoint"]), int(span.attributes["setup"]))
+def _by_id(items: Iterable[Element]) -> dict[int, Element]:
+    return {int(element.findtext("id") or -1): element for element in items}
+
+
+def _view(element: Element) -> View:
+    return View(int(element.get("timepoint", -1)), int(element.get("setup", -1)))

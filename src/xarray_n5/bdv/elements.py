@@ -27,12 +27,6 @@ _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters that XML cannot represent."""
 
 
-def text_of(element: Element) -> str:
-    """Return an element, its lines indented by their depth in it."""
-    indent(element)
-    return tostring(element, encoding="unicode")
-
-
 def document_of(project: Project) -> bytes:
     """Return the XML of a project.
 
@@ -51,11 +45,13 @@ def document_of(project: Project) -> bytes:
     sequence.append(missing_element(sorted(project.missing)))
     root.append(registrations_element(project))
     indent(root)
-    found: bytes = tostring(root, encoding="UTF-8", xml_declaration=True)
-    return found.replace(b"<?xml version='1.0' encoding='UTF-8'?>", _DECLARATION) + b"\n"
+    return document_from(root)
 
 
-_DECLARATION = b'<?xml version="1.0" encoding="UTF-8"?>'
+def document_from(root: Element) -> bytes:
+    """Return the XML of an element as it is, in UTF-8."""
+    text: bytes = tostring(root, encoding="UTF-8", xml_declaration=False)
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
 
 
 def loader_element(loader: Loader) -> Element:

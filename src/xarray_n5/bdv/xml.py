@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xarray_n5.model.json import MOST_BYTES
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
+    from xml.etree.ElementTree import Element, TreeBuilder
 
 ROOT = "SpimData"
 """The name of a project's root element."""
@@ -29,9 +30,6 @@ _START = re.compile(
 )
 """The beginning of a project. It never backtracks: a file of any size is scanned once."""
 
-TAG = re.compile(rb"<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>|</[^>]*>")
-"""A tag from its first to its last character."""
-
 
 def looks_like_project(start: bytes) -> bool:
     r"""Return whether a file that begins with `start` is a project, whatever its encoding.
@@ -46,8 +44,15 @@ def looks_like_project(start: bytes) -> bool:
     return _START.match(start.replace(b"\0", b"")) is not None
 
 
-def parse(document: bytes) -> Element:
-    """Return the root of a project's XML with the parsed sections.
+def parse(document: bytes, *, whole_document: bool = False) -> Element:
+    """Return the root of a project's XML.
+
+    Parameters
+    ----------
+    document
+        The XML.
+    whole_document
+        Whether to keep comments, and sections that are not parsed; processing instructions, too.
 
     Raises
     ------
@@ -55,62 +60,73 @@ def parse(document: bytes) -> Element:
         If it is not XML or not a project, is too large or too deep, or has a document type. Without
         one, there are no entities, neither in the document nor outside it.
     """
+    from xml.etree.ElementTree import TreeBuilder
     from xml.parsers import expat
 
     if len(document) > MOST_BYTES:
         raise ValueError(f"it has {len(document)} bytes, expected at most {MOST_BYTES}")
-    builder = _Builder()
+    tree = TreeBuilder(insert_comments=True, insert_pis=True)
+    builder = _Builder(tree, whole_document)
+    # ElementTree's own parser has neither limits nor a way to refuse document types.
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = _refuse_document_type
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
+    if whole_document:
+        parser.CommentHandler = builder.comment
+        parser.ProcessingInstructionHandler = builder.instruction
     try:
         parser.Parse(document, True)  # noqa: FBT003 - expat's own positional argument
     except expat.ExpatError as error:
         raise ValueError(str(error)) from error
-    return builder.root
+    root: Element = tree.close()
+    return root
 
 
 def _refuse_document_type(*_: object) -> None:
     raise ValueError("it has a document type, which is not allowed")
 
 
+@dataclass(slots=True)
 class _Builder:
-    """Builds the elements of known sections."""
+    """Passes elements to a tree: those of known sections, or all of them."""
 
-    def __init__(self) -> None:
-        from xml.etree.ElementTree import TreeBuilder
-
-        self._tree = TreeBuilder()
-        self._depth = 0
-        self._skipping = False
-        self.root: Element
+    tree: TreeBuilder
+    is_whole: bool
+    depth: int = 0
+    skipping: bool = False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth == 1 and tag != ROOT:
+        self.depth += 1
+        if self.depth == 1 and tag != ROOT:
             raise ValueError(f"its root is <{tag}>, expected <{ROOT}>")
-        if self._depth > _DEPTH:
+        if self.depth > _DEPTH:
             raise ValueError(f"its elements are nested more than {_DEPTH} levels deep")
-        if self._depth == 2:  # noqa: PLR2004 - a section
-            self._skipping = tag not in KNOWN
-        if not self._skipping:
-            self._tree.start(tag, attributes)
+        if self.depth == 2:  # noqa: PLR2004 - a section
+            self.skipping = not self.is_whole and tag not in KNOWN
+        if not self.skipping:
+            self.tree.start(tag, attributes)
 
     def end(self, tag: str) -> None:
-        if not self._skipping:
-            self._tree.end(tag)
-        self._depth -= 1
-        if self._depth == 1:
-            self._skipping = False
-        if self._depth == 0:
-            self.root = self._tree.close()
+        if not self.skipping:
+            self.tree.end(tag)
+        self.depth -= 1
+        if self.depth == 1:
+            self.skipping = False
 
     def text(self, data: str) -> None:
-        if not self._skipping:
-            self._tree.data(data)
+        if not self.skipping and self.depth:
+            self.tree.data(data)
+
+    def comment(self, text: str) -> None:
+        if self.depth:
+            self.tree.comment(text)
+
+    def instruction(self, target: str, text: str) -> None:
+        if self.depth:
+            self.tree.pi(target, text)
 
 
 def whole(what: str, text: str | None, *, least: int = 0) -> int:
