@@ -1131,8 +1131,9 @@ def test_xml_of_any_style_is_updated(tmp_path: Path, style: str) -> None:
             xr.testing.assert_identical(kept, expected)
     assert found["s0"].t.values.tolist() == [0, 1, 7]
     if style in {"indented", "tabs"}:
-        assert written.decode() == STYLES[style](written.decode())
-    assert has_sections(written, "<A><b/></A>" if style != "comments" else "<b></b>")
+        _, _, lines = written.decode().rstrip().partition("\n")  # behind the declaration
+        assert lines == STYLES[style](lines)
+    assert "<b></b>" in canonical(written)
 
 
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")

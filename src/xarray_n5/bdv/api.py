@@ -43,7 +43,7 @@ def to_bdv(
 
     Views are stored in N5 or in Zarr, a setup for each channel, tile, angle and illumination, and a
     time point for each t. The XML is written when all data are written; what it says of other views
-    stays byte for byte.
+    stays as it is, with comments and in its order.
 
     Parameters
     ----------
