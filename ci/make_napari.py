@@ -1,4 +1,4 @@
-"""The picture in docs/howto/napari.md, made anew: xvfb-run python ci/make_napari.py.
+"""The picture in docs/howto/view.md, made anew: xvfb-run python ci/make_napari.py.
 
 It needs a display, and an environment with "napari[all]" next to this package.
 """

@@ -104,10 +104,11 @@ html_show_sourcelink = False
 html_theme_options = {
     "github_url": "https://github.com/xarray-n5/xarray-n5",
     "navigation_with_keys": False,
+    "navbar_center": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "show_nav_level": 2,
     "show_toc_level": 2,
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {"index": []}  # elsewhere, the theme lists the section's pages
+html_sidebars = {"index": [], "**": ["globaltoc"]}

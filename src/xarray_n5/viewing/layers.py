@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.datasets.world import AXES, FRAME, to_world
+from xarray_n5.datasets.world import AXES, FRAME, placed_by_matrices
 from xarray_n5.dialects.levels import is_labels as are_labels
 from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import printable
@@ -39,8 +39,6 @@ _LAYERS = 100
 """The maximum number of layers."""
 
 _SPACE = 3
-
-_POINTS = np.concatenate([np.zeros((1, _SPACE)), np.eye(_SPACE)])
 
 _HEX = re.compile("[0-9a-fA-F]{6}")
 
@@ -133,29 +131,27 @@ def _names(image: Image[Variable]) -> set[str]:
 class _Places:
     """The matrices of views, from samples along z, y, x to positions."""
 
-    dims: tuple[Any, ...]
-    points: np.ndarray
-    """The positions of the first sample and its three neighbours, for each view."""
+    dims: tuple[str, ...]
+    matrices: np.ndarray
     unit: str | None
 
     @property
-    def varying(self) -> list[Any]:
+    def varying(self) -> list[str]:
         """The dimensions along which matrices differ."""
-        first = [np.take(self.points, [0], axis=at) for at in range(len(self.dims))]
-        same = [np.allclose(self.points, each, rtol=ROUNDING, atol=ROUNDING) for each in first]
+        first = [np.take(self.matrices, [0], axis=at) for at in range(len(self.dims))]
+        same = [np.allclose(self.matrices, one, rtol=ROUNDING, atol=ROUNDING) for one in first]
         return [dim for dim, is_same in zip(self.dims, same, strict=True) if not is_same]
 
     @property
     def matrix(self) -> np.ndarray:
         """The matrix of the first view."""
-        points = self.points.reshape(-1, *_POINTS.shape)[0]
-        return np.concatenate([(points[1:] - points[0]).T, points[:1].T], axis=1)
+        first: np.ndarray = self.matrices.reshape(-1, _SPACE, _SPACE + 1)[0]
+        return first
 
 
 def _places(name: str | None, variable: Variable) -> _Places | None:
     """Return the positions of views, unless coordinates suffice."""
     dataset, array = variable.dataset, variable.array
-    dims: tuple[Any, ...] = ()
     unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
     if not set(AXES) <= set(array.dims):
         if any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
@@ -165,26 +161,21 @@ def _places(name: str | None, variable: Variable) -> _Places | None:
                 "expand_dims('z')"
             )
         return None
-    if "affine" in dataset.variables:
-        affine = dataset["affine"]
-        dims = tuple(dim for dim in affine.dims if dim not in {"axis", "column"})
-        unit = affine.attrs.get("units", None if affine.attrs else unit)
-    elif any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
-        dims = dataset["origin_x"].dims if "origin_x" in dataset.coords else ()
-    elif np.shape(array.attrs.get("affine", ())) != (_SPACE * (_SPACE + 1),):
-        return None
+    if "affine" in dataset.variables and dataset["affine"].attrs:
+        unit = dataset["affine"].attrs.get("units")
     try:
-        return _Places(dims, to_world(dataset, _POINTS), unit)
+        placed = placed_by_matrices(dataset)
     except ValueError as error:
         warn(f"{name!r} is shown where its coordinates say: {error}")
         return None
+    return None if placed is None else _Places(*placed, unit)
 
 
 def _split_dims(image: Image[Variable], *, is_labels: bool) -> list[Any]:
     """Return the dimensions whose samples become separate layers."""
     array = image.base.first.array
     places = _places(image.name, image.base.first)
-    split = set(places.varying if places else ())
+    split: set[Any] = set(places.varying if places else ())
     if array.ndim > 2 and not is_labels:  # noqa: PLR2004 - two are shown
         few = {dim for dim, size in array.sizes.items() if size <= _CHANNELS}
         split |= few & _CHANNEL_DIMS

@@ -3,94 +3,30 @@
 from __future__ import annotations
 
 import math
-import threading
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from itertools import accumulate, product
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from zict import LRU
 
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import xarray as xr
-
-    from xarray_n5.model.grid import Index
-
-_KEPT = 1 << 28
-"""The maximum size of the computed blocks of an array that are kept, in bytes."""
 
 _SIDE = 64
 """The side of served chunks along dimensions of space, if the data have none."""
 
-_SMALL, _LARGE = 1 << 15, 1 << 21
-"""The minimum number of samples of a served chunk, if possible, and the maximum."""
+_SMALL, _LARGE, _COMPUTED = 1 << 15, 1 << 21, 1 << 24
+"""The minimum number of samples of a served chunk, if possible, and the maximum; blocks of Dask may
+be larger, since each served chunk computes those that it overlaps."""
 
 _FINEST = 256
 """Levels are added until one has at most this many samples along each dimension of space."""
 
 _MOST = 64
 """The maximum number of samples that are read for one of an added level, Neuroglancer's limit."""
-
-
-@dataclass(slots=True)
-class Blocks:
-    """The latest computed blocks of one array."""
-
-    kept: LRU[Index, np.ndarray] = field(
-        # The latest block is kept even if it is too large.
-        default_factory=lambda: LRU(_KEPT, {}, weight=lambda _, block: min(block.nbytes, _KEPT))
-    )
-    computing: dict[Index, Future[np.ndarray]] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def read(self, data: xr.Variable, where: tuple[slice, ...]) -> np.ndarray:
-        """Return a part of an array."""
-        if data.chunks is None:
-            return np.asarray(data[where].values)
-        result = np.empty([each.stop - each.start for each in where], data.dtype)
-        ends = [_overlaps(sides, each) for sides, each in zip(data.chunks, where, strict=True)]
-        for parts in product(*ends):
-            index = tuple(number for number, _, _ in parts)
-            block = self._block(data, index)
-            result[tuple(to for _, _, to in parts)] = block[tuple(of for _, of, _ in parts)]
-        return result
-
-    def _block(self, data: xr.Variable, index: Index) -> np.ndarray:
-        """Return a block; if several threads need it, one computes it."""
-        with self.lock:
-            if index in self.kept:
-                return self.kept[index]
-            if (known := self.computing.get(index)) is None:
-                future = self.computing[index] = Future()
-        if known is not None:
-            return known.result()
-        try:
-            array: Any = data.data
-            block = np.asarray(array.blocks[index].compute())
-            self.kept[index] = block
-            future.set_result(block)
-        except BaseException as error:
-            future.set_exception(error)
-            raise
-        finally:
-            with self.lock:
-                del self.computing[index]
-        return block
-
-
-def _overlaps(sides: Sequence[int], where: slice) -> Iterator[tuple[int, slice, slice]]:
-    """Iterate over the blocks that a range overlaps: their indices, the parts, and the targets."""
-    for number, stop in enumerate(accumulate(sides)):
-        start = stop - sides[number]
-        first, last = max(start, where.start), min(stop, where.stop)
-        if first < last:
-            inside = slice(first - start, last - start)
-            yield number, inside, slice(first - where.start, last - where.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +43,6 @@ class ServedLevel:
     """The number of dimensions of space, which are the last ones."""
     factors: tuple[int, ...]
     """The sides of the windows of the data that are reduced to one sample."""
-    blocks: Blocks = field(default_factory=Blocks, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,7 +54,8 @@ class ServedLevel:
         """The shape of the chunks that are served."""
         source = source_chunks(self.data)
         sides = [max(1, side // by) for side, by in zip(source, self.factors, strict=False)]
-        return served_chunks(self.shape, sides, self.spatial)
+        most = _LARGE if self.data.chunks is None else _COMPUTED
+        return served_chunks(self.shape, sides, self.spatial, most)
 
     def read(self, start: Sequence[int], stop: Sequence[int], *, labels: bool) -> np.ndarray:
         """Return samples: means of windows, or the first ones of labels."""
@@ -129,7 +65,7 @@ class ServedLevel:
                 start, stop, self.factors, self.data.shape, strict=True
             )
         )
-        values = self.blocks.read(self.data, whole)
+        values = np.asarray(self.data[whole].values)
         if max(self.factors, default=1) == 1:
             return values
         flat = labels or values.dtype.kind not in "iuf"
@@ -158,7 +94,6 @@ class ServedLevel:
             offset=tuple(moved),
             spatial=self.spatial,
             factors=factors,
-            blocks=self.blocks,
         )
 
 
@@ -167,12 +102,14 @@ def source_chunks(data: xr.Variable) -> tuple[int, ...]:
     if data.chunks is not None:
         return tuple(max(sides) for sides in data.chunks)
     match data.encoding.get("preferred_chunks"):
-        case dict(found) if all(isinstance(found.get(dim), int) for dim in data.dims):
-            return tuple(found[dim] for dim in data.dims)
+        case dict(sides) if all(isinstance(sides.get(dim), int) for dim in data.dims):
+            return tuple(sides[dim] for dim in data.dims)
     return ()
 
 
-def served_chunks(shape: Sequence[int], source: Sequence[int], spatial: int) -> tuple[int, ...]:
+def served_chunks(
+    shape: Sequence[int], source: Sequence[int], spatial: int, most: int = _LARGE
+) -> tuple[int, ...]:
     """Return the shape of served chunks: those of the source, split or merged to a good size.
 
     >>> served_chunks((1000, 1000, 1000), (256, 256, 256), 3), served_chunks((5, 9, 9), (), 2)
@@ -182,7 +119,7 @@ def served_chunks(shape: Sequence[int], source: Sequence[int], spatial: int) -> 
     plain = [1] * outer + [_SIDE] * spatial
     wanted = source if len(source) == len(shape) else plain
     sides = [max(1, min(size, side)) for size, side in zip(shape, wanted, strict=True)]
-    while math.prod(sides) > _LARGE:
+    while math.prod(sides) > most:
         at = max(range(len(sides)), key=sides.__getitem__)
         sides[at] = -(-sides[at] // 2)
     while math.prod(sides) < _SMALL:
