@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from xarray_n5.arrays.node import EdgeChunks
+    from xarray_n5.arrays.node import ArrayNode, EdgeChunks
     from xarray_n5.arrays.overwrite import Overwrite
     from xarray_n5.formats import FormatName
     from xarray_n5.formats.containers import Container
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class ArrayPlan:
     """An array that can be created or opened, after all checks and before any write."""
 
-    array: Array
+    node: ArrayNode
     """The array as it will be, or the existing array that is kept."""
     attributes: Mapping[str, Any]
     """The attributes of a new array, or those to set on an existing one."""
@@ -56,15 +56,16 @@ class ArrayPlan:
     def create(self) -> Array:
         """Create the array, or set the attributes of the existing one; return it."""
         if self.overwrite is None:
-            self.change_attributes()
-        else:
-            self.overwrite.create(self.array.node.metadata)
-        return self.array
+            return self.change_attributes()
+        self.overwrite.create(self.node.metadata)
+        return Array(self.node)
 
-    def change_attributes(self) -> None:
-        """Set the attributes of the existing array."""
+    def change_attributes(self) -> Array:
+        """Set the attributes of the existing array, and return it."""
+        array = Array(self.node)
         if self.attributes or self.stale:
-            self.array.attrs.change(self.attributes, self.stale)
+            array.attrs.change(self.attributes, self.stale)
+        return array
 
 
 def create_array(
@@ -219,13 +220,13 @@ def plan_array(
     if there is not None:
         given = spec.chunks is not None and not isinstance(spec.chunks, str)
         check_agreement(there, metadata, at, chunks_matter=given, layout=layout)
-        kept = Array(options.node(container, path, there))
-        return ArrayPlan(array=kept, attributes=metadata.attributes, stale=stale)
+        kept = options.node(container, path, there)
+        return ArrayPlan(node=kept, attributes=metadata.attributes, stale=stale)
     if mode == "r+":
         raise NodeNotFoundError(container.url, path, "array", "mode='r+' does not create arrays")
     overwrite = check_overwrite(container, node, metadata if mode == "w" else None)
-    array = Array(options.node(container, path, metadata))
-    return ArrayPlan(array=array, attributes=metadata.attributes, overwrite=overwrite)
+    new = options.node(container, path, metadata)
+    return ArrayPlan(node=new, attributes=metadata.attributes, overwrite=overwrite)
 
 
 def describe(

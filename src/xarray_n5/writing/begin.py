@@ -148,7 +148,7 @@ def _begin(plan: WritePlan) -> Begun:
         overwrite.clear()
         claim.check()
         delete_records(store, path, clears)
-        overwrite.create_node(array.array.node.metadata)
+        overwrite.create_node(array.node.metadata)
     elif array is not None:
         array.change_attributes()
     return begun if plan.resumed is None else begun.renewed()

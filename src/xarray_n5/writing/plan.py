@@ -157,7 +157,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     if target is not None and request.region is not None:
         return plan
     array = plan_array(options.container, spec, source.shape, source.dtype, options.opening)
-    return replace(plan, target=Array(array.array.node.bare()), array=array)
+    return replace(plan, target=Array(array.node.bare()), array=array)
 
 
 def _named_token(request: WriteRequest, state: State) -> str | None:
