@@ -13,9 +13,9 @@ from typing import Any
 from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.bzip2 import Bzip2
 from xarray_n5.codecs.gzip import Gzip
-from xarray_n5.codecs.lz4 import Lz4
+from xarray_n5.codecs.lz4 import Lz4, SizedLz4
 from xarray_n5.codecs.lzma import Lzma, Xz
-from xarray_n5.codecs.numcodecs import ALLOWED, Numcodecs
+from xarray_n5.codecs.numcodecs import ALLOWED, KINDS, Numcodecs
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
@@ -26,6 +26,7 @@ __all__ = [
     "COMPRESSIONS",
     "Buffer",
     "Compression",
+    "config_of",
     "from_json",
     "register_compression",
     "resolve",
@@ -124,7 +125,11 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
 
 def _check_known(members: Mapping[str, Any], made: Compression) -> None:
     """Raise for unknown members, which are ignored only when they are read from files."""
-    own = made.known if isinstance(made, Numcodecs) else set(map(_member, fields(made)))
+    own = (
+        made.known
+        if isinstance(made, Numcodecs)
+        else {_camel(field.name) for field in fields(made)}
+    )
     if unknown := sorted(members.keys() - own - {"type", "id"}):
         name = members.get("type", made.name)
         raise MetadataError(
@@ -175,8 +180,41 @@ def to_json(compression: Compression) -> dict[str, Any]:
     """
     if isinstance(compression, Numcodecs):
         return dict(compression.members)
-    members = {_member(field): _written(field, compression) for field in fields(compression)}
+    members = {_camel(field.name): _written(field, compression) for field in fields(compression)}
     return {"type": compression.name, **members}
+
+
+def config_of(compression: Compression) -> dict[str, Any] | None:
+    """Return the configuration of numcodecs for a compression; None for raw bytes.
+
+    Raises
+    ------
+    MetadataError
+        If numcodecs has no such codec.
+
+    Examples
+    --------
+    >>> config_of(Gzip(level=-1))
+    {'id': 'gzip', 'level': 6}
+    """
+    match compression:
+        case Raw():
+            return None
+        case Numcodecs(members=members):
+            return {key: value for key, value in members.items() if key != "type"}
+        case Xz(preset=preset):
+            compression = Lzma(preset=preset)
+        case Lz4():
+            compression = SizedLz4()
+    for name, (kind, usual, names) in KINDS.items():
+        fixed = usual.keys() - set(names.values())
+        same = all(getattr(compression, key, None) == usual[key] for key in fixed)
+        if same and type(compression) is kind:
+            members = to_json(compression)
+            return {"id": name, **{key: members[_camel(field)] for key, field in names.items()}}
+    raise MetadataError(
+        f"Zarr has no compressor {compression.name!r}; choose gzip, zstd, blosc or another"
+    )
 
 
 def _is_compression_class(kind: object) -> bool:
@@ -188,20 +226,22 @@ def _is_compression_class(kind: object) -> bool:
 def _make(kind: type[Compression], members: Mapping[str, object]) -> Compression:
     values: dict[str, Any] = {}
     for field in fields(kind):
-        found = members.get(_member(field))
+        found = members.get(_camel(field.name))
         if found is not None:
             values[field.name] = as_int(found)
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise MetadataError(f"compression {kind.name!r}: missing parameter {_member(field)!r}")
+            raise MetadataError(
+                f"compression {kind.name!r}: missing parameter {_camel(field.name)!r}"
+            )
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:
         raise MetadataError(f"compression {kind.name!r}: {error}") from error
 
 
-def _member(field: Field[Any]) -> str:
+def _camel(name: str) -> str:
     """Return a field's name in JSON: ``use_zlib`` is ``useZlib``."""
-    first, *rest = field.name.split("_")
+    first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 

@@ -53,7 +53,7 @@ class Numcodecs:
     @property
     def known(self) -> set[str]:
         """The names of the codec's parameters."""
-        return set(_KINDS[self.members["id"]][2])
+        return set(KINDS[self.members["id"]][2])
 
     def encode(self, data: Buffer) -> Buffer:
         """Return `data` encoded."""
@@ -139,8 +139,8 @@ class Checksum:
         return numcodecs.get_codec(members)
 
 
-_KINDS: dict[str, tuple[type[Compression], dict[str, Any], dict[str, str]]] = {
-    "gzip": (Gzip, {"level": 1}, {"level": "level"}),
+KINDS: dict[str, tuple[type[Compression], dict[str, Any], dict[str, str]]] = {
+    "gzip": (Gzip, {"level": 1, "use_zlib": False}, {"level": "level"}),
     "zlib": (Gzip, {"level": 1, "use_zlib": True}, {"level": "level"}),
     "bz2": (Bzip2, {"block_size": 1}, {"level": "block_size"}),
     "lzma": (Lzma, {}, {key: key for key in ("format", "check", "preset", "filters")}),
@@ -162,6 +162,6 @@ def codec_of(members: Mapping[str, Any]) -> Compression:
         If the codec is unknown or a member is invalid.
     """
     check_choice("id", members.get("id"), ALLOWED)
-    kind, usual, names = _KINDS[members["id"]]
+    kind, usual, names = KINDS[members["id"]]
     given = {to: as_int(members[key]) for key, to in names.items() if members.get(key) is not None}
     return kind(**{**usual, **given})

@@ -109,9 +109,8 @@ def _renew(
             try:
                 whole, known = _parse(document, name)
             except ODD as error:
-                warn(
-                    f"consolidated metadata in {join(store.url, key)} is corrupt; not updated ({error!r})"
-                )
+                where = join(store.url, key)
+                warn(f"consolidated metadata in {where} is corrupt; not updated ({error!r})")
                 return
             if known is None:
                 return

@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xarray_n5.codecs import config_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.values import parse_fill, whole_numbers
 from xarray_n5.formats.zarr2 import layout as zarr2_layout
 from xarray_n5.formats.zarr2.layout import (
-    Layout,
-    compressor_to_json,
+    Zarr2Layout,
     parse_compressor,
     parse_filters,
 )
@@ -170,17 +170,17 @@ def _array(members: Mapping[str, Any], attributes: Attributes, where: str) -> Ar
         attributes=attributes,
         content=zarr2_layout.content_of(stored, filters),
         fill=parse_fill(members.get("fill_value"), stored, where),
-        layout=Layout(
+        layout=Zarr2Layout(
             stored, order, separator, filters, filled, filled and UNMASKED not in attributes
         ),
     )
 
 
 def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
-    layout: Layout = metadata.layout
+    layout: Zarr2Layout = metadata.layout
     parse_dtype(dtype_to_json(layout.dtype), where)
     try:
-        compressor = compressor_to_json(metadata.compression)
+        compressor = config_of(metadata.compression)
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     return {

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.codecs import from_json, to_json
 from xarray_n5.codecs.lz4 import Lz4
-from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs
+from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.values import parse_fill
@@ -46,7 +45,7 @@ _MOST_FILTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Zarr2Layout:
     """The members of a ``.zarray`` that define the storage of chunks."""
 
     dtype: np.dtype[Any]
@@ -96,7 +95,7 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
         dtype=stored.newbyteorder("="),
         content=content_of(stored, filters),
         fill=parse_fill(fill, stored, _WHERE),
-        layout=Layout(stored, order, separator, filters, filled, filled and not unmasked),
+        layout=Zarr2Layout(stored, order, separator, filters, filled, filled and not unmasked),
     )
 
 
@@ -178,7 +177,7 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     ValueError
         If they are invalid.
     """
-    layout: Layout = metadata.layout
+    layout: Zarr2Layout = metadata.layout
     if not data:
         raise EOFError("the file is empty: its writer was stopped")
     filters = chain_of(metadata)
@@ -195,7 +194,7 @@ def chain_of(metadata: ArrayMetadata) -> Chain:
 
 def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
     """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
-    layout: Layout = metadata.layout
+    layout: Zarr2Layout = metadata.layout
     elements: Any = np.asarray(block, layout.dtype).reshape(
         -1, order="F" if layout.order == "F" else "C"
     )
@@ -214,64 +213,15 @@ def parse_compressor(config: Any, where: str) -> Compression:
     UnknownCompressionError
         If its codec is unknown.
     """
+    if config is None:
+        return Raw()
+    name = config.get("id") if isinstance(config, dict) else None
+    if isinstance(name, str) and name not in COMPRESSORS:
+        raise UnknownCompressionError(name, COMPRESSORS, where, OTHER_CODEC)
     try:
-        return _compressor(config, where)
-    except UnknownCompressionError:
-        raise
+        return Numcodecs(dict(config)) if name == "lz4" else codec_of(config if name else {})
     except (MetadataError, TypeError, ValueError) as error:
         raise MetadataError(f"{where}: 'compressor' is {config!r}: {error}") from error
-
-
-def _compressor(config: Any, where: str) -> Compression:
-    match config:
-        case None:
-            return Raw()
-        case {"id": "gzip"}:
-            return from_json({"type": "gzip", "level": config.get("level", 1)})
-        case {"id": "zlib"}:
-            return from_json({"type": "gzip", "level": config.get("level", 1), "useZlib": True})
-        case {"id": "bz2"}:
-            return from_json({"type": "bzip2", "blockSize": config.get("level", 1)})
-        case {"id": "blosc" | "zstd" | "lzma" as name}:
-            return from_json({**config, "type": name})
-        case {"id": "lz4"}:
-            return Numcodecs(dict(config))
-        case {"id": str(name)}:
-            raise UnknownCompressionError(name, COMPRESSORS, where, OTHER_CODEC)
-    raise MetadataError("expected an object with an 'id'")
-
-
-def compressor_to_json(  # noqa: PLR0911 - a line for each
-    compression: Compression, version: str = "Zarr v2"
-) -> Any:
-    """Return the ``compressor`` that describes a compression.
-
-    Raises
-    ------
-    MetadataError
-        If Zarr has no such compressor.
-    """
-    members = to_json(compression)
-    if isinstance(compression, Numcodecs):
-        return {key: value for key, value in members.items() if key != "type"}
-    kind = members.pop("type")
-    match kind:
-        case "raw":
-            return None
-        case "gzip":
-            return {"id": "zlib" if members["useZlib"] else "gzip", "level": members["level"]}
-        case "bzip2":
-            return {"id": "bz2", "level": members["blockSize"]}
-        case "xz":
-            settings = {"format": 1, "check": -1, "preset": members["preset"], "filters": None}
-            return {"id": "lzma", **settings}
-        case "lz4":
-            return {"id": "lz4", "acceleration": 1}
-        case "blosc" | "zstd" | "lzma":
-            return {"id": kind, **members}
-    raise MetadataError(
-        f"{version} has no compressor {kind!r}; choose gzip, zstd, blosc or another"
-    )
 
 
 def as_zarr(compression: Compression) -> Compression:

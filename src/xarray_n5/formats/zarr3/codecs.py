@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xarray_n5.codecs import Compression, from_json, to_json
+from xarray_n5.codecs import Compression, config_of, from_json, to_json
 from xarray_n5.codecs.numcodecs import (
     ALLOWED,
     COMPRESSORS,
@@ -304,5 +304,5 @@ def compressor_to_json(compression: Compression, itemsize: int) -> dict[str, Any
                 typesize=min(itemsize, 255),
                 blocksize=members["blocksize"],
             )
-    config = zarr2.compressor_to_json(compression, "Zarr v3")
+    config = config_of(compression)
     return None if config is None else extension(f"numcodecs.{config.pop('id')}", **config)

@@ -15,7 +15,14 @@ from xarray_n5.codecs import from_json
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.values import whole_numbers
 from xarray_n5.formats.zarr3 import layout as zarr3_layout
-from xarray_n5.formats.zarr3.layout import MASK, NAMES, Layout, encode_mask, members_of, pipeline_of
+from xarray_n5.formats.zarr3.layout import (
+    MASK,
+    NAMES,
+    Zarr3Layout,
+    encode_mask,
+    members_of,
+    pipeline_of,
+)
 from xarray_n5.formats.zarr3.sharding import Sharding
 from xarray_n5.formats.zarr3.types import named
 from xarray_n5.model.chunking import auto_chunks
@@ -150,7 +157,7 @@ class Zarr3:
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key."""
-        layout: Layout = metadata.layout
+        layout: Zarr3Layout = metadata.layout
         if layout.keys == "v2":
             return layout.separator.join(map(str, index)) if index else "0"
         return layout.separator.join(["c", *map(str, index)])

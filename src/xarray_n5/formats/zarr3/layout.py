@@ -49,7 +49,7 @@ _SEPARATORS = {"default": "/", "v2": "."}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Zarr3Layout:
     """The members of a ``zarr.json`` that define the storage of chunks, as JSON."""
 
     data_type: str
@@ -117,7 +117,7 @@ def described(
         attributes=attributes,
         content=_content(members["data_type"], dtype),
         fill=fill,
-        layout=Layout(
+        layout=Zarr3Layout(
             json.dumps(members["data_type"], sort_keys=True),
             json.dumps(members.get("fill_value")),
             json.dumps(codecs, sort_keys=True),
@@ -234,7 +234,7 @@ def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
 
 def members_of(metadata: ArrayMetadata) -> dict[str, Any]:
     """Return the members of an array's document, without its attributes."""
-    layout: Layout = metadata.layout
+    layout: Zarr3Layout = metadata.layout
     usual = _SEPARATORS[layout.keys] == layout.separator and layout.keys == "v2"
     configuration = {} if usual else {"configuration": {"separator": layout.separator}}
     names = metadata.attributes.get(NAMES)
