@@ -8,6 +8,8 @@ from .arrays.array import Array
 from .arrays.create import create_array
 from .arrays.group import Group, create_group
 from .arrays.open import open_array, open_group
+from .boxes.map_overlap import map_overlap
+from .boxes.world_grid import world_grid
 from .codecs import register_compression
 from .copying.api import copy
 from .dask.from_n5 import from_n5
@@ -28,8 +30,6 @@ from .integrity.repair import repair
 from .integrity.verify import verify
 from .model.axes import Axis, Geometry
 from .pyramids.api import pyramid
-from .sampling.map_overlap import map_overlap
-from .sampling.world_grid import world_grid
 from .viewing.api import view
 from .writing.options import set_options
 from .writing.progress import ProgressBar

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from xarray_n5.arrays.spec import Mode
+    from xarray_n5.boxes.crop import Bounds
+    from xarray_n5.boxes.placement import Targets
     from xarray_n5.datasets.region import Region
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth
-    from xarray_n5.sampling.crop import Bounds
-    from xarray_n5.sampling.placement import Targets
     from xarray_n5.viewing.api import View
     from xarray_n5.writing.options import Encoding, WriteKeywords
     from xarray_n5.writing.report import WriteReport
@@ -105,7 +105,7 @@ class Accessor(Generic[T]):
         >>> cropped["s0/raw"].values, cropped["s1/raw"].values
         (array([6, 7]), array([7]))
         """
-        from xarray_n5.sampling.crop import crop
+        from xarray_n5.boxes.crop import crop
 
         return crop(self._object, {**(bounds or {}), **bounds_kwargs})
 
@@ -301,7 +301,7 @@ class _ImageAccessor(Accessor[S]):
         >>> image.n5.interp(x=[1.0, 4.0, 5.0]).values
         array([5.5, 8. , nan])
         """
-        from xarray_n5.sampling.api import interp
+        from xarray_n5.boxes.api import interp
 
         targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
         return interp(self._object, targets, method=method, fill_value=fill_value, chunks=chunks)
@@ -355,7 +355,7 @@ class _ImageAccessor(Accessor[S]):
         >>> image.n5.interp_like(grid).values, image.n5.interp_like(grid, "nearest").values
         (array([5.5, 7. ]), array([5, 6]))
         """
-        from xarray_n5.sampling.api import interp_like
+        from xarray_n5.boxes.api import interp_like
 
         return interp_like(self._object, other, method=method, fill_value=fill_value, chunks=chunks)
 
@@ -604,7 +604,7 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         >>> shifted[3, 3].values
         array(9, dtype=uint8)
         """
-        from xarray_n5.sampling.map_overlap import map_overlap
+        from xarray_n5.boxes.map_overlap import map_overlap
 
         return map_overlap(
             func,
@@ -721,7 +721,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> tree.n5.interp(x=[1.0, 2.0]).raw.values, tree.n5.interp(x=[0.0, 4.0]).raw.values
         (array([5.5, 6. ]), array([5., 8.]))
         """
-        from xarray_n5.sampling.api import interp, level_for
+        from xarray_n5.boxes.api import interp, level_for
 
         targets: dict[Any, Any] = {**(coords or {}), **coords_kwargs}
         of = level_for(self._object, targets, level)
@@ -781,7 +781,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> tree.n5.interp_like(grid).raw.values
         array([5.5, 7. ])
         """
-        from xarray_n5.sampling.api import interp_like, level_for
+        from xarray_n5.boxes.api import interp_like, level_for
 
         dataset = level_for(self._object, other, level)
         return interp_like(dataset, other, method=method, fill_value=fill_value, chunks=chunks)

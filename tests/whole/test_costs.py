@@ -293,7 +293,7 @@ def test_importing_the_package_imports_little_beside_xarray_and_dask() -> None:
     modules = (
         "integrity.repair",
         "integrity.verify",
-        "sampling.world_grid",
+        "boxes.world_grid",
         "writing.begin",
         "writing.deferred",
         "pyramids.plan",

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from xarray_n5.arrays.node import LabelMultisets
+    from xarray_n5.boxes.crop import Bounds
     from xarray_n5.formats import FormatName
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.codec import Compression
-    from xarray_n5.sampling.crop import Bounds
     from xarray_n5.writing.report import WriteReport
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import LabelMultisets
+    from xarray_n5.boxes.crop import Bounds
     from xarray_n5.copying.attributes import Original
     from xarray_n5.copying.pyramids import CopyDialect
     from xarray_n5.dialects.protocol import ArrayContext
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.sampling.crop import Bounds
 
 _MOST = 1 << 28
 """The maximum size of a chunk that keeps its shape; HDF5 may store an array in one piece."""

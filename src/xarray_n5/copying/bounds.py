@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import coords_of, dims_of
+from xarray_n5.boxes.crop import check, crop, windows_of
 from xarray_n5.datasets.world import are_apart
 from xarray_n5.errors import MetadataError, printable
 from xarray_n5.model.alerts import warn
-from xarray_n5.sampling.crop import check, crop, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.boxes.crop import Bounds
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.sampling.crop import Bounds
 
 Region = tuple[slice, ...]
 

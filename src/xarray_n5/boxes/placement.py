@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import xarray as xr
 
+from xarray_n5.boxes.crop import coordinate_of
 from xarray_n5.datasets.build import AXIS_UNITS
 from xarray_n5.datasets.world import AFFINE, AXES, FRAME, placed_by_matrices
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import ratio, same_unit, written_unit
-from xarray_n5.sampling.crop import coordinate_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

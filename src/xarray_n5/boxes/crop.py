@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import xarray as xr
 
+from xarray_n5.boxes.neighbours import slack_of
 from xarray_n5.datasets.world import are_apart
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import near
 from xarray_n5.model.units import quantity_of, ratio, same_unit, unit_of, written_unit
-from xarray_n5.sampling.neighbours import slack_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

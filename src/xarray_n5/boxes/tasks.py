@@ -13,8 +13,8 @@ from xarray_n5.model.halos import Halo
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from xarray_n5.boxes.functions import Call
     from xarray_n5.dask.boxes import StoredSource
-    from xarray_n5.sampling.functions import Call
 
 
 @dataclass(frozen=True, slots=True)

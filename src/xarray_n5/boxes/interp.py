@@ -12,23 +12,23 @@ import numpy as np
 import xarray as xr
 from dask.base import tokenize
 
+from xarray_n5.boxes.interpolation import AlongAxes, ByMatrix, check_scipy
+from xarray_n5.boxes.neighbours import Method, Neighbours
+from xarray_n5.boxes.placement import Placement, Target, are_equal, inverse
+from xarray_n5.boxes.sources import stored_source
 from xarray_n5.dask.boxes import from_blocks_of, from_boxes
-from xarray_n5.datasets.sources import stored_source
 from xarray_n5.datasets.world import AFFINE, AXES
 from xarray_n5.datasets.xarray_internals import is_in_memory
 from xarray_n5.graph import as_graph, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.options import check_option, near
-from xarray_n5.sampling.interpolation import AlongAxes, ByMatrix, check_scipy
-from xarray_n5.sampling.neighbours import Method, Neighbours
-from xarray_n5.sampling.placement import Placement, Target, are_equal, inverse
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from xarray_n5.boxes.interpolation import Box, Interpolation
+    from xarray_n5.boxes.placement import Targets
     from xarray_n5.model.halos import Blocks
-    from xarray_n5.sampling.interpolation import Box, Interpolation
-    from xarray_n5.sampling.placement import Targets
 
 Sampled = TypeVar("Sampled", xr.DataArray, xr.Dataset)
 

@@ -15,7 +15,7 @@ from scipy.interpolate import RegularGridInterpolator
 import xarray_n5
 from tests.support.exhaustive import seeds
 from tests.support.stores import CountingStore
-from xarray_n5.datasets.sources import stored_source
+from xarray_n5.boxes.sources import stored_source
 from xarray_n5.errors import NodeNotFoundError
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 from dask.utils import has_keyword
 
+from xarray_n5.boxes.blocks import blocks_of, check_amplification, encoded_chunks
+from xarray_n5.boxes.functions import Call, identity_of, meta_of, name_of
+from xarray_n5.boxes.sources import stored_source
+from xarray_n5.boxes.tasks import IndexedBlocks, OverlapTask
 from xarray_n5.dask.boxes import from_boxes
-from xarray_n5.datasets.sources import stored_source
 from xarray_n5.graph import as_graph, dask_map_overlap, label, normalize_chunks, spell
 from xarray_n5.model.halos import by_axis, halos_of
-from xarray_n5.sampling.blocks import blocks_of, check_amplification, encoded_chunks
-from xarray_n5.sampling.functions import Call, identity_of, meta_of, name_of
-from xarray_n5.sampling.tasks import IndexedBlocks, OverlapTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

@@ -12,7 +12,7 @@ from xarray_n5.errors import MissingPackageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from xarray_n5.sampling.neighbours import Method, Neighbours
+    from xarray_n5.boxes.neighbours import Method, Neighbours
 
 Box: TypeAlias = "tuple[slice, ...]"
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import xarray_n5
 from tests.support.exhaustive import cases
+from xarray_n5.boxes.sources import stored_source
 from xarray_n5.dask.boxes import from_boxes
-from xarray_n5.datasets.sources import stored_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.stores import CountingStore
-from xarray_n5.datasets.sources import stored_source
+from xarray_n5.boxes.sources import stored_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

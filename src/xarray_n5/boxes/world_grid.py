@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.boxes.placement import Placement, factor_of
 from xarray_n5.datasets.world import AXES
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, same_unit
-from xarray_n5.sampling.placement import Placement, factor_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

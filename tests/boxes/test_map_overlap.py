@@ -18,7 +18,7 @@ from dask.base import optimize
 import xarray_n5
 from tests.support.exhaustive import seeds
 from tests.support.stores import ReadingStore
-from xarray_n5.datasets.sources import stored_source
+from xarray_n5.boxes.sources import stored_source
 
 if TYPE_CHECKING:
     from pathlib import Path

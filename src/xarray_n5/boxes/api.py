@@ -8,20 +8,20 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.boxes.interp import Options, sample, stored_sides
+from xarray_n5.boxes.placement import Placement, inverse
 from xarray_n5.images.find import levels_of
 from xarray_n5.images.select import pick_level
 from xarray_n5.model.image import Level, Part
 from xarray_n5.model.tolerances import NEAR
-from xarray_n5.sampling.interp import Options, sample, stored_sides
-from xarray_n5.sampling.placement import Placement, inverse
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from xarray_n5.boxes.neighbours import Method
+    from xarray_n5.boxes.placement import Targets
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.halos import Blocks
-    from xarray_n5.sampling.neighbours import Method
-    from xarray_n5.sampling.placement import Targets
 
 Source = TypeVar("Source", xr.DataArray, xr.Dataset)
 
