@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
     import xarray as xr
@@ -73,8 +73,8 @@ class SceneReader(Protocol):
     def hint(self, document: bytes) -> str:
         """Return how to open a file that was opened as a container."""
 
-    def refers_to(self, document: bytes, container: Container, names: Collection[str]) -> bool:
-        """Return whether a file refers to a container in its directory, which has these names.
+    def refers_to(self, document: bytes, container: Container) -> bool:
+        """Return whether a file refers to a container in its directory.
 
         Raises ValueError if it is invalid.
         """

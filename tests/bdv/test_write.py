@@ -42,7 +42,7 @@ from tests.support.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, NodeExistsError, ResumeError, tutorial
-from xarray_n5.bdv.loaders import absolute_of, paths_of, reference_of
+from xarray_n5.bdv.loaders import absolute_of, path_of, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -989,7 +989,7 @@ def test_every_path_is_written_as_a_reference_that_leads_to_it(text: str) -> Non
         found = path_of_uri(written)
         assert found is not None
         assert found.removeprefix("./") == path
-        assert paths_of(written)[0].removeprefix("./") == path
+        assert path_of(written).removeprefix("./") == path
         written = absolute_of(f"/{path}")
         read = path_of_uri(written) if written.startswith("file:") else written
         assert read == f"/{path}"

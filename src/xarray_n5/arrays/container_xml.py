@@ -62,7 +62,7 @@ def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, 
     """Iterate over the XML files in a container's directory that refer to it, if it is cheap."""
     if directory.concurrency > 1 and not directory.complete_listings:
         return
-    folders, files = directory.list("")
+    _, files = directory.list("")
     names = [name for name in files if name.lower().endswith(".xml")]
     if not 0 < len(names) <= _MOST_FILES:
         return
@@ -75,7 +75,7 @@ def _pointing_at(container: Container, directory: Store) -> Iterator[tuple[str, 
     for name, document in zip(likely, directory.get_many(likely), strict=True):
         reader = scene_reader(document or b"")
         with suppress(ValueError):
-            if document and reader and reader.refers_to(document, container, {*folders, *files}):
+            if document and reader and reader.refers_to(document, container):
                 yield name, document
 
 

@@ -106,8 +106,8 @@ class XmlPath:
         """Whether programs that expect a plain path cannot open it."""
         return self.is_uri or (self.relative and not self.plain and "%" in self.target)
 
-    def resolve(self, base: XmlPath) -> tuple[XmlPath, ...]:
-        """Return the decoded paths or URLs that it may mean, the likelier one first.
+    def resolve(self, base: XmlPath) -> XmlPath:
+        """Return the decoded path or URL that it means.
 
         Parameters
         ----------
@@ -115,19 +115,14 @@ class XmlPath:
             The project's base path.
         """
         if self.is_uri:
-            return tuple(XmlPath(url, relative=False) for url in urls_of(self.target))
-        if not self.relative and "\\" not in self.target:
-            return (self,)
-        paths = paths_of(self.target, plain=self.plain)
+            return XmlPath(url_of(self.target), relative=False)
         if not self.relative:
-            return tuple(XmlPath(path, relative=False) for path in paths)
-        bases = paths_of(base.target)
-        if not base.relative:
-            bases = tuple(each.target.rstrip("/") for each in base.resolve(base))
-        if is_encoded(bases[0]):
-            paths = tuple(map(reference_of, paths))
-        joined = (f"{above}/{path}" for path in paths for above in bases)
-        return tuple(XmlPath(each, relative=base.relative) for each in joined)
+            return self
+        path = path_of(self.target, plain=self.plain)
+        above = path_of(base.target) if base.relative else base.resolve(base).target.rstrip("/")
+        if is_encoded(above):
+            path = reference_of(path)
+        return XmlPath(f"{above}/{path}", relative=base.relative)
 
     def __str__(self) -> str:
         return self.target
@@ -301,8 +296,8 @@ def is_encoded(url: str) -> bool:
     return _ENCODED.match(url) is not None
 
 
-def paths_of(text: str, *, plain: bool = False) -> tuple[str, ...]:
-    """Return the paths that a relative path of an XML may mean, the likelier one first.
+def path_of(text: str, *, plain: bool = False) -> str:
+    """Return the path that a relative path of an XML means.
 
     Parameters
     ----------
@@ -313,27 +308,26 @@ def paths_of(text: str, *, plain: bool = False) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> paths_of("a%20b.n5"), paths_of("a%20b.n5", plain=True), paths_of("100%.n5")
-    (('a b.n5', 'a%20b.n5'), ('a%20b.n5', 'a b.n5'), ('100%.n5',))
+    >>> path_of("a%20b.n5"), path_of("a%20b.n5", plain=True), path_of("100%.n5")
+    ('a b.n5', 'a%20b.n5', '100%.n5')
     """
     path = text.replace("\\", "/")
-    plain = plain or _SCHEME.match(text) is not None or _REFERENCE.fullmatch(text) is None
-    found = (path,) if (decoded := _decoded(path)) is None else (decoded, path)
-    return tuple(dict.fromkeys(found[::-1] if plain else found))
+    if plain or _SCHEME.match(text) is not None or _REFERENCE.fullmatch(text) is None:
+        return path
+    decoded = _decoded(path)
+    return path if decoded is None else decoded
 
 
-def urls_of(uri: str) -> tuple[str, ...]:
-    """Return the URLs that a URI of an XML may mean, the likelier one first.
+def url_of(uri: str) -> str:
+    """Return the URL that a URI of an XML means.
 
-    >>> urls_of("s3://bucket/a%20b.n5"), urls_of("https://host/a%20b.n5")
-    (('s3://bucket/a b.n5', 's3://bucket/a%20b.n5'), ('https://host/a%20b.n5',))
+    >>> url_of("s3://bucket/a%20b.n5"), url_of("https://host/a%20b.n5")
+    ('s3://bucket/a b.n5', 'https://host/a%20b.n5')
     """
     server, path = _split(uri)
     decoded = None if is_encoded(uri) else _decoded(path)
     # Two colons would begin another URL in fsspec.
-    if decoded is None or "::" in decoded:
-        return (uri,)
-    return tuple(dict.fromkeys((server + decoded, uri)))
+    return uri if decoded is None or "::" in decoded else server + decoded
 
 
 def _split(url: str) -> tuple[str, str]:

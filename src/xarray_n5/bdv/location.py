@@ -151,17 +151,10 @@ def _store_of(file: ProjectFile, loader: Loader, options: dict[str, Any]) -> Sto
         return _in_bucket(file, place, options)
     if place is None:
         raise MetadataError(f"{file.url}: {loader.problem}")
-    base = file.project.base_path
-    places = place.resolve(base)
     if file.url.startswith("http"):  # where paths are those of URLs
-        places = replace(place, plain=False).resolve(base)[:1]
-    stores = [
-        _relative(file, each) if each.relative else _absolute(file, each, options)
-        for each in places
-    ]
-    if len(stores) == 1:
-        return stores[0]
-    return next((each for each in stores if each.is_folder("") or each.exists("")), stores[0])
+        place = replace(place, plain=False)
+    place = place.resolve(file.project.base_path)
+    return _relative(file, place) if place.relative else _absolute(file, place, options)
 
 
 def _relative(file: ProjectFile, place: XmlPath) -> Store:

@@ -141,7 +141,7 @@ class Project:
         """The container that the loader names, or None."""
         place = self.loader and self.loader.place
         if isinstance(place, XmlPath):
-            place = place.resolve(HERE)[0]
+            place = place.resolve(HERE)
         return str(place).removeprefix("./") if place else None
 
 

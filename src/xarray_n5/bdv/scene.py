@@ -33,7 +33,7 @@ from xarray_n5.formats.containers import find_scene
 from xarray_n5.model.image import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import xarray as xr
 
@@ -142,15 +142,13 @@ def hint(document: bytes) -> str:
     )
 
 
-def refers_to(document: bytes, container: Container, names: Collection[str]) -> bool:
+def refers_to(document: bytes, container: Container) -> bool:
     """Return whether a project in a container's directory refers to the container.
 
     Parameters
     ----------
     document, container
         The XML, and the container.
-    names
-        The names in their directory, which decide between the meanings of a path.
 
     Raises
     ------
@@ -164,8 +162,7 @@ def refers_to(document: bytes, container: Container, names: Collection[str]) -> 
     if isinstance(place, Bucket):
         return place.target == container.url
     if place.relative and project.base_path.relative:
-        paths = [posixpath.normpath(each.target) for each in place.resolve(project.base_path)]
-        return container.name == next((path for path in paths if path in names), paths[0])
+        return container.name == posixpath.normpath(place.resolve(project.base_path).target)
     target = re.sub(r"^(?:file|local):(?://)?(?=/)", "", place.target).rstrip("/")
     return container.url.rstrip("/") in {target, unquote(target)}
 

@@ -170,7 +170,7 @@ def _missing_images(survey: Survey) -> Iterator[Finding]:
     container, why = survey.container, "it does not describe a project"
     try:
         if (reader := scene_reader(document)) is not None:
-            if survey.xml is None and not reader.refers_to(document, container, {container.name}):
+            if survey.xml is None and not reader.refers_to(document, container):
                 return
             nodes: dict[str, Array | Group] = {**survey.arrays, **survey.groups}
             if missing := reader.missing_images(document, nodes):

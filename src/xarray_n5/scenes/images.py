@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.transformations import Transformation
 
 
-_DESCRIBED = {"ome", "version", "multiscales"}
-"""The attributes of an image that an :class:`Image` has."""
-
-
 @dataclass(frozen=True)
 class SceneImage:
     """An image of a scene, before it is placed."""
@@ -51,8 +47,6 @@ class SceneImage:
     """The transformations between them, as seen from the scene."""
     omero: Any = None
     """The names and colours of its channels."""
-    others: tuple[str, ...] = ()
-    """The names of further attributes of its group, such as ``omero``."""
 
 
 def find_images(
@@ -117,7 +111,6 @@ def _image(
         {each.below(path): system for each, system in own.graph.systems.items()},
         tuple(edge.below(path) for edge in own.graph.edges),
         omero_of(node.attrs),
-        tuple(sorted({*node.attrs, *node.attrs["ome"]} - _DESCRIBED)),
     )
 
 

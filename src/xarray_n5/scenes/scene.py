@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.group import Group
-from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import GroupScene, chosen_level
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.scenes.images import find_images
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.datasets.placed import PlacedImage
 
 _SHOWN = 8
@@ -36,24 +36,6 @@ class NgffScene(GroupScene):
     """A scene by its group."""
 
     kind = "scene"
-
-    def world(self, options: DatasetOptions | None = None) -> World:
-        """Return the systems of the scene and its images.
-
-        Raises
-        ------
-        MetadataError
-            If the scene is invalid.
-        NodeNotFoundError
-            If it has no images.
-        """
-        dialect = (options or DatasetOptions()).dialect
-        metadata = read_metadata(self.group.attrs["ome"], self.url)
-        images = find_images(self.group, metadata.paths, dialect)
-        if not images:
-            named = ", ".join(metadata.paths[:_SHOWN]) or "none"
-            raise NodeNotFoundError(self.url, "", "image", f"the scene names the images {named}")
-        return World(self.group, metadata, images)
 
     def open_dataset(
         self,
@@ -82,5 +64,18 @@ class NgffScene(GroupScene):
         return name_of_group(self.group)
 
     def placed(self, options: DatasetOptions) -> dict[str, PlacedImage]:
-        """Return the images by name; "" if they are alike."""
-        return images_of(self.world(options))
+        """Return the images by name; "" if they are alike.
+
+        Raises
+        ------
+        MetadataError
+            If the scene is invalid.
+        NodeNotFoundError
+            If it has no images.
+        """
+        metadata = read_metadata(self.group.attrs["ome"], self.url)
+        images = find_images(self.group, metadata.paths, options.dialect)
+        if not images:
+            named = ", ".join(metadata.paths[:_SHOWN]) or "none"
+            raise NodeNotFoundError(self.url, "", "image", f"the scene names the images {named}")
+        return images_of(World(self.group, metadata, images))
