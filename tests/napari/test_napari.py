@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 import warnings
-from contextlib import suppress
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,6 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-from tests.doctor.test_diagnosis import containers_in as all_in
 from tests.formats.test_label_multisets import WINNERS
 from tests.formats.test_label_multisets import labels as write_paintera
 from tests.support.containers import write_document
@@ -33,8 +31,6 @@ from xarray_n5 import (
     Axis,
     ChunkError,
     Geometry,
-    Group,
-    N5Error,
     NodeNotFoundError,
     create_array,
     pyramid,
@@ -43,7 +39,7 @@ from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     Layers = list[tuple[Any, dict[str, Any], str]]
     Read = Callable[[Path], Layers]
@@ -355,28 +351,6 @@ def test_pyramids_that_others_wrote_lie_where_they_are_opened(
     layers = open_layers(corpus / name)
     assert all(facts["multiscale"] for _, facts, _ in layers)
     check_pyramid(corpus / name, layers)
-
-
-def pyramids_below(group: Group) -> Iterator[str]:
-    """The paths of groups whose second level has the first one's dimensions and is smaller."""
-    with suppress(N5Error, ValueError):
-        base, level = (xr.open_dataset(group.url, engine="n5", level=each) for each in (0, 1))
-        if base.sizes.keys() == level.sizes.keys() and base.sizes != level.sizes:
-            yield group.path
-    for inner in group.nodes().values():
-        if isinstance(inner, Group):
-            yield from pyramids_below(inner)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_all_pyramids_of_the_corpus_are_tried(corpus: Path) -> None:
-    places = [place for name in ("java", "peers", "fetched") for place in all_in(corpus / name)]
-    found = set()
-    for place in places:
-        with suppress(N5Error, TypeError):  # what is an array, or is not readable
-            paths = pyramids_below(xarray_n5.open_group(place))
-            found |= {str((place / path).relative_to(corpus)) for path in paths}
-    assert found == {name for name in OF_CORPUS if not name.endswith(".xml")}
 
 
 # Lazy data

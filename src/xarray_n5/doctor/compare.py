@@ -153,7 +153,7 @@ def size_of(number: float, unit: str | None) -> str:
 
 
 def _why_closed(readings: Sequence[Reading], names: Sequence[str]) -> str:
-    at, reason = next((n, each.reason) for n, each in enumerate(readings) if each.reason)
+    at, reason = next((n, closed.reason) for n, closed in enumerate(readings) if closed.reason)
     return f"{names[at]}: {reason}" if names else reason
 
 

@@ -65,7 +65,7 @@ def survey_at(
         except N5Error as error:
             return None, [Finding("unreadable", path, str(error), "restore its metadata")]
         checks = CHECKS.items()
-        return survey, [found for name, check in checks for found in _run(name, check, survey)]
+        return survey, [finding for name, check in checks for finding in _run(name, check, survey)]
 
 
 def _run(name: str, check: Check, survey: Survey) -> Iterator[Finding]:
@@ -133,19 +133,23 @@ def _ambiguous(survey: Survey) -> Iterator[Finding]:
 def _nested(survey: Survey) -> dict[str, list[str]]:
     """Return the names of nodes in arrays, by the paths of arrays with any; one batch of reads."""
     inside = {path: folders for path, (folders, _) in survey.listings.items() if folders}
-    names = {path: [n for n in each if not n.startswith(".")] for path, each in inside.items()}
+    names = {
+        path: [name for name in folders if not name.startswith(".")]
+        for path, folders in inside.items()
+    }
     # Of directories named by numbers, which usually have chunks, two are read.
     tried = [
         (path, name)
-        for path, each in names.items()
-        for name in (*(n for n in each if not n.isdecimal()), *filter(str.isdecimal, each[:2]))
+        for path, inner in names.items()
+        for name in (*(n for n in inner if not n.isdecimal()), *filter(str.isdecimal, inner[:2]))
     ]
-    found: dict[str, list[str]] = {}
-    nodes = survey.container.nodes([join(*each) for each in tried], verify=False) if tried else []
+    nested: dict[str, list[str]] = {}
+    paths = [join(path, name) for path, name in tried]
+    nodes = survey.container.nodes(paths, verify=False) if paths else []
     for (path, name), node in zip(tried, nodes, strict=True):
         if isinstance(node, Node) and node.described:
-            found.setdefault(path, []).append(name)
-    return found
+            nested.setdefault(path, []).append(name)
+    return nested
 
 
 def _consolidated(survey: Survey) -> Iterator[Finding]:

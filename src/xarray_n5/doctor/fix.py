@@ -143,8 +143,8 @@ def _rewritten(
 def _verdicts(image: StoredImage, expected: Sequence[Geometry]) -> tuple[set[str], set[str]]:
     """Return the programs that agree about an image, and those that disagree."""
     comparisons = compare(image, expected)
-    agreed = {each.reader for each in comparisons if each.verdict == "agrees"}
-    return agreed, {each.reader for each in comparisons if not each.agrees}
+    agreed = {program.reader for program in comparisons if program.verdict == "agrees"}
+    return agreed, {program.reader for program in comparisons if not program.agrees}
 
 
 def _check(image: StoredImage, expected: Sequence[Geometry]) -> None:

@@ -40,13 +40,13 @@ class ListedPyramid:
 
 def listed_pyramids(survey: Survey) -> list[ListedPyramid]:
     """Return the pyramids whose levels are listed by attributes, or by the names of arrays."""
-    found: dict[tuple[str, ...], ListedPyramid] = {}
+    pyramids: dict[tuple[str, ...], ListedPyramid] = {}
     for path in survey.groups:
         for image in (*_listed(survey, path), *_named(survey, path)):
-            known = [each for each in found.values() if each.path == image.path]
-            if not any(set(image.levels) <= set(each.levels) for each in known):
-                found[image.levels] = image
-    return list(found.values())
+            known = [other for other in pyramids.values() if other.path == image.path]
+            if not any(set(image.levels) <= set(other.levels) for other in known):
+                pyramids[image.levels] = image
+    return list(pyramids.values())
 
 
 def _listed(survey: Survey, path: str) -> Iterator[ListedPyramid]:
@@ -57,14 +57,14 @@ def _listed(survey: Survey, path: str) -> Iterator[ListedPyramid]:
             yield ListedPyramid(path, levels, "'multiscales'")
     for key in ("scales", "downsamplingFactors"):
         listing = attributes.get(key)
-        if isinstance(listing, list) and all(isinstance(each, list) for each in listing):
+        if isinstance(listing, list) and all(isinstance(factors, list) for factors in listing):
             for group in _holders(survey, path):
                 yield ListedPyramid(group, _levels(group, len(listing)), repr(key))
     match attributes.get("Bigstitcher-Spark"):
         case {"MultiResolutionInfos": [*images]}:
             for image in images:
                 entries = image if isinstance(image, list) else []
-                names = [each.get("dataset") for each in entries if isinstance(each, dict)]
+                names = [entry.get("dataset") for entry in entries if isinstance(entry, dict)]
                 if levels := _paths(path, names):
                     group = levels[0].rpartition("/")[0]
                     yield ListedPyramid(group, levels, "'MultiResolutionInfos'")
@@ -82,7 +82,7 @@ def _holders(survey: Survey, path: str) -> list[str]:
     """Return the groups of levels that a group lists: those of a setup are in its time points."""
     if number_in(path.rpartition("/")[2], "setup") is None:
         return [path]
-    inside = (each.removeprefix(f"{path}/") for each in survey.groups)
+    inside = (group.removeprefix(f"{path}/") for group in survey.groups)
     return [join(path, name) for name in numbered(inside, "timepoint").values()]
 
 
@@ -160,7 +160,7 @@ def _odd(base: Array, level: Array, context: ArrayContext) -> Iterator[Finding]:
         return
     sizes = list(zip(base.shape, factors, strict=True))
     known = zip(sizes, level.shape, _slacks(base, context), strict=True)
-    if not all(_fits(*each, found, slack) for each, found, slack in known):
+    if not all(_fits(*sides, stored, slack) for sides, stored, slack in known):
         expected = tuple(math.floor(size / factor) for size, factor in sizes)
         shown = ", ".join(f"{factor:g}" for factor in factors)
         why = (
@@ -177,8 +177,8 @@ def _factors(context: ArrayContext) -> list[float] | None:
     if any(factor != 1 for factor in factors):
         return factors
     with suppress(*ODD):
-        found = factors_of(context)
-        return None if found is None or min(found) <= 0 else list(found[::-1])
+        given = factors_of(context)
+        return None if given is None or min(given) <= 0 else list(given[::-1])
     return None
 
 
@@ -188,15 +188,15 @@ def _slacks(base: Array, context: ArrayContext) -> list[int]:
     A level that was cropped by itself does not begin at the centre of the samples that it covers.
     """
     first, _ = resolve_geometry(context_of(base.node, like=context))
-    found, _ = resolve_geometry(context)
-    along = zip(first.axes, found.axes, strict=True)
+    coarse, _ = resolve_geometry(context)
+    along = zip(first.axes, coarse.axes, strict=True)
     centres = ((b.position((a.factor - 1) / 2), a) for b, a in along)
     return [int(a.placed and abs(a.offset - at) > NEAR * abs(a.step)) for at, a in centres]
 
 
-def _fits(size: int, factor: float, found: int, slack: int = 0) -> bool:
+def _fits(size: int, factor: float, stored: int, slack: int = 0) -> bool:
     """Return whether an axis may have a size at a level, by any program's rule of rounding."""
     near = 0.0 if float(factor).is_integer() else NEAR
     least = math.floor(size / factor * (1 - near)) - slack
     most = math.ceil(size / factor * (1 + near)) + slack
-    return least <= found <= most or (least <= 0 and found == 1)
+    return least <= stored <= most or (least <= 0 and stored == 1)

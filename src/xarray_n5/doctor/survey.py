@@ -45,24 +45,24 @@ class Survey:
         arrays: dict[str, Array] = {}
         groups: dict[str, Group] = {}
         unreadable: dict[str, str] = {}
-        for found in walk.nodes():
-            if isinstance(found.node, Array):
-                arrays[found.path] = found.node
-            elif isinstance(found.node, Group):
-                groups[found.path] = found.node
-            elif found.broken:
-                unreadable[found.path] = str(found.problem)
+        for entry in walk.nodes():
+            if isinstance(entry.node, Array):
+                arrays[entry.path] = entry.node
+            elif isinstance(entry.node, Group):
+                groups[entry.path] = entry.node
+            elif entry.broken:
+                unreadable[entry.path] = str(entry.problem)
         return cls(walk.container, walk.root.path, arrays, groups, unreadable, xml)
 
     @cached_property
     def children(self) -> Mapping[str, Mapping[str, Array]]:
         """The arrays directly in each group, by their names."""
-        found: dict[str, dict[str, Array]] = {}
+        children: dict[str, dict[str, Array]] = {}
         for path, array in self.arrays.items():
             group, _, name = path.rpartition("/")
             if path:
-                found.setdefault(group, {})[name] = array
-        return found
+                children.setdefault(group, {})[name] = array
+        return children
 
     @cached_property
     def listings(self) -> Mapping[str, Listing]:

@@ -204,19 +204,19 @@ def _channel_facts(
         ``contrast_limits``, each if it is known.
     """
     stated = _stated_channel(group, index)
-    found: dict[str, Any] = {"blending": "additive"} if count > 1 else {}
+    arguments: dict[str, Any] = {"blending": "additive"} if count > 1 else {}
     if color := _HEX.fullmatch(str(stated.get("color", ""))):
-        found["colormap"] = f"#{color[1].lower()}"
+        arguments["colormap"] = f"#{color[1].lower()}"
     elif count > 1:
         names = _OF_TWO if count == len(_OF_TWO) else _COLORS
-        found["colormap"] = names[index % len(names)]
+        arguments["colormap"] = names[index % len(names)]
     if isinstance(label := stated.get("label"), str) and label:
-        found["name"] = label
+        arguments["name"] = label
     if stated.get("active") is False:
-        found["visible"] = False
+        arguments["visible"] = False
     if (limits := _limits(stated.get("window"), dtype)) is not None:
-        found["contrast_limits"] = limits
-    return found
+        arguments["contrast_limits"] = limits
+    return arguments
 
 
 def _stated_channel(group: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -98,18 +98,18 @@ def _registrations(dataset: xr.Dataset) -> xr.DataArray | None:
     """Return the matrices from samples, also of a stored crop, to positions, z y x."""
     if not {AFFINE, "column"} <= {*dataset.coords}:
         return None  # it is none of ours
-    found = dataset[AFFINE]
-    found = found.sel(axis=list(AXES)) if "axis" in found.coords else found
-    found = found.transpose(..., "axis", "column")
-    return found.copy(data=found.to_numpy() @ within(dataset))
+    affine = dataset[AFFINE]
+    affine = affine.sel(axis=list(AXES)) if "axis" in affine.coords else affine
+    affine = affine.transpose(..., "axis", "column")
+    return affine.copy(data=affine.to_numpy() @ within(dataset))
 
 
 def _matrix(axes: Sequence[Axis]) -> np.ndarray:
     """Return the matrix from samples to coordinates."""
     steps = [1.0 if axis.labels is not None else axis.step for axis in axes]
-    found = np.diag([*steps, 1.0])
-    found[:-1, -1] = [axis.offset for axis in axes]
-    return found
+    matrix = np.diag([*steps, 1.0])
+    matrix[:-1, -1] = [axis.offset for axis in axes]
+    return matrix
 
 
 def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) -> np.ndarray | None:
@@ -118,18 +118,18 @@ def _of_attributes(array: xr.DataArray, selection: Mapping[str, int | slice]) ->
     ndim = array.ndim
     if numbers.shape != (ndim * (ndim + 1),) or numbers.dtype.kind not in "iuf":
         return None
-    found = np.vstack([numbers.reshape(ndim, ndim + 1).astype(np.float64), np.eye(ndim + 1)[-1]])
+    matrix = np.vstack([numbers.reshape(ndim, ndim + 1).astype(np.float64), np.eye(ndim + 1)[-1]])
     indexed = {dim for dim, at in selection.items() if isinstance(at, int)}
     kept = [row for row, dim in enumerate(array.dims) if dim not in indexed]
     for column, dim in enumerate(array.dims):
         at = selection.get(str(dim), 0)
         start = at if isinstance(at, int) else at.indices(array.sizes[dim])[0]
-        found[:, -1] += found[:, column] * start
+        matrix[:, -1] += matrix[:, column] * start
     kept.append(ndim)
-    found = found[np.ix_(kept, kept)]
-    found[-1] = np.eye(len(found))[-1]
-    usable = np.isfinite(found).all() and np.linalg.matrix_rank(found) == len(found)
-    return found if usable else None
+    matrix = matrix[np.ix_(kept, kept)]
+    matrix[-1] = np.eye(len(matrix))[-1]
+    usable = np.isfinite(matrix).all() and np.linalg.matrix_rank(matrix) == len(matrix)
+    return matrix if usable else None
 
 
 def _transform(matrix: np.ndarray) -> dict[str, Any]:

@@ -65,20 +65,20 @@ def layers_of(
         names = {name for image in images for name in _names(image)}
         if unknown := sorted(set(labels) - names):
             raise ValueError(f"labels has {unknown}; expected some of {sorted(names)}")
-    found: list[Layer] = []
+    layers: list[Layer] = []
     for image in images:
         labelled = is_labels(image, labels)
         split = _split_dims(image, is_labels=labelled)
         sizes = [image.base.first.array.sizes[dim] for dim in split]
-        if len(found) + int(np.prod(sizes)) > _LAYERS:
+        if len(layers) + int(np.prod(sizes)) > _LAYERS:
             raise ValueError(
                 f"{image.name!r} would make more than {_LAYERS} layers; select some of the data "
                 "first, by a group or with isel or sel"
             )
         for index in product(*map(range, sizes)):
             chosen = dict(zip(split, index, strict=True))
-            found.append(layer_of(image, chosen, is_labels=labelled))
-    return found
+            layers.append(layer_of(image, chosen, is_labels=labelled))
+    return layers
 
 
 def images_to_show(shown: xr.DataArray | xr.Dataset | xr.DataTree) -> list[Image[Variable]]:
@@ -102,13 +102,13 @@ def images_to_show(shown: xr.DataArray | xr.Dataset | xr.DataTree) -> list[Image
                 f"{printable(str(name))!r} is not shown: its type is {array.dtype}, or it is empty"
             )
     images = images_of_datasets(datasets)
-    found = [image for image in images if image.base.first.array.dtype.kind in _KINDS]
-    if not found:
+    shown_images = [image for image in images if image.base.first.array.dtype.kind in _KINDS]
+    if not shown_images:
         raise ValueError(
             "there is nothing to show: expected a numeric variable with at least two dimensions "
             "that is not empty"
         )
-    return found
+    return shown_images
 
 
 def is_labels(image: Image[Variable], labels: bool | Collection[str] | None) -> bool:
@@ -186,7 +186,7 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
     """Return the layer of an image, or of chosen channels and views of it."""
     title, color = _title(image, chosen), _color(image, chosen)
     parts = [level.first for level in image.levels.values()]
-    parts = [replace(each, dataset=each.dataset.isel(chosen)) for each in parts]
+    parts = [replace(part, dataset=part.dataset.isel(chosen)) for part in parts]
     places = _places(image.name, parts[0])
     kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
     dims = parts[0].array.dims
@@ -277,7 +277,7 @@ def _title(image: Image[Variable], chosen: Mapping[Any, int]) -> str:
     dataset = image.base.first.dataset
     for dim, at in chosen.items():
         named = [dataset[name] for name in (f"{dim}_name", dim) if name in dataset.coords]
-        values = [each for each in named if each.dims == (dim,)]
+        values = [array for array in named if array.dims == (dim,)]
         text = str(values[0].values[at]) if values else str(at)
         is_word = bool(values) and values[0].dtype.kind in "UOT" and not text.isdigit()
         parts.append(text if is_word else f"{dim} {text}")

@@ -82,13 +82,13 @@ class Layer:
 
     def chunk(self, level: int, index: Sequence[int]) -> bytes | None:
         """Return a chunk's bytes, or None if the level has no such chunk."""
-        each = self.levels[level]
-        chunks = each.chunks
+        served = self.levels[level]
+        chunks = served.chunks
         start = [number * side for number, side in zip(index, chunks, strict=True)]
-        if any(first >= size for first, size in zip(start, each.shape, strict=True)):
+        if any(first >= size for first, size in zip(start, served.shape, strict=True)):
             return None
-        stop = [min(a + side, n) for a, side, n in zip(start, chunks, each.shape, strict=True)]
-        values = each.read(start, stop, labels=self.labels).astype(self.dtype, copy=False)
+        stop = [min(a + side, n) for a, side, n in zip(start, chunks, served.shape, strict=True)]
+        values = served.read(start, stop, labels=self.labels).astype(self.dtype, copy=False)
         ends = [(0, side - n) for side, n in zip(chunks, values.shape, strict=True)]
         if any(more for _, more in ends):
             values = np.pad(values, ends)
@@ -138,11 +138,11 @@ class Layer:
 
     def document(self, level: int) -> dict[str, Any]:
         """Return the ``.zarray`` of a level."""
-        each = self.levels[level]
+        served = self.levels[level]
         return {
             "zarr_format": 2,
-            "shape": list(each.shape),
-            "chunks": list(each.chunks),
+            "shape": list(served.shape),
+            "chunks": list(served.chunks),
             "dtype": self.dtype.str,
             "compressor": None,
             "filters": None,

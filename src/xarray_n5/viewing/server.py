@@ -56,16 +56,16 @@ class _Files(tornado.web.RequestHandler):
 
     async def get(self, number: str, path: str) -> None:
         """Answer a request."""
-        found = None
+        data = None
         if int(number) < len(self.layers):
             work = self.server.executor.submit(_file, self.layers[int(number)], path)
-            found = await asyncio.wrap_future(work)
-        if found is None:
+            data = await asyncio.wrap_future(work)
+        if data is None:
             self.send_error(404)
             return
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header("Cache-Control", "no-store")
-        self.finish(found)
+        self.finish(data)
 
     head = get
 

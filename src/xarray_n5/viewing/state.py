@@ -43,10 +43,10 @@ def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
     shown = list(spaces[0])[: layers[0].spatial]
     whole = {**spaces[0], **{name: _extent(spaces, name) for name in shown}}
     state: dict[str, Any] = {
-        "dimensions": {name: list(each) for name, each in dims.items()},
+        "dimensions": {name: list(one) for name, one in dims.items()},
         "displayDimensions": shown,
         "position": [
-            next(each[name][2] for each in (whole, *spaces) if name in each) for name in dims
+            next(one[name][2] for one in (whole, *spaces) if name in one) for name in dims
         ],
         **_zoom(whole, shown),
         "layers": _layers(layers, urls),
@@ -63,11 +63,11 @@ _Space = dict[str, tuple[float, str, float, float]]
 def _space(layer: Layer) -> _Space:
     """Return the dimensions of a layer: those of space, x first, then all others."""
     base, outer = layer.levels[0], len(layer.dims) - layer.spatial
-    found: _Space = {}
+    space: _Space = {}
     for at, dim in enumerate(layer.dims):
         step = base.scale[at]
         middle = base.shape[at] // 2 if at >= outer else 0
-        found[dim.name] = (
+        space[dim.name] = (
             dim.size * step,
             dim.unit,
             base.offset[at] / step + middle,
@@ -78,9 +78,9 @@ def _space(layer: Layer) -> _Space:
         corners = samples @ layer.matrix.T
         centre = layer.matrix @ [*(size // 2 for size in base.shape[outer:]), 1]
         for at, dim in enumerate(layer.world):
-            found[dim.name] = (dim.size, dim.unit, float(centre[at]), float(np.ptp(corners[:, at])))
-    space = [(dim.name, found[dim.name]) for dim in layer.dims[outer:]]
-    return {**dict(space[::-1]), **{dim.name: found[dim.name] for dim in layer.dims[:outer]}}
+            space[dim.name] = (dim.size, dim.unit, float(centre[at]), float(np.ptp(corners[:, at])))
+    ordered = [*layer.dims[outer:][::-1], *layer.dims[:outer]]
+    return {dim.name: space[dim.name] for dim in ordered}
 
 
 def _extent(spaces: Sequence[_Space], name: str) -> tuple[float, str, float, float]:
@@ -112,14 +112,14 @@ def plain_layer(layer: Layer, source: Any, *, is_first: bool) -> dict[str, Any]:
 
 
 def _layers(layers: Sequence[Layer], urls: Sequence[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    shown_layers: list[dict[str, Any]] = []
     for layer, url in zip(layers, urls, strict=True):
-        is_first = all(each["type"] != "image" for each in found)
+        is_first = all(other["type"] != "image" for other in shown_layers)
         source: Any = url if layer.matrix is None else _transformed(layer, url)
         shown = plain_layer(layer, source, is_first=is_first)
-        same = sum(other.name == layer.name for other in layers[: len(found)])
-        found.append(shown | {"name": f"{layer.name} ({same + 1})"} if same else shown)
-    return found
+        same = sum(other.name == layer.name for other in layers[: len(shown_layers)])
+        shown_layers.append(shown | {"name": f"{layer.name} ({same + 1})"} if same else shown)
+    return shown_layers
 
 
 def _appearance(layer: Layer, *, is_first: bool) -> dict[str, Any]:
