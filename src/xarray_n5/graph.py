@@ -83,7 +83,7 @@ def layers_of(graph: Any) -> Iterator[Collection[Any]]:
     """
     for layer in graph.layers.values() if isinstance(graph, HighLevelGraph) else [graph]:
         if isinstance(layer, Blockwise):
-            yield [layer.task, *(each for each, axes in layer.indices if axes is None)]
+            yield [layer.task, *(argument for argument, axes in layer.indices if axes is None)]
         elif not isinstance(layer, Layer) or layer.is_materialized():
             yield layer.values()
 
@@ -168,8 +168,8 @@ def _cull(
     """Return the tasks of a layer that are wanted, and what each depends on."""
     if is_source or isinstance(layer, Blockwise):
         known = () if isinstance(layer, Blockwise) else layer.keys()
-        found: tuple[Layer, Any] = layer.cull(wanted, known)
-        return found
+        culled: tuple[Layer, Any] = layer.cull(wanted, known)
+        return culled
     tasks, left = {}, [key for key in wanted if key in layer]
     while left:
         key = left.pop()

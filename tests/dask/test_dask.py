@@ -23,10 +23,7 @@ from distributed.protocol.pickle import loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import xarray_n5
 from tests.support.exhaustive import cases, some
-from tests.support.killing import kill, when
-from tests.support.processes import Python
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
     Array,
@@ -141,11 +138,6 @@ def test_a_damaged_chunk_fails_the_computation_with_its_name(
     store.set("a/2/1/0", b"damaged")
     with pytest.raises(ChunkError, match="'a/2/1/0'"):
         from_n5(array).sum().compute()
-
-
-def test_what_is_not_there_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(NodeNotFoundError):
-        from_n5(tmp_path / "x.n5", "a")
 
 
 @pytest.mark.usefixtures("array")
@@ -486,11 +478,6 @@ def test_a_warning_of_a_task_reaches_the_client(cluster: Client) -> None:
 # dask.array
 
 
-def test_the_functions_are_attached_to_dask_array() -> None:
-    assert vars(da)["from_n5"] is from_n5
-    assert vars(da)["to_n5"] is to_n5
-
-
 @pytest.mark.parametrize(
     "order",
     [
@@ -600,28 +587,7 @@ def test_arrays_of_dask_array_are_dask_arrays(tmp_path: Path, manager: str) -> N
     assert done.returncode == 0, done.stderr
 
 
-def test_the_version_is_told() -> None:
-    assert xarray_n5.__version__
-
-
 # What must not happen
-
-
-def test_an_array_is_not_replaced_while_it_is_read(tmp_path: Path) -> None:
-    import xarray as xr
-
-    place = tmp_path / "x.n5"
-    to_n5(VALUES, place, "a", chunks=8)
-    opened = xr.open_dataset(place, engine="n5", group="a", chunks={})["a"].data
-    for source in (from_n5(place, "a") + 1, from_n5(place, "a", name="mine"), opened[1:]):
-        for mode in ("w", "a", "r+"):
-            with pytest.raises(NodeExistsError, match="computed from"):
-                to_n5(source, place, "a", mode=mode)
-    assert_eq(from_n5(place, "a"), VALUES)
-    to_n5((from_n5(place, "a") + 1).compute(), place, "a", mode="r+")
-    to_n5(from_n5(place, "a") + 1, place, "b", mode="w")
-    to_n5(da.ones(3), place, "a", mode="w")
-    assert_eq(from_n5(place, "b"), VALUES + 2)
 
 
 def test_two_places_that_look_alike_are_two(tmp_path: Path) -> None:
@@ -672,11 +638,6 @@ def test_a_region_changes_nothing_else_and_says_so(store: MemoryStore) -> None:
             to_n5(VALUES[:4], store, "a", region=region)  # type: ignore[arg-type]
 
 
-def test_a_misspelt_member_of_a_compression_is_refused() -> None:
-    with pytest.raises(MetadataError, match=r"levels.*level"):
-        to_n5(VALUES, MemoryStore(), "a", compression={"type": "gzip", "levels": 1})
-
-
 def test_a_dataarray_brings_its_axes() -> None:
     import xarray as xr
 
@@ -697,30 +658,6 @@ def test_a_dataarray_brings_its_axes() -> None:
     np.testing.assert_allclose(opened["x"], source["x"], rtol=1e-12)
     to_n5(source, store, "named", axes=["a", "b", "c"])
     assert dict(open_array(store, "named").attrs) == {"axes": ["c", "b", "a"]}
-
-
-@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
-def test_a_killed_write_leaves_only_whole_chunks(tmp_path: Path) -> None:
-    place = tmp_path / "x.n5"
-    script = (
-        "import time, dask.array as da, xarray_n5\n"
-        "x = da.arange(96 * 96 * 96, chunks=-1, dtype='u4').reshape(96, 96, 96) + 1\n"
-        "def wait(block, block_info=None):\n"
-        "    time.sleep(1000 * (block_info[0]['chunk-location'] == (2, 2, 2)))\n"
-        "    return block\n"
-        "blocks = x.rechunk(32).map_blocks(wait, dtype='u4', meta=x)\n"
-        f"xarray_n5.to_n5(blocks, {str(place)!r}, 'a', chunks=(8, 8, 8))"
-    )
-    with Python("-c", script) as writer:
-        # No clock says when the write is well under way; its last block never comes.
-        when((place / "a/9").exists, writer)
-        assert kill(writer)
-    array = open_array(place, "a")
-    expected = np.arange(1, 96**3 + 1, dtype="u4").reshape(96, 96, 96)
-    stored = list(array.node.stored_chunks())
-    assert 0 < len(stored) < array.grid.size
-    for index in stored:
-        np.testing.assert_array_equal(array.read_chunk(index), expected[array.grid.slices(index)])
 
 
 TOKENS = """

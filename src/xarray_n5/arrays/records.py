@@ -111,9 +111,9 @@ class State:
         A repair opens the writes that have stored a lost chunk; what its own record lacks belongs
         to others.
         """
-        alone = not self.clears and {each.token for each in self.meeting(row.box)} <= {REPAIR}
-        rows = {each.name for each in self.rows if each.name == row.name or meet(each.box, row.box)}
-        return alone and rows == {row.name}
+        alone = not self.clears and {record.token for record in self.meeting(row.box)} <= {REPAIR}
+        names = {other.name for other in self.rows if other == row or meet(other.box, row.box)}
+        return alone and row in self.rows and names == {row.name}
 
 
 def look(store: Store, path: str, *, rows: bool = False) -> State:
@@ -282,5 +282,5 @@ def parse(document: bytes | None) -> dict[str, Any]:
 
 def read(store: Store, path: str, name: str) -> dict[str, Any] | None:
     """Return the content of a record or a row; None without one, nothing if it is damaged."""
-    found = store.head(join(path, HIDDEN, name), LARGEST + 1)
-    return None if found is None else parse(found[0])
+    stored = store.head(join(path, HIDDEN, name), LARGEST + 1)
+    return None if stored is None else parse(stored[0])

@@ -66,10 +66,10 @@ def choose(chunks: Any, array: Chunked) -> tuple[tuple[int, ...], ...]:
     """
     ndim = len(array.shape)
     asked = _by_axis(array.chunks if chunks is None else chunks, ndim)
-    for axis, (each, length) in enumerate(zip(asked, array.shape, strict=False)):
-        if not _is_size(each, length):
+    for axis, (size, length) in enumerate(zip(asked, array.shape, strict=False)):
+        if not _is_size(size, length):
             raise MetadataError(
-                f"chunks is {each!r} along axis {axis} of {array.url}; expected a number of at "
+                f"chunks is {size!r} along axis {axis} of {array.url}; expected a number of at "
                 "least 1, the sizes of all blocks, -1 for the whole axis, or 'auto'"
             )
     if len(asked) == ndim:
@@ -101,11 +101,11 @@ def _by_axis(chunks: Any, ndim: int) -> tuple[Any, ...]:
 
 def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
     """Return multiples of the stored chunks if bytes or "auto" are requested."""
-    strings = {axis: each for axis, each in enumerate(asked) if isinstance(each, str)}
+    strings = {axis: size for axis, size in enumerate(asked) if isinstance(size, str)}
     if not strings:
         return asked
     most, itemsize = parse_bytes(config.get("array.chunk-size")), array.dtype.itemsize
-    sizes = {min(_AUTO, most) if each == "auto" else parse_bytes(each) for each in strings.values()}
+    sizes = {min(_AUTO, most) if size == "auto" else parse_bytes(size) for size in strings.values()}
     unit = array.shards if set(strings.values()) == {"auto"} else None
     if unit is None or math.prod(unit) * itemsize > most:
         unit = array.chunks
@@ -114,7 +114,7 @@ def _grouped(asked: tuple[Any, ...], array: Chunked) -> tuple[Any, ...]:
         # Requested sizes are not changed.
         sides[axis] = extents[axis] = _longest(asked[axis], array.shape[axis])
     grouped = group_chunks(sides, extents, itemsize, min(sizes))
-    return tuple(grouped[i] if i in strings else each for i, each in enumerate(asked))
+    return tuple(grouped[i] if i in strings else size for i, size in enumerate(asked))
 
 
 def _longest(sizes: Any, length: int) -> int:

@@ -140,8 +140,8 @@ class StoredSource:
             else:
                 key[axis] = along.start + along.step * item
         kept = sorted(self.order)
-        found = np.asarray(self.array[tuple(key)])
-        return found.transpose([kept.index(axis) for axis in self.order])
+        values = np.asarray(self.array[tuple(key)])
+        return values.transpose([kept.index(axis) for axis in self.order])
 
     def select(self, key: tuple[slice | int, ...]) -> StoredSource:
         """Return a part, by a slice or an integer for each dimension.

@@ -205,5 +205,5 @@ def _read_or_fill(array: Array, where: tuple[tuple[slice, ...], bool]) -> np.nda
     place, stored = where
     if stored:
         return np.asarray(array[place])
-    shape = tuple(each.stop - each.start for each in place)
+    shape = tuple(side.stop - side.start for side in place)
     return np.full(shape, array.fill_value, array.dtype)

@@ -185,7 +185,7 @@ def begun_of(plan: WritePlan) -> Begun:
         row=plan.row.name,
         facts=facts,
         digests=options.checksums and request.region is None,
-        repairs=tuple(each for each in plan.state.meeting(plan.box) if each.token == REPAIR),
+        repairs=tuple(record for record in plan.state.meeting(plan.box) if record.token == REPAIR),
     )
 
 
@@ -208,7 +208,7 @@ def _replaced(plan: WritePlan) -> list[str]:
     templates = state.templates if replaces else state.templates & {record.token}
     keeps = not anew and plan.request.options.checksums and plan.request.region is None
     return [
-        *(each.name for each in records),
+        *(record.name for record in records),
         *(f"clears-{attempt}" for attempt in state.clears if replaces),
         *(f"template-{token}" for token in templates),
         *(row.name for row in rows if anew or row.token != record.token),

@@ -170,7 +170,7 @@ class PlannedGroup:
             raise ResumeError(options.container.url, path, "just now", why)
         if state.opens.difference(self.own) or state.appends:
             warn(f"mode='w' replaces an unfinished write of {path or '/'!r} in {store.url!r}")
-        replaced = [*(each.name for each in state.opens), *map(append_name, state.appends)]
+        replaced = [*(record.name for record in state.opens), *map(append_name, state.appends)]
         delete_records(store, path, replaced)
         return claim
 

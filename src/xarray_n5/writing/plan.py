@@ -95,7 +95,7 @@ class WritePlan:
         """The unfinished writes of others whose chunks meet these, or that are replaced."""
         state = self.state
         records = sorted(state.opens) if self.creates else state.meeting(self.record.box)
-        return [each for each in records if each not in self.own and each.token != REPAIR]
+        return [record for record in records if record not in self.own and record.token != REPAIR]
 
 
 def documents_of(container: Container, path: str) -> tuple[bytes | None, ...]:

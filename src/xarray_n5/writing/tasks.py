@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 import uuid
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.progress import report_written
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import dask.array as da
 
     from xarray_n5.arrays.claims import Claim
     from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.model.grid import Index
+    from xarray_n5.model.grid import Index, Piece
     from xarray_n5.writing.begin import Begun
 
 
@@ -116,25 +117,22 @@ def write_blocks(
 
 def _joined(source: da.Array, write: ArrayWrite) -> da.Array:
     """Return a source with fewer blocks where requests take long, so that a task sends several."""
-    most = write.target.store.concurrency
-    chunks, itemsize = write.target.metadata.chunks, source.dtype.itemsize
-    blocks = list(source.chunks)
+    if write.target.store.concurrency == 1:
+        return source
+    chunks, blocks = write.target.metadata.chunks, list(source.chunks)
     for axis in reversed(range(source.ndim)):
-        while most > 1 and len(blocks[axis]) > 1:
-            pairs = _paired(blocks[axis])
-            sides = [max(pairs) if at == axis else max(b) for at, b in enumerate(blocks)]
-            count = np.prod([-(-side // c) for side, c in zip(sides, chunks, strict=True)])
-            tasks = np.prod([len(pairs) if at == axis else len(b) for at, b in enumerate(blocks)])
-            few = tasks < 2 * _TOGETHER // 4
-            if count > _TOGETHER or np.prod(sides) * itemsize > _BYTES or few:
+        while len(blocks[axis]) > 1:
+            sizes = blocks[axis]
+            pairs = tuple(sum(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
+            joined = [*blocks[:axis], pairs, *blocks[axis + 1 :]]
+            sides = [max(sizes) for sizes in joined]
+            count = math.prod(-(-side // c) for side, c in zip(sides, chunks, strict=True))
+            nbytes = math.prod(sides) * source.dtype.itemsize
+            few = math.prod(map(len, joined)) < _TOGETHER // 2
+            if count > _TOGETHER or nbytes > _BYTES or few:
                 break
-            blocks[axis] = pairs
+            blocks = joined
     return source if tuple(blocks) == source.chunks else source.rechunk(tuple(blocks))
-
-
-def _paired(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return sizes of blocks with each two neighbours as one."""
-    return tuple(sum(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
 
 
 def write_later(
@@ -155,9 +153,9 @@ def write_block(
     box = tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, write.start, strict=True))
     block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
     first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
-    done: Container[Index] = () if left is None else Done(first, left)
-    parts = product(*array.grid.project(box))
-    pending = (each for each in parts if tuple([part.chunk for part in each]) not in done)
+    pending: Iterable[tuple[Piece, ...]] = product(*array.grid.project(box))
+    if left is not None:
+        pending = (parts for parts in pending if left[_place(parts, first)])
     rows, clock = [], time.perf_counter()
     for row in put(target, pending, block, claim.check, digest):
         now = time.perf_counter()
@@ -171,6 +169,11 @@ def write_block(
     receipts = Receipts.of(rows, len(box), writer_name())
     report_written(claim.token, receipts)
     return receipts
+
+
+def _place(parts: tuple[Piece, ...], first: Index) -> Index:
+    """Return the place of a chunk in its block, given the block's first chunk."""
+    return tuple(part.chunk - start for part, start in zip(parts, first, strict=True))
 
 
 _MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
@@ -203,46 +206,46 @@ def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
     if np.ma.is_masked(block):
         hint = "fill it first, with dask.array.ma.filled(x, value)"
         raise BlockError(url, place, "plain values", "masked ones", hint)
-    found = np.asarray(block.data if isinstance(block, np.ma.MaskedArray) else block)
+    values = np.asarray(block.data if isinstance(block, np.ma.MaskedArray) else block)
     shape = tuple(side.stop - side.start for side in where)
-    if found.shape != shape:
+    if values.shape != shape:
         hint = (
             "the function that made it returns another shape than Dask expects: pass the right "
             "chunks= to map_blocks"
         )
-        raise BlockError(url, place, f"the shape {shape}", str(found.shape), hint)
-    if not (_holds(dtype, found.dtype) or _fits(found, dtype)):
+        raise BlockError(url, place, f"the shape {shape}", str(values.shape), hint)
+    if not (_holds(dtype, values.dtype) or _fits(values, dtype)):
         hint = (
             "the function that made it returns another type than Dask expects: pass the right "
             "dtype= to map_blocks, or convert with astype()"
         )
-        raise BlockError(url, place, str(dtype), str(found.dtype), hint)
-    return found
+        raise BlockError(url, place, str(dtype), str(values.dtype), hint)
+    return values
 
 
-def _fits(found: np.ndarray, wanted: np.dtype[Any]) -> bool:
+def _fits(values: np.ndarray, wanted: np.dtype[Any]) -> bool:
     """Return whether a type can represent the values of a block, up to the rounding of floats."""
-    rounds = found.dtype.kind == wanted.kind == "f"
-    if not rounds and (found.dtype.kind not in "iu" or wanted.kind not in "iuf"):
+    rounds = values.dtype.kind == wanted.kind == "f"
+    if not rounds and (values.dtype.kind not in "iu" or wanted.kind not in "iuf"):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(are_same(found, found.astype(wanted)).all())
+        return bool(are_same(values, values.astype(wanted)).all())
 
 
-def _holds(wanted: np.dtype[Any], found: np.dtype[Any]) -> bool:
+def _holds(wanted: np.dtype[Any], given: np.dtype[Any]) -> bool:
     """Return whether a type can represent all values of another."""
     if wanted.hasobject:
-        return found.kind in "OUT"
+        return given.kind in "OUT"
     plain = "biufc"
-    if found == wanted or (found.kind not in plain and found.kind != wanted.kind):
-        return found == wanted
-    if found.kind in "iu" and wanted.kind in "fc":
+    if given == wanted or (given.kind not in plain and given.kind != wanted.kind):
+        return given == wanted
+    if given.kind in "iu" and wanted.kind in "fc":
         bits = _MANTISSA.get(wanted.itemsize // (2 if wanted.kind == "c" else 1), 0)
-        return found.itemsize * 8 <= bits
+        return given.itemsize * 8 <= bits
     return (
         wanted.kind in plain + "SUVMm"
-        and np.can_cast(found, wanted, "safe")
-        and ((wanted.kind in plain) == (found.kind in plain))
+        and np.can_cast(given, wanted, "safe")
+        and ((wanted.kind in plain) == (given.kind in plain))
     )
 
 
@@ -293,17 +296,3 @@ class Pending(ArrayBlockwiseDep):
             counts = np.add.reduceat(counts, firsts[:-1], axis=axis)
         for index in np.argwhere(counts):
             yield tuple(map(int, index))
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The progress of an interrupted run within one block."""
-
-    first: Index
-    """The block's first chunk."""
-    left: np.ndarray
-    """Which of its chunks are pending."""
-
-    def __contains__(self, index: object) -> bool:
-        place = zip(cast("Index", index), self.first, strict=True)
-        return not self.left[tuple(one - first for one, first in place)]
