@@ -13,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 import xarray_n5
-import xarray_n5.bdv
 
 SAMPLE = Path(__file__).parent.parent / "src" / "xarray_n5" / "samples" / "tiles"
 PLANES = slice(18, 26)
@@ -43,10 +42,8 @@ def main() -> None:
     shutil.rmtree(SAMPLE, ignore_errors=True)
     SAMPLE.mkdir()
     gzip = {"type": "gzip", "level": 9}
-    chunks = (1, 1, 1, 8, 64, 64)
-    xarray_n5.bdv.pyramid(
-        image, SAMPLE / "tiles.xml", factors=[(1, 2, 2)], chunks=chunks, compression=gzip
-    )
+    encoding = {"tiles": {"chunks": (8, 64, 64), "compression": gzip}}
+    image.rename("tiles").n5.to_bdv(SAMPLE / "tiles.xml", encoding=encoding, factors=[(1, 2, 2)])
     sizes = [file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file()]
     print(f"{SAMPLE}: {len(sizes)} files, {sum(sizes) / 1000:.0f} kB")
 

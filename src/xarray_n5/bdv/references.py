@@ -15,20 +15,8 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-FAMILIES: Mapping[str, str] = MappingProxyType(
-    {
-        "http": "http",
-        "https": "https",
-        "s3": "s3",
-        "s3a": "s3",
-        "gs": "gs",
-        "gcs": "gs",
-        "az": "az",
-        "abfs": "az",
-        "abfss": "az",
-    }
-)
-"""The schemes of servers that every XML may name, and one name for those that mean the same."""
+SCHEMES = frozenset({"http", "https", "s3", "gs", "az"})
+"""The schemes of servers that every XML may name."""
 
 _WEB: Mapping[str, int] = MappingProxyType({"http": 80, "https": 443})
 """Schemes whose URLs name a server, and their default ports; the others name a bucket."""
@@ -52,7 +40,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 class Server(NamedTuple):
     """What receives a request: a server, or a kind of object store whose server the user names."""
 
-    family: str
+    scheme: str
     host: str = ""
     port: int | None = None
 
@@ -86,10 +74,11 @@ class Url:
     @property
     def server(self) -> Server:
         """The server; equal for all spellings of the same one."""
-        family = FAMILIES.get(self.scheme, self.scheme)
-        if family in _WEB:
-            return Server(family, self.host.lower(), self.port or _WEB[family])
-        return Server(family) if self.scheme in FAMILIES else Server(family, self.host, self.port)
+        if self.scheme in _WEB:
+            return Server(self.scheme, self.host.lower(), self.port or _WEB[self.scheme])
+        if self.scheme in SCHEMES:
+            return Server(self.scheme)
+        return Server(self.scheme, self.host, self.port)
 
 
 def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
@@ -123,7 +112,7 @@ def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
     scheme = found[0].lower() if found else ""
     if scheme and scheme != "file":
         url = parse_url(text)
-        if scheme not in FAMILIES and url.server not in own:
+        if scheme not in SCHEMES and url.server not in own:
             raise ValueError(_expected(scheme))
         return url
     path = _path_in(text) if scheme else text.replace("\\", "/")
@@ -168,19 +157,19 @@ def parse_url(text: str) -> Url:
 
 def _server_in(scheme: str, text: str) -> tuple[str, int | None] | None:
     """Return the host and the port, or the bucket, between a URL's scheme and path; or None."""
-    if not text and scheme not in FAMILIES:
+    if not text and scheme not in SCHEMES:
         return "", None
-    if FAMILIES.get(scheme) == "az":
+    if scheme == "az":
         return (text, None) if _CONTAINER.fullmatch(text) else None
     found = _HOST.fullmatch(text)
     if found is None:
         return None
     port = None if found[2] is None else int(found[2])
-    has_ports = scheme in _WEB or scheme not in FAMILIES
+    has_ports = scheme in _WEB or scheme not in SCHEMES
     valid = port is None or (has_ports and port <= _LARGEST_PORT)
     return (found[1], port) if valid else None
 
 
 def _expected(scheme: str) -> str:
-    known = ", ".join(sorted({"file", *FAMILIES.values()}))
+    known = ", ".join(sorted({"file", *SCHEMES}))
     return f"its scheme is {scheme[:40]!r}; expected a path or a URL of {known}"
