@@ -39,8 +39,9 @@ def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]
     single = {path: arrays[path] for path in arrays.keys() - _coordinates(arrays)}
     form = survey.container.format.name
     images = []
-    for group, attributes in sorted(_groups_around(single).items()):
-        if levels := _levels_in(group, attributes, single):
+    groups, names = _groups_around(single)
+    for group in sorted(groups):
+        if levels := _levels_in(group, groups[group], names[group], single):
             images.append(StoredImage(path=group, format=form, levels=levels, grouped=True))
             for level in levels:
                 del single[level.context.path]
@@ -97,33 +98,38 @@ def _document(container: Container, path: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _groups_around(arrays: Mapping[str, StoredArray]) -> dict[str, Attributes]:
+def _groups_around(
+    arrays: Mapping[str, StoredArray],
+) -> tuple[dict[str, Attributes], dict[str, list[str]]]:
+    """Return the attributes of all groups around arrays, and the names of the nodes in each."""
     groups: dict[str, Attributes] = {}
+    names: dict[str, list[str]] = {}
     for path, array in arrays.items():
-        groups.update(zip(_above(path), array.above, strict=True))
-    return groups
+        child = path
+        for group, attributes in zip(_above(path), array.above, strict=True):
+            groups[group] = attributes
+            names.setdefault(group, []).append(child.rpartition("/")[2])
+            child = group
+    return groups, names
 
 
 def _levels_in(
-    group: str, attributes: Attributes, arrays: Mapping[str, StoredArray]
+    group: str, attributes: Attributes, names: list[str], arrays: Mapping[str, StoredArray]
 ) -> tuple[StoredArray, ...]:
     """Return the levels of the pyramid in a group, as far as they have as many axes as the first.
 
     Levels of views in HDF5 are groups with an array ``cells``.
     """
-    inside = f"{group}/" if group else ""
-    inner = [path.removeprefix(inside) for path in arrays if path.startswith(inside)]
 
     def find(paths: Sequence[str]) -> dict[str, StoredArray]:
-        levels = {path: arrays[inside + path] for path in paths if inside + path in arrays}
+        inner = {path: join(group, path) for path in paths}
+        levels = {path: arrays[at] for path, at in inner.items() if at in arrays}
         if levels:
             return levels
-        cells = {path: f"{inside}{path}/cells" for path in paths}
+        cells = {path: f"{at}/cells" for path, at in inner.items()}
         return {path: arrays[at] for path, at in cells.items() if at in arrays and view_in(at)}
 
-    levels = list(
-        named_levels(attributes, {path.partition("/")[0] for path in inner}, find).values()
-    )
+    levels = list(named_levels(attributes, names, find).values())
     return tuple(level for level in levels if level.ndim == levels[0].ndim)
 
 
