@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import dask.array as da
 import numpy as np
@@ -45,8 +45,11 @@ class ZarrConvention:
     """Types, axes and fill values are Zarr's own; names of dimensions make arrays a Dataset."""
 
     roundtrip_key: ClassVar[str] = HIDDEN
+    """The attribute that only this package needs to restore a Dataset."""
     coordinates_in_axes: ClassVar[bool] = False
+    """Whether regular coordinates are stored in the axes of arrays, rather than as arrays."""
     null_padded: ClassVar[tuple[type[str | bytes], ...]] = (bytes,)
+    """The types of strings that lose trailing NULs."""
 
     def encode_together(
         self, variables: Mapping[Hashable, xr.Variable]
@@ -221,37 +224,8 @@ def _advice(name: str, dtype: np.dtype[Any]) -> str:
     )
 
 
-class Convention(Protocol):
-    """The storage of xarray's types, coordinates and attributes in a format that lacks them."""
-
-    roundtrip_key: ClassVar[str]
-    """The attribute that only this package needs to restore a Dataset."""
-    coordinates_in_axes: ClassVar[bool]
-    """Whether regular coordinates are stored in the axes of arrays, rather than as arrays."""
-    null_padded: ClassVar[tuple[type[str | bytes], ...]]
-    """The types of strings that lose trailing NULs."""
-
-    def encode_together(
-        self, variables: Mapping[Hashable, xr.Variable]
-    ) -> dict[Hashable, xr.Variable]:
-        """Apply the encodings of xarray that need all variables together."""
-
-    def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
-        """Encode a variable; raise MetadataError if the format cannot store it."""
-
-    def group_attributes(
-        self, attributes: Mapping[Any, Any], where: str, *, empty: bool
-    ) -> dict[str, Any]:
-        """Encode the attributes of a Dataset, which may be `empty` of arrays."""
-
-    def array_attributes(
-        self, encoded: EncodedVariable, axis_coords: Collection[str], *, placed: bool
-    ) -> dict[str, Any]:
-        """Return an array's attributes; `placed` if its axes have scales and offsets.
-
-        `axis_coords` are the coordinates that are stored in the axes only.
-        """
-
+Convention: TypeAlias = N5Convention | ZarrConvention
+"""The storage of xarray's types, coordinates and attributes in a format that may lack them."""
 
 _N5, _ZARR = N5Convention(), ZarrConvention()
 
