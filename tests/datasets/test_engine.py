@@ -301,64 +301,44 @@ def test_missing_chunks_and_label_multisets_obey_their_options(container: Path) 
 # Costs
 
 
-def test_opening_an_array_is_one_batch_with_the_containers_version() -> None:
-    store = CountingStore()
-    create_array(store, "em/raw", shape=(4, 4), dtype="u1", chunks=(2, 2))
-    store.requests()
-    open_array(store, "em/raw")
-    assert store.requests() == {"get_many": 1, "list": 1}
-    xr.open_dataset(store, engine="n5", group="em/raw")  # type: ignore[arg-type]
-    # The groups around it may describe its axes; what has been read is not read again. The hidden
-    # folder is listed, which has the records of unfinished writes.
-    assert store.requests() == {"get_many": 1, "list": 1}
+KNOWN = {"dimensions": [8, 9], "dataType": "uint16"}
 
-
-def test_opening_an_assumed_array_is_no_request() -> None:
-    store = CountingStore()
-    metadata = {"dimensions": [4, 4], "dataType": "uint8"}
-    open_array(store, "em/raw", metadata=metadata, assume_metadata=True)
-    assert store.requests() == {}
-
-
-def test_opening_a_group_lists_once_and_reads_in_one_batch() -> None:
-    store = CountingStore()
-    for name in "abcdef":
-        create_array(store, f"g/{name}", shape=(4, 4), dtype="u1", chunks=(2, 2))
-    store.requests()
-    dataset = xr.open_dataset(store, engine="n5", group="g")  # type: ignore[arg-type]
-    assert len(dataset.data_vars) == 6
-    # Appends to the group, and unfinished writes of its arrays, are looked for.
-    assert store.requests() == {"get_many": 2, "list": 2, "list_many": 1}
-
-
-def test_reading_a_chunk_is_one_request() -> None:
-    store = CountingStore()
-    array = create_array(store, "a", shape=(8, 8), dtype="u2", chunks=(4, 4))
-    array[...] = np.arange(64).reshape(8, 8)
-    store.requests()
-    array.read_chunk((1, 0))
-    assert store.requests() == {"get": 1}
-    array[4:8, 1:3]
-    assert store.requests() == {"get": 1}
-
-
-def test_reading_many_chunks_is_one_batch() -> None:
-    store = CountingStore()
-    array = create_array(store, "a", shape=(32, 8), dtype="u2", chunks=(4, 4))
-    store.requests()
-    array[...]
-    assert store.requests() == {"get_many": 1}
-
-
-def test_writing_whole_chunks_reads_nothing() -> None:
-    store = CountingStore()
-    array = create_array(store, "a", shape=(9, 8), dtype="u2", chunks=(4, 4))
-    store.requests()
-    array[4:, :4] = 1
+REQUESTS: dict[str, tuple[Any, dict[str, int]]] = {
+    # The hidden folder is listed, which has the records of unfinished writes.
+    "open an array": (lambda s: open_array(s, "g/a"), {"get_many": 1, "list": 1}),
+    "open its Dataset": (lambda s: opened(s, "g/a"), {"get_many": 1, "list": 1}),
+    "assume an array": (lambda s: open_array(s, "x", metadata=KNOWN, assume_metadata=True), {}),
+    "open a group": (lambda s: opened(s, "g"), {"get_many": 2, "list": 2, "list_many": 1}),
+    "read a chunk": (lambda s: open_array(s, "g/a").read_chunk((1, 0)), {"get": 1}),
+    "read a part of a chunk": (lambda s: open_array(s, "g/a")[4:8, 1:3], {"get": 1}),
+    "read many chunks": (lambda s: open_array(s, "g/a")[...], {"get_many": 1}),
     # Appends to the group are looked for where a chunk is at the end, and records of writes.
-    assert store.requests() == {"list": 2, "set": 2}
-    array[3:4, :4] = 1
-    assert store.requests() == {"list": 1, "get": 1, "set": 1}
+    "write whole chunks": (lambda s: write_part(s, slice(4, None)), {"list": 2, "set": 2}),
+    "write a part": (lambda s: write_part(s, slice(3, 4)), {"list": 1, "get": 1, "set": 1}),
+}
+"""What is done with a store, and the requests that it makes besides those of opening an array."""
+
+
+def opened(store: Any, group: str) -> xr.Dataset:
+    return xr.open_dataset(store, engine="n5", group=group)
+
+
+def write_part(store: Any, rows: slice) -> None:
+    open_array(store, "g/a", mode="r+")[rows, :4] = 1
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests_are_these(name: str) -> None:
+    store = CountingStore()
+    for each in "abcdef":
+        create_array(store, f"g/{each}", shape=(9, 8), dtype="u2", chunks=(4, 4))[...] = 1
+    run, expected = REQUESTS[name]
+    store.requests()
+    run(store)
+    requests = store.requests()
+    if "chunk" in name or "write" in name:
+        requests = {key: n - (key in {"get_many", "list"}) for key, n in requests.items()}
+    assert {key: n for key, n in requests.items() if n} == expected
 
 
 def test_graphs_of_datasets_are_symbolic(tmp_path: Path) -> None:

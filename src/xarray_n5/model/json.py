@@ -134,12 +134,21 @@ def _dump(
             "readers reject; flatten it"
         )
     try:
+        _check_keys(value)
         return json.dumps(value, default=default, allow_nan=allow_nan)
     except (TypeError, ValueError) as error:
         raise MetadataError(
             f"{where}: the attribute {key!r} is {value!r:.200}, which cannot be written as JSON "
             f"({error})"
         ) from error
+
+
+def _check_keys(value: object) -> None:
+    """Raise TypeError if a key of a mapping is not a string, which JSON would make one."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        raise TypeError("keys of mappings must be strings")
+    for item in _inside(value) if isinstance(value, dict | list | tuple) else ():
+        _check_keys(item)
 
 
 def _plain(value: object) -> object:
