@@ -405,11 +405,11 @@ class _ImageAccessor(Accessor[S]):
         """Store each variable as an array of a group, all of them in one computation.
 
         ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset, and
-        ``xr.open_dataarray`` the DataArray that was stored; so does ``xr.open_zarr`` for Zarr (with
-        the attribute `multiscales`, if OME-NGFF is written). In N5, times, masks, scales, booleans
-        and strings are encoded as xarray does for netCDF. Coordinates that a scale and an offset
-        give exactly are written to the axes of the variables, where every reader of N5 finds them;
-        others become arrays.
+        ``xr.open_dataarray`` the DataArray that was stored; so does ``xr.open_zarr`` for Zarr. In
+        N5, times, masks, scales, booleans and strings are encoded as xarray does for netCDF.
+        Coordinates of space that a scale and an offset give exactly are written to the axes of the
+        variables, where every reader of N5 finds them; others, and those that `encoding` names,
+        become arrays. Attributes are JSON, as in xarray's Zarr.
 
         Parameters
         ----------
