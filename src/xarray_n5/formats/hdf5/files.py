@@ -279,7 +279,7 @@ def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
     """Store a chunk: its bytes, or its unfiltered elements, through HDF5."""
     chunks = Chunks(dataset, lambda: dataset)
     mask, payload = split_mask(chunk)
-    if chunks.direct and mask != NO_FILTERS:
+    if chunks.direct and chunks.chunked and mask != NO_FILTERS:
         _replace(dataset, chunks.start(index), bytes(payload), mask)
     else:
         elements = np.frombuffer(payload, dataset.dtype).reshape(chunks.grid.chunks)
@@ -290,7 +290,7 @@ def clear_chunk(dataset: Any, index: Index) -> None:
     """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
     chunks = Chunks(dataset, lambda: dataset)
     elements = np.full(chunks.grid.chunks, dataset.fillvalue, dataset.dtype)
-    if chunks.direct:
+    if chunks.direct and chunks.chunked:
         skip_all = (1 << len(chunks.filters)) - 1
         _replace(dataset, chunks.start(index), elements.tobytes(), skip_all)
     else:
