@@ -12,9 +12,7 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +21,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from fsspec.asyn import FSTimeoutError
-from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.containers import objects_of
 from tests.support.faulty import FAULTS, PASSING, Fault, Plan, serving
 from tests.support.remote import Far
-from tests.support.servers import s3_options
 from tests.support.stores import keys_below
 from xarray_n5 import (
     Group,
@@ -48,7 +44,6 @@ from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
     FsspecStore,
     MemoryStore,
-    Retries,
 )
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
 from xarray_n5.stores._filesystems import is_async
@@ -58,9 +53,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-QUICK = Retries(count=4, first=0.001)
 
-NEVER = Retries(count=0)
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are made once, unless a test asks for more."""
+    monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", ())
+
+
+@pytest.fixture
+def quick(never: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """Requests that fail are made again at once."""
+    monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", (0.001,) * 4)
+
 
 VALUES = np.arange(1, 301 * 16 - 15, dtype="u2").reshape(300, 4, 4)
 """No zero among them, in 300 chunks."""
@@ -109,7 +113,7 @@ def test_verifying_fetches_together(stored: dict[str, bytes]) -> None:
     assert set(found["state"].values.ravel()) == {"ok"}
     fs.fails = failing("a/0/0/7")
     with pytest.raises(RequestError):
-        verify(replace(store, retries=NEVER), "a").compute(scheduler="sync")
+        verify(store, "a").compute(scheduler="sync")
 
 
 def failing(end: str) -> Callable[[str, str], None]:
@@ -172,47 +176,9 @@ def test_obstore_fetches_together(stored: dict[str, bytes], tmp_path: Path) -> N
     assert store.get_many(keys) == [stored[key] for key in keys]
 
 
-@pytest.mark.parametrize("credentials", [False, True])
-def test_obstore_reads_one_file_without_the_event_loop_unless_credentials_need_it(
-    credentials: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    fsspec = pytest.importorskip("obstore.fsspec")
-    store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.n5")
-    store.set("a/0/1", b"x")
-    asked: list[str] = []
-    usual = store.fs.cat_file
-
-    def cat_file(path: str, **options: Any) -> bytes:
-        asked.append(path)
-        return bytes(usual(path, **options))
-
-    monkeypatch.setattr(store.fs, "cat_file", cat_file)
-    if credentials:
-        monkeypatch.setattr(store.fs, "_credential_provider", object())
-    assert (store.get("a/0/1"), store.get("a/0/2")) == (b"x", None)
-    assert len(asked) == (2 if credentials else 0)
-
-
-@pytest.mark.parametrize("suffixes", [True, False])
-def test_obstore_reads_parts_of_shards(
-    suffixes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_obstore_reads_parts_of_shards(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("obstore.fsspec")
     store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.zarr")
-    if not suffixes:  # as in Azure
-
-        class NotSupportedError(Exception):
-            pass
-
-        kind = type(store.fs._construct_store(""))
-        usual = kind.get_async
-
-        async def get_async(self: Any, key: str, **options: Any) -> Any:
-            if options:
-                raise NotSupportedError
-            return await usual(self, key)
-
-        monkeypatch.setattr(kind, "get_async", get_async)
     values = np.random.default_rng(0).integers(0, 9, (32, 32)).astype("u2")
     to_n5(values, store, "a", chunks=4, shards=16, format="zarr3")
     assert store.get_ranges([Range("a/c/0/0", 0, 4), Range("none", -9, None)])[1] is None
@@ -221,17 +187,15 @@ def test_obstore_reads_parts_of_shards(
     np.testing.assert_array_equal(lazy[5:7, 20:].compute(), values[5:7, 20:])
 
 
-def test_obstore_lists_times_so_that_a_finished_write_is_known(tmp_path: Path) -> None:
+def test_a_finished_write_by_obstore_is_known(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("obstore.fsspec")
     store = FsspecStore(fsspec.FsspecStore("memory"), f"{tmp_path.name}/x.n5")
-    before = time.time()
     values = da.from_array(np.arange(64, dtype="u1").reshape(8, 8), chunks=4, name="values")
     for count in (4, 0):
         report = to_n5(values, store, "g/a", resume=True)
         assert report.written == count
     found = {each.key: each for each in store.list_info("g")}
     assert {"a/attributes.json", "a/0/0", "a/1/1"} <= found.keys()
-    assert all(each.time and each.time > before - 60 for each in found.values())
     assert found["a/0/0"].size == len(store.get("g/a/0/0") or b"")
     assert [*store.list_info("none")] == []
 
@@ -302,8 +266,8 @@ def test_opening_an_array_gets_its_document_and_the_containers(stored: dict[str,
 def test_records_that_cannot_be_listed_are_not_in_the_way(stored: dict[str, bytes]) -> None:
     fs, store = far(stored)
     fs.fails = refusing(".xn5")
-    np.testing.assert_array_equal(open_array(replace(store, retries=NEVER), "a")[...], VALUES)
-    assert "a" in open_group(replace(store, retries=NEVER)).arrays()
+    np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
+    assert "a" in open_group(store).arrays()
 
 
 def test_listing_a_group_is_one_request(stored: dict[str, bytes]) -> None:
@@ -408,7 +372,7 @@ def without_retries(url: str, **options: Any) -> FsspecStore:
     """Return a container whose requests are made once."""
     store = open_store(url, options)
     assert isinstance(store, FsspecStore)
-    return replace(store, retries=NEVER)
+    return store
 
 
 @pytest.mark.matrix(3)
@@ -544,57 +508,33 @@ def test_errors_of_all_libraries_are_told_apart(error: Exception, verdict: str) 
     assert told == ({verdict} if verdict else set())
 
 
-def test_pauses_double_up_to_a_bound_and_are_drawn_by_lot() -> None:
-    retries = Retries(count=8, first=0.5, longest=5)
-    assert list(retries.delays(lambda: 1.0)) == [0.5, 1, 2, 4, 5, 5, 5, 5]
-    assert list(retries.delays(lambda: 0.0)) == [0.25, 0.5, 1, 2, 2.5, 2.5, 2.5, 2.5]
-    drawn = [list(retries.delays(random.Random(seed).random)) for seed in (1, 2)]  # noqa: S311
-    assert drawn[0] != drawn[1]
-    assert sum(Retries().delays(lambda: 1.0)) < 2
-
-
 @pytest.mark.parametrize(
     ("error", "asked"), [(answered(503), 5), (answered(403), 1), (FileNotFoundError(), 1)]
 )
+@pytest.mark.usefixtures("quick")
 def test_only_what_may_pass_is_asked_for_again(error: Exception, asked: int) -> None:
-    waits: list[float] = []
-    requests: list[int] = []
+    fs, store = far({"a/0": b"x"})
 
-    def request() -> None:
-        requests.append(1)
+    def fail(verb: str, path: str) -> None:
+        del verb, path
         raise error
 
-    with pytest.raises(type(error)):
-        Retries(count=4).run(request, waits.append)
-    assert (len(requests), len(waits)) == (asked, asked - 1)
-    requests.clear()
-
-    async def request_async() -> None:
-        request()
-
-    with pytest.raises(type(error)):
-        asyncio.run(replace(QUICK).run_async(request_async))
-    assert len(requests) == asked
+    fs.fails = fail
+    for read in (lambda: store.get("a/0"), lambda: store.get_many(["a/0"])[0]):
+        fs.reset()
+        if isinstance(error, FileNotFoundError):
+            assert read() is None
+        else:
+            with pytest.raises((RequestError, RefusedError)):
+                read()
+        assert fs.counts == {"GET": asked}
 
 
-@pytest.mark.parametrize(
-    ("protocol", "expected"),
-    [
-        *(("s3", NEVER), ("gs", NEVER), ("abfs", NEVER)),
-        *(("https", Retries()), ("sftp", Retries()), ("far", Retries())),
-    ],
-)
-def test_requests_are_only_made_again_where_the_library_does_not_do_so(
-    protocol: str, expected: Retries
-) -> None:
-    fs = Far()
-    fs.protocol = protocol
-    assert Retries.of(fs) == Retries.of(DirFileSystem("b", fs)) == expected
-
-
-def test_what_s3fs_has_retried_is_not_asked_for_again() -> None:
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("protocol", ["s3", "gs", "abfs"])
+def test_what_a_library_has_retried_is_not_asked_for_again(protocol: str) -> None:
     fs = Far({"b/x.n5/a/0": b"x"})
-    fs.protocol = "s3"
+    fs.protocol = protocol
 
     def fail(verb: str, path: str) -> None:
         raise ConnectionResetError(f"{verb} {path}")
@@ -605,64 +545,9 @@ def test_what_s3fs_has_retried_is_not_asked_for_again() -> None:
     assert fs.counts == {"GET": 1}
 
 
-def test_obstore_retries_itself() -> None:
-    obstore = pytest.importorskip("obstore.fsspec")
-    assert Retries.of(obstore.FsspecStore("http")) == NEVER
-
-
-class Silent(Far):
-    """A server that does not answer requests that write."""
-
-    async def _pipe_file(self, path: str, value: bytes, **options: Any) -> None:
-        del path, value, options
-        await asyncio.sleep(3600)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [FsspecStore.set, lambda store, *item: [*store.set_many([item], 9)]],
-    ids=["set", "many"],
-)
-def test_a_write_without_an_answer_fails(
-    write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("xarray_n5.stores._requests._LONG", 0.02)
-    store = FsspecStore(Silent(), "b/x.n5", retries=NEVER)
-    with pytest.raises(RequestError, match=r"write 'a/0' .*: TimeoutError: no answer in 0 s"):
-        write(store, "a/0", b"x")
-
-
-def test_a_server_that_never_asks_for_the_data_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("s3fs")
-    monkeypatch.setattr("xarray_n5.stores._requests._LONG", 2)
-    ended = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_expect_100(self) -> bool:
-            return ended.wait(60)
-
-        def do_PUT(self) -> None:
-            """Never come here before the test has ended."""
-
-        def log_message(self, *_: Any) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = s3_options(f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(RequestError, match="no answer in 2 s"):
-            open_store("s3://b/x.n5", options).set("a/0", b"x")
-        ended.set()
-        server.shutdown()
-
-
+@pytest.mark.usefixtures("quick")
 def test_reads_and_puts_are_made_again() -> None:
     fs, store = far({"a/0": b"x"})
-    store = replace(store, retries=QUICK)
     left = SimpleNamespace(faults=0)
 
     def fail(verb: str, path: str) -> None:
@@ -705,14 +590,13 @@ def test_reads_and_puts_are_made_again() -> None:
     ],
 )
 def test_of_many_requests_some_fail_and_no_zeros_come_of_it(
-    fault: Fault, stored: dict[str, bytes]
+    fault: Fault, stored: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aiohttp = pytest.importorskip("aiohttp")
     patience = aiohttp.ClientTimeout(total=3 if fault == "stall" else 60)
     options = {"client_kwargs": {"timeout": patience}}
     plan = Plan((fault,), rate=0.01 if fault == "stall" else 0.05, seed=7)
     with serving(stored, plan=plan) as server:
-        again = replace(open_store(server.url, options), retries=QUICK)  # type: ignore[type-var]
         try:
             found = open_array(without_retries(server.url, **options), "a")[...]
         except RequestError as error:
@@ -723,6 +607,8 @@ def test_of_many_requests_some_fail_and_no_zeros_come_of_it(
             assert fault == "drop"
             np.testing.assert_array_equal(found, VALUES)
         assert server.counts[str(fault)] > 0
+        monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", (0.001,) * 4)
+        again = open_store(server.url, options)
         if fault in PASSING:
             for read in (open_array(again, "a"), from_n5(again, "a", chunks=(100, 4, 4))):
                 np.testing.assert_array_equal(read[...], VALUES)
@@ -732,10 +618,12 @@ def test_of_many_requests_some_fail_and_no_zeros_come_of_it(
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_a_write_whose_puts_fail_goes_on_where_it_was_stopped(*, late: bool) -> None:
+def test_a_write_whose_puts_fail_goes_on_where_it_was_stopped(
+    *, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     luck = random.Random(3)  # noqa: S311
     fs = Far()
-    store = FsspecStore(fs, "b/x.n5", retries=NEVER)
+    store = FsspecStore(fs, "b/x.n5")
 
     def fail(verb: str, path: str) -> None:
         del path
@@ -755,7 +643,8 @@ def test_a_write_whose_puts_fail_goes_on_where_it_was_stopped(*, late: bool) -> 
     assert failures > 0
     np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
     # With retries, nobody notices.
-    store = replace(store, root="b/y.n5", retries=QUICK)
+    monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", (0.001,) * 4)
+    store = replace(store, root="b/y.n5")
     to_n5(data, store, "a", chunks=(1, 4, 4))
     np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
 
@@ -769,7 +658,7 @@ def test_no_secret_of_a_url_shows(stored: dict[str, bytes]) -> None:
     plan = Plan(always={"/a/0/0/7": 403, "/a/0/0/8": 500})
     with serving(stored, plan=plan) as server:
         url = server.url.replace("http://", f"http://me:{SECRET}@") + f"?signature={SECRET}"
-        array = open_array(replace(open_store(url), retries=NEVER), "a")  # type: ignore[type-var]
+        array = open_array(open_store(url), "a")  # type: ignore[type-var]
         assert server.asked[0] == f"/a/attributes.json?signature={SECRET}"
         lazy = from_n5(url, "a")
         dataset = xr.open_dataset(url, engine="n5", group="a", chunks={})

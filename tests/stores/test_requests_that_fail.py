@@ -36,7 +36,7 @@ from xarray_n5 import (
 )
 from xarray_n5.errors import PathError, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore, MemoryStore, Retries
+from xarray_n5.stores import FsspecStore, MemoryStore
 from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores.redaction import redact, redact_urls
 
@@ -49,7 +49,11 @@ VALUES = np.arange(1, 65, dtype="u2").reshape(16, 4)
 
 SECRET = "hush-hush"  # noqa: S105
 
-NEVER = Retries(count=0)
+
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are made once."""
+    monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", ())
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +126,7 @@ def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
     assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args  # noqa: S301
     fs.error = TimeoutError("slow")
     with pytest.raises(RequestError, match="try again"):
-        to_n5(VALUES, FsspecStore(fs, "/no-bucket/x", retries=NEVER), "a", format=format)
+        to_n5(VALUES, FsspecStore(fs, "/no-bucket/x"), "a", format=format)
 
 
 def test_a_bucket_that_does_not_exist_is_called_so_when_it_is_read() -> None:
@@ -200,7 +204,7 @@ def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
     format: Any,
     name: str,
 ) -> None:
-    far = FsspecStore(Far(), "b/x.n5", retries=NEVER)
+    far = FsspecStore(Far(), "b/x.n5")
     for place in (MemoryStore(), far, (fsspec.filesystem("file"), str(tmp_path / "x"))):
         with pytest.raises(PathError, match="surrogate"):
             to_n5(VALUES, place, name, format=format)
@@ -209,7 +213,7 @@ def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
 
 
 def test_long_names_are_stored_where_the_store_has_them() -> None:
-    for place in (MemoryStore(), FsspecStore(Far(), "b/x.n5", retries=NEVER)):
+    for place in (MemoryStore(), FsspecStore(Far(), "b/x.n5")):
         to_n5(VALUES, place, "n" * 300)
         np.testing.assert_array_equal(open_array(place, "n" * 300)[...], VALUES)
 
@@ -271,7 +275,7 @@ def test_causes_that_are_no_answers_are_not_missing() -> None:
 
 def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()})
-    store = FsspecStore(fs, "b/x.n5", retries=NEVER)
+    store = FsspecStore(fs, "b/x.n5")
     before = {found.key for found in store.list_info("")}
     assert before == set(stored)
 
@@ -300,7 +304,7 @@ def test_an_error_carries_nothing_of_the_library_that_raised_it(
     select: Any, stored: dict[str, bytes]
 ) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()})
-    array = open_array(FsspecStore(fs, "b/x.n5", retries=NEVER), "a")
+    array = open_array(FsspecStore(fs, "b/x.n5"), "a")
     fs.fails = refuse
     with pytest.raises(RefusedError, match="PermissionError") as raised:
         array[select]
@@ -312,7 +316,7 @@ def test_an_error_carries_nothing_of_the_library_that_raised_it(
 
 def test_an_error_of_a_write_carries_nothing_either() -> None:
     fs = Far()
-    store = FsspecStore(fs, "b/x.n5", retries=NEVER)
+    store = FsspecStore(fs, "b/x.n5")
     array = create_array(store, "a", shape=(16, 4), dtype="u1", chunks=4)
     fs.objects["b/x.n5/a/0/2"] = b"x"
     fs.fails = refuse

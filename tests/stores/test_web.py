@@ -445,10 +445,10 @@ def test_secrets_do_not_follow_a_redirect_to_another_host() -> None:
     with serving(Handler.container) as other, serving(to(other.url + "{}")) as site:
         array = open_array(f"{site.url.replace('//', '//me:hush@')}/c.n5", "a")
         assert array[...].tolist() == [7] * 8
-        array = open_array(f"{site.url}/c.n5", "a", storage_options=SECRETS)
-        assert array[...].tolist() == [7] * 8
-        assert "hush" in str(site.seen)
         assert other.seen
+        with pytest.raises(RequestError, match="must not get the header"):
+            open_array(f"{site.url}/c.n5", "a", storage_options=SECRETS)
+        assert "hush" in str(site.seen)
         assert "hush" not in str(other.seen)
 
 
@@ -469,10 +469,10 @@ def test_secrets_follow_a_redirect_on_their_own_host() -> None:
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("file:///etc/passwd", "expected http or https"),
-        ("{}", "more than 10 times"),
+        ("file:///etc/passwd", "RedirectClientError"),
+        ("{}", "TooManyRedirects"),
         ("/elsewhere", "so it is unknown whether the file is missing"),
-        ("ftp://127.0.0.1/0", "expected http or https"),
+        ("ftp://127.0.0.1/0", "RedirectClientError"),
     ],
 )
 def test_a_redirect_never_makes_a_chunk_missing(target: str, why: str) -> None:

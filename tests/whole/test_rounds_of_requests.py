@@ -17,7 +17,7 @@ from xarray_n5.arrays.claims import claim_of, new_attempt
 from xarray_n5.arrays.records import Record
 from xarray_n5.doctor import examine
 from xarray_n5.errors import RequestError
-from xarray_n5.stores import FsspecStore, Retries
+from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ CHUNKS = (1, 4, 4)
 def far() -> tuple[Far, FsspecStore]:
     """Return an object store that is late, and a container on it with an array of 200 chunks."""
     fs = Far()
-    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    store = FsspecStore(fs, "b/x.n5")
     to_n5(VALUES, store, "a", chunks=CHUNKS)
     fs.be_far(0.005)
     return fs, store

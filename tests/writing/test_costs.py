@@ -13,7 +13,7 @@ import xarray as xr
 from tests.support.remote import Far
 from tests.support.stores import CountingStore
 from xarray_n5 import open_group, to_n5
-from xarray_n5.stores import FsspecStore, Retries
+from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_a_write_makes_few_calls_of_its_store(name: str, form: str) -> None:
 
 def test_a_far_store_gets_one_request_a_chunk_and_many_at_once() -> None:
     fs = Far()
-    store = FsspecStore(fs, "b/x.n5", retries=Retries(count=0))
+    store = FsspecStore(fs, "b/x.n5")
     to_n5(np.ones(1), store, "other")
     fs.be_far(0.01)
     with dask.config.set(scheduler="threads", num_workers=4):

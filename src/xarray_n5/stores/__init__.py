@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from xarray_n5.stores._requests import Retries, heads, together
+from xarray_n5.stores._requests import heads, together
 from xarray_n5.stores._resolve import anonymous_options
 from xarray_n5.stores.archive import ArchiveStore
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
@@ -23,7 +23,6 @@ __all__ = [
     "MemoryStore",
     "ObjectInfo",
     "Range",
-    "Retries",
     "Store",
     "anonymous_options",
     "heads",

@@ -134,9 +134,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _status(error: BaseException) -> int | None:
     """Return the status of the HTTP response that an error carries, or None."""
     for name in ("status", "status_code", "code"):
-        found = getattr(error, name, None)
-        if isinstance(found, int) and 400 <= found < 600:  # noqa: PLR2004 - HTTP's errors
-            return found
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return status if 400 <= status < 600 else None  # noqa: PLR2004 - HTTP's errors
     response = getattr(error, "response", None)
     metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
     found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import inspect
 import json
 import os
-import re
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.model.paths import join, partial_key
 from xarray_n5.stores.redaction import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-
-_PATTERN = re.compile(r"[*?\[]")
 
 _AT_ONCE = 256
 """The default number of requests in flight; each library opens fewer connections."""
@@ -118,8 +111,6 @@ def whole(fs: AbstractFileSystem, path: str) -> bytes:
     If a cache does not find a file, the filesystem behind it is asked: caches treat every failure
     as a missing file.
     """
-    if (found := in_obstore(fs, path)) is not None:  # a third of the time of the processor
-        return cast("bytes", found[0].get(found[2]).bytes().to_bytes())
     if not is_cache(fs):
         return cast("bytes", fs.cat_file(path, **in_one_request(fs)))
     try:
@@ -128,24 +119,6 @@ def whole(fs: AbstractFileSystem, path: str) -> bytes:
         pass
     behind = behind_caches(fs)
     return cast("bytes", behind.cat_file(path, **in_one_request(behind)))
-
-
-def drop_copies(fs: AbstractFileSystem, path: str) -> None:
-    """Remove the copies that caches keep of a file that was written or removed."""
-    while is_cache(fs) and (inner := _inner(fs)) is not None:
-        with contextlib.suppress(FileNotFoundError):
-            found = fs._check_file(path)  # noqa: SLF001 - fsspec has no other name for it
-            if isinstance(found, str):
-                os.remove(found)  # noqa: PTH107
-            elif found:
-                fs.pop_from_cache(path)
-        fs = inner
-
-
-async def drop_copies_async(fs: AbstractFileSystem, path: str) -> None:
-    """Do the same in the loop of the filesystem, which caches may ask in turn."""
-    if is_cache(fs):
-        await asyncio.to_thread(drop_copies, fs, path)
 
 
 def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:
@@ -170,12 +143,8 @@ def has_complete_listings(fs: AbstractFileSystem) -> bool:
 
 def retries_itself(fs: AbstractFileSystem) -> bool:
     """Return whether the library of a filesystem retries what failed for a transient reason."""
-    return bool(_kinds(fs) & _RETRYING) or is_obstore(fs)
-
-
-def is_obstore(fs: AbstractFileSystem) -> bool:
-    """Return whether obstore makes the requests of a filesystem."""
-    return type(behind_caches(fs)).__module__.startswith("obstore.")
+    source = type(behind_caches(fs))
+    return bool(_kinds(fs) & _RETRYING) or source.__module__.startswith("obstore.")
 
 
 def keeps_directories(fs: AbstractFileSystem) -> bool:
@@ -202,35 +171,6 @@ def is_async(fs: AbstractFileSystem) -> bool:
 
     inner = _inner(fs)
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
-
-
-def in_obstore(fs: AbstractFileSystem, path: str) -> tuple[Any, str, str] | None:
-    """Return obstore's own store of a path, its bucket, and the key in it.
-
-    None for other filesystems, and for credentials that may need an event loop.
-    """
-    known = type(fs).__module__.startswith("obstore.") and hasattr(fs, "_construct_store")
-    if not known or getattr(fs, "_credential_provider", None) is not None:
-        return None
-    bucket, key = fs._split_path(path)  # noqa: SLF001
-    return fs._construct_store(bucket), bucket, key  # noqa: SLF001
-
-
-def takes_batches(fs: AbstractFileSystem, paths: Sequence[str]) -> bool:
-    """Return whether one call for several files is as good as several requests in flight.
-
-    fsspec treats some characters as patterns there.
-    """
-    plain = not any(map(_PATTERN.search, paths))
-    return plain and not (is_async(fs) or is_threaded(fs) or is_cache(fs))
-
-
-def in_one_batch(fs: AbstractFileSystem, paths: Sequence[str]) -> list[Any]:
-    """Return the bytes of several files by one call, or errors; None if that fails."""
-    found: dict[str, Any] = {}
-    with contextlib.suppress(Exception):  # each is requested again by itself
-        found = fs.cat(paths, on_error="return")
-    return [found.get(fs._strip_protocol(path)) for path in paths]  # noqa: SLF001
 
 
 def is_threaded(fs: AbstractFileSystem) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from xarray_n5.stores._filesystems import in_obstore, is_async, is_http
+from xarray_n5.stores._filesystems import is_async, is_http
 from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.redaction import redact_urls
 
@@ -61,10 +61,7 @@ def entries_below(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Iterate over the files below a path, relative to it, and its directories if `folders`."""
     fs = requests.fs
-    inside = None if folders else in_obstore(fs, path)
-    if inside is not None:
-        found = requests.get("list", prefix, partial(_by_obstore, *inside)) or {}
-    elif _finds_by_folders(fs):
+    if _finds_by_folders(fs):
         found = _by_folders(requests, path, prefix, ahead)
     else:
         find = partial(fs.find, path, withdirs=folders, detail=True)
@@ -88,12 +85,6 @@ def _finds_by_folders(fs: AbstractFileSystem) -> bool:
 
     own = getattr(type(fs), "_find", None)
     return is_async(fs) and own is AsyncFileSystem._find  # noqa: SLF001
-
-
-def _by_obstore(store: Any, bucket: str, key: str) -> dict[str, Mapping[str, Any]]:
-    """Return the entries below a key, with their times, which obstore's filesystem omits."""
-    found = [each for several in store.list(key) for each in several]
-    return {f"{bucket}/{each['path']}": {**each, "type": "file"} for each in found}
 
 
 def _by_folders(

@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xarray_n5.stores._filesystems import in_folder, in_one_request, is_http, is_obstore
+from xarray_n5.stores._filesystems import in_folder, in_one_request, is_http
 from xarray_n5.stores._http import WebError, at_most
 
 if TYPE_CHECKING:
@@ -55,35 +55,18 @@ async def part_of(fs: Any, path: str, part: Range, *, whole: bool) -> FilePart:
     fs, path = in_folder(fs, path)
     if part.stop is not None and part.stop <= part.start:
         return FilePart(b"", None)
-    if is_obstore(fs):
-        return await _part_in_obstore(fs, path, part)
     if is_http(fs):
         return await _part_on_web(fs, path, part, whole=whole)
     read = fs._cat_file  # noqa: SLF001 - fsspec has no other name for it
-    data = await read(path, start=part.start, end=part.stop, **in_one_request(fs))
+    try:
+        data = await read(path, start=part.start, end=part.stop, **in_one_request(fs))
+    except NotImplementedError:  # obstore has no ranges to the end
+        start, stop, _ = slice(*part[1:]).indices((await fs._info(path))["size"])  # noqa: SLF001
+        data = await read(path, start=start, end=stop) if start < stop else b""
     most = -part.start if part.start < 0 else (part.stop or math.inf) - part.start
     if len(data) > most:
         raise WebError(f"the server sends {len(data)} bytes for {part[1:]}", _NO_RANGES)
     return FilePart(data, None)
-
-
-async def _part_in_obstore(fs: Any, path: str, part: Range) -> FilePart:
-    """Return a part of a file that obstore reads; it checks which part a server sends."""
-    bucket, key = fs._split_path(path)  # noqa: SLF001
-    store = fs._construct_store(bucket)  # noqa: SLF001
-    start, stop = part.start, part.stop
-    end = {"suffix": -start} if start < 0 else {"offset": start}
-    try:
-        answer = await store.get_async(key, options={"range": (start, stop) if stop else end})
-        data, facts = await answer.bytes_async(), answer.meta
-        return FilePart(data.to_bytes(), (facts["e_tag"] or facts["last_modified"], facts["size"]))
-    except Exception as error:
-        if type(error).__name__ != "NotSupportedError":  # as in Azure
-            raise
-    if stop is None:
-        size = (await fs._info(path))["size"]  # noqa: SLF001
-        start, stop, _ = slice(start, None).indices(size)
-    return FilePart(await fs._cat_file(path, start=start, end=stop), None)  # noqa: SLF001
 
 
 async def _part_on_web(fs: Any, url: str, wanted: Range, *, whole: bool) -> FilePart:

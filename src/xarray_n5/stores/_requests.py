@@ -32,71 +32,12 @@ T = TypeVar("T")
 _CALLS = 32
 """The most calls at once; each may make many requests at once, too."""
 
-_LONG = 240.0
-"""The seconds for which a request that writes may have no answer: slow networks take their time,
-but a scheduler gives up a worker that waits for it for 300 s."""
+_DELAYS = (0.1, 0.2, 0.4, 0.8)
+"""The maximum delays in seconds before requests that failed are repeated; half of each is random,
+which spreads those that failed together."""
 
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """The retries of a request that failed for a transient reason, with exponential backoff.
-
-    Only for idempotent requests, reads and writes of whole objects, and only where the library of
-    a filesystem has no retries of its own: fsspec's for web servers, SFTP and others.
-
-    >>> list(Retries(count=4).delays(lambda: 1.0))
-    [0.1, 0.2, 0.4, 0.8]
-    """
-
-    count: int = 4
-    """The maximum number of retries."""
-    first: float = 0.1
-    """The maximum delay before the first retry in seconds; it doubles with each retry."""
-    longest: float = 5.0
-    """The maximum delay between two requests in seconds."""
-    within: float = 60.0
-    """The seconds after which a request is not retried: slow servers get one request."""
-
-    @classmethod
-    def of(cls, fs: AbstractFileSystem) -> Retries:
-        """Return the usual retries; none if the library of the filesystem retries itself."""
-        return cls(count=0) if filesystems.retries_itself(fs) else cls()
-
-    def delays(self, draw: Callable[[], float] = random.random) -> Iterator[float]:
-        """Iterate over the delays between requests in seconds; half of each is random.
-
-        The jitter spreads the retries of requests that failed together.
-        """
-        for turn in range(self.count):
-            yield min(self.longest, self.first * 2**turn) * (0.5 + draw() / 2)
-
-    def run(self, request: Callable[[], T], wait: Callable[[float], None] = time.sleep) -> T:
-        """Return the result of a request, or raise its last error."""
-        end = time.monotonic() + self.within
-        for delay in self.delays():
-            try:
-                return request()
-            except Exception as error:  # each library has errors of its own
-                if not _is_worth_it(error) or time.monotonic() > end:
-                    raise
-            wait(delay)
-        return request()
-
-    async def run_async(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of an asynchronous request, or raise its last error."""
-        end = time.monotonic() + self.within
-        for delay in self.delays():
-            try:
-                return await request()
-            except Exception as error:  # each library has errors of its own
-                if not _is_worth_it(error) or time.monotonic() > end:
-                    raise
-            await asyncio.sleep(delay)
-        return await request()
-
-
-def _is_worth_it(error: Exception) -> bool:
-    return not is_missing(error) and is_transient(error)
+_WITHIN = 60.0
+"""The seconds after which a request is not repeated: slow servers get one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,52 +48,58 @@ class Requests:
     """The filesystem."""
     url: str
     """The container's URL for errors, without secrets."""
-    retries: Retries
-    """The retries of a request."""
 
     # Errors are raised outside of "except", so that they do not carry the library's own: those may
     # show a signed URL, and need not be picklable.
 
     def get(self, verb: str, key: str, request: Callable[[], T], *, retry: bool = True) -> T | None:
-        """Return the result of a request; None if the file is missing, unless it is written."""
-        try:
-            return self.retries.run(request) if retry else request()
-        except Exception as error:  # noqa: BLE001 - each library has errors of its own
-            failure = self._failure(verb, key, error)
+        """Return the result of a request; None if the file is missing, unless it is written.
+
+        Reads and writes of whole objects are repeated if they failed for a transient reason, unless
+        the library of the filesystem does that itself.
+        """
+        for pause in self._pauses() if retry else [None]:
+            try:
+                return request()
+            except Exception as error:  # noqa: BLE001 - each library has errors of its own
+                failure = self._failure(verb, key, error)
+                if pause is None or not _may_pass(error):
+                    break
+            time.sleep(pause)
         if failure is not None:
             raise failure
         return None
 
     async def get_async(self, verb: str, key: str, request: Callable[[], Awaitable[T]]) -> T | None:
         """Return the result of a request in the filesystem's loop, as :meth:`get` does."""
-        try:
-            return await self.retries.run_async(request)
-        except Exception as error:  # noqa: BLE001
-            failure = self._failure(verb, key, error)
+        for pause in self._pauses():
+            try:
+                return await request()
+            except Exception as error:  # noqa: BLE001
+                failure = self._failure(verb, key, error)
+                if pause is None or not _may_pass(error):
+                    break
+            await asyncio.sleep(pause)
         if failure is not None:
             raise failure
         return None
+
+    def _pauses(self) -> Iterator[float | None]:
+        """Iterate over the delays between requests in seconds; None after the last one."""
+        end = time.monotonic() + _WITHIN
+        for delay in () if filesystems.retries_itself(self.fs) else _DELAYS:
+            if time.monotonic() > end:
+                break
+            yield random.SystemRandom().uniform(delay / 2, delay)
+        yield None
 
     async def change_async(self, path: str, key: str, data: Buffer | None) -> None:
         """Write the bytes of a key at its path, or remove the file if there are none."""
         if data is None:
             await self.get_async("remove", key, partial(self.fs._rm_file, path))  # noqa: SLF001
         else:
-            await self.get_async("write", key, partial(self._put, path, bytes(data)))
-
-    async def _put(self, path: str, data: bytes) -> None:
-        """Write bytes at a path, unless there is no answer for long.
-
-        S3's clients let a server ask for the data, and aiohttp waits for that without a limit. It
-        is not repeated: another write may have begun meanwhile.
-        """
-        try:
-            async with asyncio.timeout(_LONG) as limit:
-                await self.fs._pipe_file(path, data)  # noqa: SLF001
-        except TimeoutError:
-            if limit.expired():
-                raise TimeoutError(f"no answer in {_LONG:.0f} s") from None
-            raise
+            put = partial(self.fs._pipe_file, path, bytes(data))  # noqa: SLF001
+            await self.get_async("write", key, put)
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""
@@ -221,6 +168,10 @@ class Requests:
             _loop_of(source)  # raises in the loop's own thread, which cannot wait here
         with ThreadPoolExecutor(min(ahead, filesystems.THREADS), "xarray-n5-fetch") as threads:
             yield from _in_flight(keys, ahead, lambda key: threads.submit(request, key), finish)
+
+
+def _may_pass(error: Exception) -> bool:
+    return not is_missing(error) and is_transient(error)
 
 
 def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import quote
 
+from xarray_n5.errors import ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _filesystems as filesystems
 from xarray_n5.stores._http import DOCUMENT, at_most
 from xarray_n5.stores._listings import entries_below, files_below, forget, names
 from xarray_n5.stores._parts import FilePart, Range, part_of
-from xarray_n5.stores._requests import Requests, Retries
+from xarray_n5.stores._requests import Requests
 from xarray_n5.stores._resolve import path_at, resolve_url, split_query
 from xarray_n5.stores.base import Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from xarray_n5.stores.base import Listing, ObjectInfo
 
 
+_READ_ONLY = "cannot be changed through a cache; use the URL behind it, without `...cache::`"
+
+
 @dataclass(frozen=True, slots=True)
 class FsspecStore(Store):
     """A path on an fsspec filesystem; only a file that is not found is a missing key."""
@@ -36,8 +40,6 @@ class FsspecStore(Store):
     root: str  # the container's path on it, without protocol
     query: str = field(default="", repr=False)
     """The query of each URL, usually a signature."""
-    retries: Retries | None = None
-    """The retries of requests that failed for a transient reason; by default `Retries.of(fs)`."""
     concurrency: ClassVar[int] = 256
     copies: bool = True
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
@@ -136,7 +138,7 @@ class FsspecStore(Store):
         return f"{path}?{self.query}" if self.query else path
 
     def _requests(self, fs: AbstractFileSystem) -> Requests:
-        return Requests(fs, self.url, self.retries or Retries.of(fs))
+        return Requests(fs, self.url)
 
     def _current(self, key: str, *, below: bool = False) -> tuple[str, Any, Requests]:
         """Return a key's path, and the filesystem without cached listings of it."""
@@ -151,19 +153,6 @@ class FsspecStore(Store):
         path, fs = self._path(key), self._reader
         with at_most(DOCUMENT if most is None else most):
             return self._requests(fs).get("read", key, lambda: filesystems.whole(fs, path))
-
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes at each key: several requests in flight, or one call for all of them."""
-        fs, paths = self._reader, list(map(self._path, keys))
-        if len(keys) == 1 or not filesystems.takes_batches(fs, paths):
-            return [data for _, data in self.fetch(keys, self.concurrency)]
-        return list(map(self._read_in_batch, keys, filesystems.in_one_batch(fs, paths)))
-
-    def _read_in_batch(self, key: str, found: bytes | Exception | None) -> bytes | None:
-        """Return the bytes at a key; a failed request of a batch is retried by itself."""
-        missing = self._requests(self._reader).is_missing
-        gone = isinstance(found, Exception) and missing(found)
-        return found if isinstance(found, bytes) else None if gone else self.get(key)
 
     def fetch(
         self, keys: Iterable[str], ahead: int, most: int | None = None
@@ -223,8 +212,6 @@ class FsspecStore(Store):
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
         fs = self._source
-        if filesystems.is_obstore(fs) and self.complete_listings:
-            return any(self.list(prefix))  # one request; no directory is empty
         if filesystems.has_servers_pages(fs):
             look = partial(fs.isdir, self._path(prefix))
             return bool(self._requests(fs).get("look at", prefix, look))
@@ -265,6 +252,8 @@ class FsspecStore(Store):
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or remove several keys, several requests in flight."""
+        if filesystems.is_cache(self.fs):
+            raise ReadOnlyError(self.url, "", _READ_ONLY)
         if self._has_real_files:
             return map(self._change, items)
         requests = self._requests(self._source)
@@ -273,9 +262,7 @@ class FsspecStore(Store):
         return (key for _, key in done)
 
     async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
-        path = self._path(item[0])
-        await requests.change_async(path, *item)
-        await filesystems.drop_copies_async(self.fs, path)
+        await requests.change_async(self._path(item[0]), *item)
         return item[0]
 
     def _change(self, item: tuple[str, Buffer | None]) -> str:
@@ -288,7 +275,6 @@ class FsspecStore(Store):
             requests.get("write", key, rename, retry=False)
         else:
             requests.get("write", key, lambda: fs.pipe_file(path, bytes(data)))
-        filesystems.drop_copies(self.fs, path)
         return key
 
     def delete(self, keys: Iterable[str]) -> None:
