@@ -29,7 +29,7 @@ from tests.support.projects import (
     write_n5,
     write_project,
 )
-from xarray_n5 import MetadataError, NodeNotFoundError, copy, digest, open_array
+from xarray_n5 import MetadataError, NodeNotFoundError, digest, open_array
 from xarray_n5.cli import main
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MissingChunkError
@@ -824,10 +824,6 @@ def test_a_project_is_copied_as_its_datasets(tiled: Path, name: str) -> None:
     found = CliRunner().invoke(main, ["copy", str(tiled), str(out), "--resume"])
     assert found.exit_code == 1
     assert "exists" in found.stderr
-    report = xarray_n5.copy(tiled, tiled.with_name("view.n5"), source_path="setup1/timepoint0/s1")
-    assert report is not None
-    view = xr.open_dataset(tiled.with_name("view.n5"), engine="n5")
-    np.testing.assert_array_equal(view["project"], values((0, 1), 1, (6, 6, 8)))
 
 
 def test_a_project_is_copied_into_shards_of_its_chunks(tiled: Path) -> None:
@@ -914,5 +910,3 @@ def test_a_crop_of_a_turned_view_warns(tmp_path: Path, of: str) -> None:
     opened: Any = dataset["a"] if of == "an array" else dataset
     with pytest.warns(UserWarning, match="this is another box in each"):
         opened.n5.crop(x=(1, 2))
-    with pytest.raises(MetadataError, match="another box in each"):
-        copy(tmp_path / "a.xml", tmp_path / "b.n5", bounds={"x": (1, 2)})

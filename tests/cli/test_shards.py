@@ -166,7 +166,7 @@ def test_damaged_shards_are_named_and_mended(big: Path, tmp_path: Path) -> None:
     assert "em/s0/c/0/1/0" in found.stdout
     assert json.loads(run("verify", place, "--json").stdout)[0]["shards"] == [8, 16, 16]
     printed("repair", place)
-    printed("copy", big / "em/s0", place / "em/s0", *SHARDS, "--resume")
+    printed("copy", big, place, *SHARDS, "--resume")
     assert printed("verify", place) == "em/s0  4 ok (shards)\nem/s1  1 ok (shards)\n"
 
 

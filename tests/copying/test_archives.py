@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import xarray_n5
 from tests.support.exhaustive import some
 from tests.support.processes import Python
-from xarray_n5 import MetadataError, N5Error, NodeExistsError, copy, open_array, set_options
+from xarray_n5 import MetadataError, NodeExistsError, copy, open_array, set_options
 from xarray_n5.cli import main
 from xarray_n5.copying import archives
 from xarray_n5.errors import DifferenceError, PathError, ReadOnlyError
@@ -127,7 +127,7 @@ def test_an_existing_archive_is_replaced_as_a_whole(source: Path, tmp_path: Path
             copy(source, out, **how)
     assert out.read_bytes() == before
     with set_options(fsync=True):
-        copy(source, out, source_path="table", path="t", mode="w")
+        copy(source / "table", out / "t", mode="w")
     assert [*xarray_n5.open_group(out)] == ["t"]
     copy(out, out, mode="w")  # of itself
     np.testing.assert_array_equal(open_array(out, "t")[:], np.arange(5))
@@ -144,7 +144,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], dict[str, Any], type[Exception]]
     "another format": (lambda folder: folder / "out.ozx", {"format": "zarr2"}, MetadataError),
     "a long name": (lambda folder: folder / f"{'a' * 230}.ozx", {}, PathError),
     "a directory": (a_directory, {"mode": "w"}, NodeExistsError),
-    "no source": (lambda folder: folder / "out.ozx", {"source_path": "no"}, N5Error),
     "chunks": (lambda folder: folder / "out.ozx", {"chunks": 0}, ValueError),
 }
 

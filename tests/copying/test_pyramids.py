@@ -78,7 +78,6 @@ def openorganelle(place: Path, path: str = "em/fibsem-uint16") -> None:
 def test_a_pyramid_in_zarr_is_ome_ngff_by_default(tmp_path: Path, path: str) -> None:
     source, place = tmp_path / "cell.n5", tmp_path / "cell.zarr"
     openorganelle(source, path)
-    before = attributes_in(source, path)
     copy(source, place)
     shown = ngff(place, path)
     assert (place / path / "s0/0/0/0").is_file()
@@ -97,8 +96,10 @@ def test_a_pyramid_in_zarr_is_ome_ngff_by_default(tmp_path: Path, path: str) -> 
     xr.testing.assert_identical(opened(place).load(), opened(source).load())
     assert all((report["bytes"] > 0).all() for report in verify(place).leaves)
     assert CliRunner().invoke(main, ["tree", str(place)]).exit_code == 0
+    assert open_group(place, path).attrs["title"] == "a cell"
+    assert open_array(place, f"{path}/s1").attrs["stain"] == "OTO"
     copy(place, tmp_path / "back.n5")
-    assert attributes_in(tmp_path / "back.n5", path) == before
+    xr.testing.assert_identical(opened(tmp_path / "back.n5").load(), opened(source).load())
     copy(place, tmp_path / "again.zarr")
     assert attributes_in(tmp_path / "again.zarr", path) == attributes_in(place, path)
 
@@ -127,7 +128,6 @@ def test_ome_ngff_in_n5_is_described_for_its_readers(tmp_path: Path) -> None:
             shape = (4, 8 >> level, 8 >> level)
             create_array(source, entry["path"], shape=shape, dtype="u1", chunks=4)[...] = level
         open_group(source, mode="r+").attrs.update({"multiscales": [shown], "title": "a cell"})
-        before = attributes_in(source)
         copy(source, place)
         group = attributes_in(place)[""]
         assert group["downsamplingFactors"] == [[1, 1, 1], [2, 2, 1]]
@@ -142,8 +142,6 @@ def test_ome_ngff_in_n5_is_described_for_its_readers(tmp_path: Path) -> None:
             found = xr.open_dataset(place, engine="n5", level=level).load()
             expected = xr.open_dataset(source, engine="n5", level=level).load()
             xr.testing.assert_identical(found.rename(renamed), expected.rename(renamed))
-        copy(place, tmp_path / f"{prefix}back.zarr")
-        assert attributes_in(tmp_path / f"{prefix}back.zarr") == before
 
 
 @pytest.mark.parametrize("name", ["a.n5", "a.h5"])
@@ -196,20 +194,6 @@ def test_levels_without_coordinates_get_no_numbers(tmp_path: Path) -> None:
     )
 
 
-def test_what_was_changed_in_a_copy_belongs_to_the_user(tmp_path: Path) -> None:
-    openorganelle(tmp_path / "a.n5", "em")
-    copy(tmp_path / "a.n5", tmp_path / "b.zarr")
-    group = open_group(tmp_path / "b.zarr", "em", mode="r+")
-    shown = group.attrs["multiscales"]
-    shown[0]["name"] = "mine"
-    group.attrs["multiscales"] = shown
-    copy(tmp_path / "b.zarr", tmp_path / "c.n5")
-    assert open_group(tmp_path / "c.n5", "em").attrs["multiscales"][0]["name"] == "mine"
-    del group.attrs["multiscales"]
-    copy(tmp_path / "b.zarr", tmp_path / "d.n5")
-    assert "multiscales" not in open_group(tmp_path / "d.n5", "em").attrs
-
-
 # Other dialects
 
 
@@ -222,12 +206,9 @@ def test_the_dialects_of_a_copy_can_be_chosen(tmp_path: Path) -> None:
         xr.testing.assert_equal(opened(tmp_path / name).load(), whole)
         return attributes_in(tmp_path / name, "em")
 
-    same = group_of("same.zarr", dialect="same")
-    assert same[""]["multiscales"] == open_group(tmp_path / "a.n5", "em").attrs["multiscales"]
     both = group_of("both.n5", dialect=["cosem", "neuroglancer"])
     assert both[""]["downsamplingFactors"] == [[1] * 3, [2] * 3, [4] * 3]
     assert both[""]["title"] == "a cell"
-    assert "_nc_copied" not in both[""]
     paintera = group_of("paintera.n5", dialect=["paintera", "array_dimensions", "cosem"])
     assert paintera["s1"]["offset"] == [2.0, 2.0, 2.6]
     copy(tmp_path / "both.n5", tmp_path / "again.n5")
@@ -246,13 +227,10 @@ def test_arrays_can_be_described_by_other_dialects_too(tmp_path: Path) -> None:
     copy(tmp_path / "a.n5", tmp_path / "b.n5", dialect="cosem")
     found = dict(open_array(tmp_path / "b.n5", "raw").attrs)
     assert found.keys() == {"transform", "pixelResolution", "stain"}
-    region = (slice(4, 8), slice(0, 4))
-    copy(
-        tmp_path / "a.n5", tmp_path / "c.zarr", source_path="raw", dialect="paintera", region=region
-    )
-    part = open_array(tmp_path / "c.zarr")
-    assert [(axis.scale, axis.offset) for axis in part.axes] == [(4, 24), (4, 8)]
-    assert part.attrs.keys() >= {"resolution", "offset", "stain"}
+    copy(tmp_path / "a.n5/raw", tmp_path / "c.zarr", dialect="paintera")
+    again = open_array(tmp_path / "c.zarr")
+    assert [(axis.scale, axis.offset) for axis in again.axes] == [(4, 8), (4, 8)]
+    assert again.attrs.keys() >= {"resolution", "offset", "stain"}
     with pytest.raises(MetadataError, match="offset"):
         copy(tmp_path / "a.n5", tmp_path / "d.n5", dialect="n5_viewer")
 
@@ -261,9 +239,7 @@ def test_arrays_can_be_described_by_other_dialects_too(tmp_path: Path) -> None:
     ("options", "expected"),
     [
         ([], "coordinateTransformations"),
-        (["--dialect", "same"], "transform"),
         (["--dialect", "cosem", "--dialect", "ngff"], None),
-        (["--dialect", "cosem", "--dialect", "same"], None),
     ],
 )
 def test_the_command_takes_dialects(
@@ -327,12 +303,6 @@ def test_levels_of_new_pyramids_in_zarr_2_have_a_fill_value_that_masks_nothing(
         check_unmasked(tmp_path / f"tree-{name}.zarr", dtype)
     copy(tmp_path / "a.zarr", tmp_path / "d.zarr")
     check_unmasked(tmp_path / "d.zarr", dtype)
-    # Back in the first format, nothing is left of it.
-    copy(tmp_path / "copy-b.n5.zarr", tmp_path / "e.n5")
-    for level in ("em/s0", "em/s1"):
-        assert dict(open_array(tmp_path / "e.n5", level).attrs) == dict(
-            open_array(tmp_path / "b.n5", level).attrs
-        )
 
 
 @pytest.mark.parametrize("fill", [None, 0, 3])
@@ -409,8 +379,6 @@ def test_colours_of_channels_and_other_members_of_an_image_are_kept(
 def labels_in(place: Path) -> tuple[Any, Any, Any]:
     """The list of an image's labels, the source of one, and the names of the image's channels."""
     listed, label, around = (dict(open_group(place, p).attrs) for p in ("labels", "labels/a", ""))
-    for each in (listed, label, around):
-        each.pop("_nc_copied", None)
     nested, around = label.pop("ome", label), around.get("ome", around)
     assert nested is label or "image-label" not in label
     channels = [each["label"] for each in around["omero"]["channels"]]
@@ -447,15 +415,14 @@ def test_labels_are_listed_in_the_version_of_the_copy(
 @pytest.mark.parametrize(("form", "to"), [("zarr2", "zarr3"), ("zarr3", "n5"), ("n5", "zarr2")])
 def test_names_of_channels_that_a_level_loses_are_named(tmp_path: Path, form: Any, to: Any) -> None:
     pyramid(labelled(image()), tmp_path / "a", levels=1, format=form)
-    lost = "names along 'c' are not copied: 'DNA', 'actin'; to keep"
-    with nullcontext() if form == "n5" else pytest.warns(UserWarning, match=lost):
-        copy(tmp_path / "a", tmp_path / "b", level=0, format=to)
-    shown = ("DNA", "actin") if form == "n5" else None
+    with pytest.warns(UserWarning, match="labels of axis 'c'") if to != "n5" else nullcontext():
+        copy(tmp_path / "a/s0", tmp_path / "b", format=to)
+    shown = ("DNA", "actin") if to == "n5" else None
     assert open_array(tmp_path / "b").axes[0].labels == shown
     copy(tmp_path / "a", tmp_path / "c", format=to)
     assert open_array(tmp_path / "c", "s0").axes[0].labels == ("DNA", "actin")
     if form == "zarr2":  # the group around the copy has them
-        copy(tmp_path / "a", tmp_path / "c", level=0, path="s0", mode="w")
+        copy(tmp_path / "a/s0", open_array(tmp_path / "c", "s0"), mode="w")
 
 
 @pytest.mark.filterwarnings("ignore:.*multiscales:UserWarning")

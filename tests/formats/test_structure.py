@@ -249,7 +249,7 @@ def test_what_does_not_look_odd_never_reads_as_zeros_far_away(name: str, tmp_pat
         lambda: xr.open_dataset(place, engine="n5", group=path).load(),
         lambda: list(open_array(store, path).node.stored_chunks()),
         lambda: verify(store, path),
-        lambda: copy(store, tmp_path / "copy.n5", source_path=path),
+        lambda: copy(open_group(store), tmp_path / "copy.n5"),
     ]
     for read in reads:
         with pytest.raises(NodeNotFoundError, match="it is a group"):

@@ -93,7 +93,7 @@ def test_levels_are_chosen_alike_by_every_function(
     place = store(tmp_path / "m", form, names)
     tree = opened(place)
     choices = [*CHOICES, *((name, number) for number, name in enumerate(names))]
-    for count, (level, number) in enumerate(choices):
+    for level, number in choices:
         dataset = xr.open_dataset(place, engine="n5", level=level)
         assert (dataset.sizes["x"], float(dataset.x[1] - dataset.x[0])) == (
             SIZES[number],
@@ -103,8 +103,6 @@ def test_levels_are_chosen_alike_by_every_function(
         assert rows.sizes["y"] == SIZES[number]
         like = tree.n5.interp_like(dataset.isel(x=slice(2)), level=level)
         assert dict(like.sizes) == {"y": SIZES[number], "x": 2}
-        xarray_n5.copy(place, tmp_path / f"copy{count}", path="a", level=level)
-        assert xarray_n5.open_array(tmp_path / f"copy{count}", "a").shape == (SIZES[number],) * 2
 
 
 @everywhere
@@ -116,12 +114,8 @@ def test_levels_that_do_not_exist_are_refused_by_every_function(
     tree = opened(place)
     with pytest.raises((N5Error, ValueError, TypeError)) as refused:
         xr.open_dataset(place, engine="n5", level=level)
-    for function in (
-        lambda: tree.n5.interp(x=[2.0, 3.0], level=level),
-        lambda: xarray_n5.copy(place, tmp_path / "copy", path="a", level=level),
-    ):
-        with pytest.raises(refused.type):
-            function()
+    with pytest.raises(refused.type):
+        tree.n5.interp(x=[2.0, 3.0], level=level)
 
 
 @everywhere

@@ -346,7 +346,7 @@ def test_copies_and_pyramids_store_digests_on_request(tmp_path: Path, form: Any)
     to_n5(NOISE, source, "g/a", chunks=8)
     with set_options(checksums=True, fsync=True):
         copy(source, place, **how)
-        copy(source, place, source_path="g/a", path="alone", **how)
+        copy(source / "g/a", place / "alone", **how)
         pyramid(NOISE, place, "p", levels=1, chunks=8, **how)
     report = verify(place).compute()
     assert {node.path for node in report.leaves} == {"/g/a", "/alone", "/p/s0", "/p/s1"}

@@ -840,7 +840,7 @@ def test_labels_are_listed_by_their_image(
         if how in {"levels", "copied"}:
             pyramid(labels, tmp_path / "b.n5", mode="w", chunks=16, method="mode")
         if how == "copied":
-            copy(tmp_path / "b.n5", place, path=path, mode=mode, dialect=dialect)
+            copy(tmp_path / "b.n5", place / path, mode=mode, dialect=dialect)
         elif how == "levels":
             tree = xr.open_datatree(tmp_path / "b.n5", engine="n5")
             tree.n5.to_n5(place, path, mode=mode, format=form, dialect=dialect)

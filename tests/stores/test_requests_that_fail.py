@@ -25,7 +25,6 @@ from tests.support.remote import Far
 from xarray_n5 import (
     NodeNotFoundError,
     chunk_map,
-    copy,
     create_array,
     create_group,
     from_n5,
@@ -168,9 +167,6 @@ WRITES_OF_NAMES: dict[str, Callable[[Any, str, Any], Any]] = {
     ),
     "dataset": lambda place, name, form: xr.Dataset({name: ("x", [1])}).n5.to_n5(
         place, "g", format=form
-    ),
-    "copy": lambda place, name, form: copy(
-        place, place, source_path="there", path=name, format=form
     ),
 }
 

@@ -60,7 +60,7 @@ def test_functions_of_containers_return_their_reports(tmp_path: Path) -> None:
     url, other = tmp_path / "a.n5", tmp_path / "b.zarr"
     levels = xarray_n5.pyramid(IMAGE, url, "em", factors=2, levels=1, method="mean", chunks=2)
     assert_type(levels, WriteReport)
-    copied = xarray_n5.copy(url, other, mode="w-", format="zarr3", dtype="uint8", shards=4)
+    copied = xarray_n5.copy(url, other, mode="w-", format="zarr3", shards=4)
     assert_type(copied, WriteReport)
     assert_type(xarray_n5.digest(other), str)
     assert xarray_n5.digest(other) == xarray_n5.digest(url)

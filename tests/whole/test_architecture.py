@@ -123,7 +123,6 @@ NAMES_OF_LEVELS = {
     "datasets.engine",
     "datasets.overwrite",
     "dialects.bdv",
-    "dialects.list_order",
     "dialects.protocol",
     "formats.hdf5.nodes",
     "formats.structure",

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from xarray_n5.cli.errors import report_errors
+from xarray_n5.formats import split_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Options: TypeAlias = "dict[str, Any] | None"
 """The options of a filesystem, if there are any."""
-
-
-def split_url(url: str, path: str = "") -> tuple[str, str]:
-    """Return a container's URL and the path of a node, which may be part of the URL.
-
-    >>> split_url("s3://bucket/a.n5/em/s0"), split_url("a.zarr", "em")
-    (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
-    """
-    from xarray_n5.formats import is_container_name
-
-    if "::" in url or "?" in url:
-        return url, path
-    ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
-    for end in reversed(ends):
-        if is_container_name(url[:end]):
-            inner = (url[end:].strip("/"), path)
-            return url[:end], "/".join(filter(None, inner))
-    return url, path
 
 
 def on_node(

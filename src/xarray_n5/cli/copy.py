@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from xarray_n5.cli.arguments import for_url, split_url, storage_option
+from xarray_n5.cli.arguments import for_url, storage_option
 from xarray_n5.cli.errors import echo, redact
 from xarray_n5.cli.options import computing, storing
 
@@ -32,8 +32,8 @@ from xarray_n5.cli.options import computing, storing
     "--dialect",
     multiple=True,
     metavar="NAME",
-    help="The dialect that describes axes in DST, such as ngff or cosem; same: as in SRC. By "
-    "default, pyramids become OME-NGFF 0.4 in Zarr v2 and 0.5 in Zarr v3. Repeatable.",
+    help="The dialect that describes axes in DST, such as ngff or cosem. By default, pyramids "
+    "become OME-NGFF 0.4 in Zarr v2 and 0.5 in Zarr v3. Repeatable.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted copy.")
 @click.option(
@@ -48,8 +48,6 @@ def copy(
     src: str,
     dst: str,
     *,
-    without: tuple[str, ...],
-    mode: Literal["w-", "a", "w"],
     form: Any,
     dialect: tuple[str, ...],
     resume: bool,
@@ -61,9 +59,8 @@ def copy(
     """Copy the array or group at SRC, with everything in it, to DST.
 
     The name of DST selects its format: *.zarr is Zarr v2 (Zarr v3 with --format zarr3), *.ozx one
-    ZIP archive of Zarr v3, *.h5 HDF5, anything else N5. Axes are preserved, the metadata of
-    pyramids is converted for the readers of the new format, and copying back restores the original
-    attributes. An interrupted copy is resumed with --resume.
+    ZIP archive of Zarr v3, *.h5 HDF5, anything else N5. Axes are preserved, and pyramids described
+    for the readers of the new format. An interrupted copy is resumed with --resume.
 
     \b
     Examples:
@@ -76,20 +73,15 @@ def copy(
     from xarray_n5.cli.progress import Progress
     from xarray_n5.copying.api import copy as write_copy
 
-    (source, source_path), (target, path) = split_url(src), split_url(dst)
     with Progress() as progress:
         report = write_copy(
-            source,
-            target,
-            source_path=source_path,
-            path=path,
-            mode=mode,
+            src,
+            dst,
             format=form,
             dialect=dialect[0] if len(dialect) == 1 else dialect or None,
-            without=without,
             resume=resume,
-            source_options=for_url(source, options),
-            storage_options=for_url(target, dst_options),
+            source_options=for_url(src, options),
+            storage_options=for_url(dst, dst_options),
             verify=verify,
             **storage,
         )

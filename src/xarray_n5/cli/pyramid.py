@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from xarray_n5.cli.arguments import for_url, split_url, storage_option
+from xarray_n5.cli.arguments import for_url, storage_option
 from xarray_n5.cli.errors import echo, plural, redact
 from xarray_n5.cli.options import computing, storing
+from xarray_n5.formats import split_url
 
 
 def _factors(_: object, __: object, given: tuple[str, ...]) -> Any:

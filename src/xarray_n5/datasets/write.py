@@ -86,7 +86,12 @@ def write(
         If a dimension has another size in the arrays that remain.
     """
     root = datasets[0][1]
-    groups = [_plan_group(dataset, path, encoding, how) for dataset, path, encoding in datasets]
+    groups = [plan_node(dataset, path, encoding, how) for dataset, path, encoding in datasets]
+    return write_stored(groups, how, root)
+
+
+def write_stored(groups: Sequence[Stored], how: WriteOptions, root: str) -> GroupWrite:
+    """Return the write of groups of arrays, of which `root` is the first one's path."""
     variables = [variable for group in groups for variable in group.plan.variables.values()]
     requests = {_name(each.spec.path, root): request_of(each, how) for each in variables}
     return GroupWrite(
@@ -160,22 +165,21 @@ def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> N
     how.consolidate(root, default=True)
 
 
-def _plan_group(
+def plan_node(
     dataset: xr.Dataset | Levels,
     path: str,
     encoding: Encoding | None,
     how: WriteOptions,
 ) -> Stored:
     """Return one Dataset or pyramid in the form of the arrays of its group."""
-    group = find_group(path, how)
-    existing = None if group is None else ExistingGroup(group, strict=how.mode != "w-")
+    existing = existing_at(path, how)
     stays = existing is not None and how.mode == "a"
     if isinstance(dataset, Levels):
         return _plan_pyramid(dataset, path, existing, how)
     if existing is not None and stays:
         dataset = _with_coordinates(dataset, existing)
-    if group is not None and how.mode != "w" and dataset.variables:
-        check_not_scene(group)
+    if existing is not None and how.mode != "w" and dataset.variables:
+        check_not_scene(existing.group)
     if how.format.native_to_xarray and how.dialect is not None and dataset.variables:
         raise MetadataError(
             f"{join(how.container.url, path)}: dialect={how.dialect!r} cannot describe Datasets "
@@ -184,6 +188,12 @@ def _plan_group(
         )
     stored = plan_dataset(dataset, path, encoding, how, shared=stays)
     return replace(stored, existing=existing)
+
+
+def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
+    """Return the group at a path, if there is one."""
+    group = find_group(path, how)
+    return None if group is None else ExistingGroup(group, strict=how.mode != "w-")
 
 
 def plan_dataset(

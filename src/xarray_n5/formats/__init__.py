@@ -6,6 +6,7 @@ writes them, names the keys of chunks, and decodes and encodes chunks. It does n
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from xarray_n5.errors import MetadataError
@@ -15,6 +16,7 @@ from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.formats.zarr3.format import Zarr3
 from xarray_n5.model.options import near
+from xarray_n5.model.paths import join
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ __all__ = [
     "Zarr3",
     "get_format",
     "is_container_name",
+    "split_url",
 ]
 
 
@@ -84,3 +87,18 @@ def is_container_name(name: str) -> bool:
     """Return whether a file or directory is named like a container."""
     archive = name.lower().endswith(ARCHIVES)
     return archive or any(name.endswith(form.suffixes) for form in FORMATS.values())
+
+
+def split_url(url: str, path: str = "") -> tuple[str, str]:
+    """Return a container's URL and the path of a node, which may be part of the URL.
+
+    >>> split_url("s3://bucket/a.n5/em/s0"), split_url("a.zarr", "em")
+    (('s3://bucket/a.n5', 'em/s0'), ('a.zarr', 'em'))
+    """
+    if "::" in url or "?" in url:
+        return url, path
+    ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
+    for end in reversed(ends):
+        if is_container_name(url[:end]):
+            return url[:end], join(url[end:].strip("/"), path)
+    return url, path

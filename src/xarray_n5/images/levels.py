@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.model.system_graph import ImageSystems
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 _NUMBERS = "biufcmM"
@@ -91,28 +92,54 @@ def levels_in(
         return None
     around: Mapping[Any, Any] = node.attrs
     around = without_images(around) if listed_levels(around) else around
-    (name, *_), *_ = (list(each.data_vars) for each in found.values())
-    attributes = _shared_attributes([around, *(each.attrs for each in found.values())])
-    fits = attributes is not None and all(set(each or {}) <= {name} for each in chosen.values())
-    geometries = _geometries([each[name] for each in found.values()]) if fits else None
-    if geometries is None:
+    return levels_of_datasets(found, around, path, how, chosen)
+
+
+def levels_of_datasets(
+    datasets: Mapping[str, xr.Dataset],
+    attributes: Mapping[Any, Any],
+    path: str,
+    how: WriteOptions,
+    encodings: Mapping[str, Encoding | None] | None = None,
+    systems: ImageSystems | None = None,
+) -> Levels | None:
+    """Return Datasets of one variable as the levels of a pyramid, or None if they are not.
+
+    Parameters
+    ----------
+    datasets, attributes
+        The Datasets by the names of levels, the finest first, and the attributes of their group.
+    path, how, encodings
+        As of :func:`levels_in`, the encodings by level.
+    systems
+        The image's other coordinate systems, if they are known better than by the Datasets.
+    """
+    alike = {_facts(dataset) for dataset in datasets.values()}
+    if len(alike) != 1 or None in alike:
         return None
-    described = _described(found, geometries, path, how)
-    if described is None:
+    (name, *_), *_ = (list(dataset.data_vars) for dataset in datasets.values())
+    chosen = dict(encodings or {})
+    shared = _shared_attributes([attributes, *(each.attrs for each in datasets.values())])
+    fits = shared is not None and all(set(each or {}) <= {name} for each in chosen.values())
+    geometries = _geometries([each[name] for each in datasets.values()]) if fits else None
+    if geometries and systems is not None:
+        geometries[0] = replace(geometries[0], systems=systems)
+    described = geometries and _described(datasets, geometries, path, how)
+    if geometries is None or not described:
         return None
-    base = found[next(iter(found))]
+    base = datasets[next(iter(datasets))]
     return Levels(
         name=str(name),
-        datasets=found,
+        datasets=datasets,
         geometries=geometries,
         coords=[str(dim) for dim in base[name].dims if dim in base.coords],
         types=[
             {str(dim): c.dtype.str for dim, c in each.coords.items() if _is_typed(c)}
-            for each in found.values()
+            for each in datasets.values()
         ],
         around=described[0],
         own=described[1],
-        attributes=attributes or {},
+        attributes=shared or {},
         encodings=chosen,
     )
 
@@ -138,9 +165,6 @@ def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
     between = (node_at(node, path) for path in groups_between(found))
     around = [each for each in between if each is not None and each.path not in inside]
     if any(each.variables or each.attrs for each in around):
-        return {}
-    alike = {_facts(each) for each in found.values()}
-    if len(alike) != 1 or None in alike:
         return {}
     return {} if len(found) == 1 and not _was_array(*found.items()) else found
 

@@ -12,9 +12,6 @@ NOTE = "_XARRAY"
 HIDDEN = "_nc_note"
 """The same in formats that xarray reads itself; xarray hides names that begin with ``_nc``."""
 
-COPIED = "_nc_copied"
-"""The attribute of a copy in another format that allows copying back."""
-
 UNMASKED = "_nc_unmasked"
 """The attribute of an array in Zarr v2 whose fill value is only that of missing chunks.
 
@@ -24,7 +21,7 @@ xarray also masks elements that equal the fill value of an array with dimension 
 _NUMBERS = re.compile(r"[<>|=]?[iuf][1248]")
 """The dtypes of numeric coordinates."""
 
-NOTES = frozenset({NOTE, HIDDEN, COPIED, UNMASKED})
+NOTES = frozenset({NOTE, HIDDEN, UNMASKED})
 
 
 def note_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,196 @@
+"""Variables of a copy, as they open but undecoded: `to_n5` writes what they mean."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from xarray_n5.datasets.build import build
+from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoded import NAMELESS
+from xarray_n5.datasets.write import plan_dataset
+from xarray_n5.dialects.write import override, write_geometry
+from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.copying.storage import Storage
+    from xarray_n5.datasets.encoding import VariablePlan
+    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.image import Image, Level
+    from xarray_n5.model.metadata import Attributes
+    from xarray_n5.writing.options import WriteOptions
+
+NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute of a variable with the names of its dimensions."""
+
+LABELS = "DIMENSION_LABELS"
+"""The same in netCDF."""
+
+_RAW = dict.fromkeys(
+    ("mask_and_scale", "decode_times", "decode_timedelta", "decode_coords", "concat_characters"),
+    False,
+)
+
+_MASKS = ("_FillValue", "missing_value")
+
+_NUMBERS = (*_MASKS, "scale_factor", "add_offset")
+"""The attributes that are numbers by netCDF's conventions, which lists each alone."""
+
+
+def undecoded(
+    images: Mapping[str, Image[Array]], attributes: Attributes, storage: Storage
+) -> xr.Dataset:
+    """Return a Dataset of elements as they are stored, but with decoded coordinates and strings."""
+    raw = build(images, dict(attributes), decoders=_RAW)
+    decoded = _decoded(images, attributes)
+    named = {None if name == NAMELESS else name: image for name, image in images.items()}
+    if len(images) == 1:
+        named = dict(zip([name_in(raw)], images.values(), strict=True))
+    variables: dict[Any, xr.Variable] = {}
+    for key, variable in raw.variables.items():
+        if key not in named:
+            variables[key] = variable
+        elif variable.dims == (key,) or variable.dtype.kind in "SUO":
+            variables[key] = decoded.variables[key].copy(deep=False)
+            variables[key].encoding = _numbers(variables[key].encoding)
+        else:
+            variables[key] = _elements(named[key].base, variable, storage)
+    dataset = xr.Dataset(variables, attrs=raw.attrs)
+    return dataset.set_coords([key for key in raw.coords if key in dataset.variables])
+
+
+def name_in(dataset: xr.Dataset) -> Any:
+    """Return the name of the only variable, which may be a coordinate, besides coordinates."""
+    return next(iter(dataset.data_vars or dataset.variables))
+
+
+def _decoded(images: Mapping[str, Image[Array]], attributes: Attributes) -> xr.Dataset:
+    """Return a Dataset as it opens; one of netCDF as that opens in xarray, if it can be decoded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are shown when the same images are opened undecoded
+        if not any(NAMES in image.base.attributes for image in images.values()):
+            with suppress(*ODD):
+                how = dict.fromkeys(("mask_and_scale", "decode_times", "concat_characters"), True)
+                return build(images, dict(attributes), decoders=how)
+        return build(images, dict(attributes))
+
+
+def _elements(level: Level[Array], variable: xr.Variable, storage: Storage) -> xr.Variable:
+    """Return a variable whose elements are read from stored chunks."""
+    data = storage.blocks(level.first, level.geometry).reshape(variable.shape)
+    elements = xr.Variable(variable.dims, data, _numbers(variable.attrs))
+    elements.encoding = _numbers(variable.encoding)
+    del elements.encoding["dtype"]
+    if "_FillValue" not in elements.attrs and data.dtype.kind in "fc":
+        elements.encoding["_FillValue"] = None  # xarray would add one
+    return elements
+
+
+def _numbers(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return attributes, or an encoding, with masks and scales as plain numbers."""
+    storage = {"chunks", "shards", "n5_compression"}
+    found = {key: value for key, value in attributes.items() if key not in storage}
+    for key in found.keys() & {*_NUMBERS}:
+        value = np.asarray(found[key])
+        if value.size == 1 and value.dtype.kind in "iuf":
+            # The width of a scale determines that of decoded values.
+            found[key] = value.item() if key in _MASKS else value.ravel()[0]
+    return found
+
+
+def variable_alone(
+    name: str, image: Image[Array], context: ArrayContext, how: WriteOptions, storage: Storage
+) -> VariablePlan:
+    """Return an array that is not part of a Dataset: its own attributes describe its axes.
+
+    Parameters
+    ----------
+    name, image
+        The array as an image, and its name.
+    context
+        The array in the copy as dialects see it, without attributes.
+    how, storage
+        The options of the write, and of the storage of arrays.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot store it, or the dialects that the user chose cannot describe it.
+    """
+    array, convention = image.base.first, convention_of(how.format)
+    dataset = undecoded({name: image}, {}, storage)
+    key = name_in(dataset)
+    plan = plan_dataset(dataset, context.path.rpartition("/")[0], None, replace(how, dialect=None))
+    variable = plan.plan.variables[NAMELESS if key is None else str(key)]
+    encoded, geometry = variable.encoded, image.base.named({name})
+    axes: dict[str, Any] = {}
+    if len(geometry.axes) == encoded.data.ndim and _is_known(image.base.geometry):
+        axes = write_geometry(
+            geometry,
+            encoded.data.shape,
+            how.dialect,
+            lists_x_first=context.lists_x_first,
+            where=context.path or "/",
+        )
+    coords = [str(dim) for dim in dataset[key].dims if dim in dataset.coords and dim != key]
+    own = convention.array_attributes(encoded, coords, placed=geometry.placed)
+    if not how.format.native_to_xarray:
+        is_whole = len(coords) in {0, encoded.data.ndim}
+        own = _plain(own, convention.roundtrip_key, array, is_whole=is_whole)
+    own |= described(array, geometry, replace(context, attributes=own), axes)
+    variable = replace(variable, spec=replace(variable.spec, attributes=own))
+    return storage.of_variable(variable, array, context.path)
+
+
+def described(
+    array: Array, geometry: Geometry, context: ArrayContext, axes: Attributes | None = None
+) -> dict[str, Any]:
+    """Return attributes with which an array lies in its copy where it was, with those of `axes`."""
+    added, wrong = override(geometry, context, axes or {})
+    if wrong:
+        warn(f"{array.url}: the copy cannot describe {wrong}; to keep it, copy the whole image")
+    return added
+
+
+def _is_known(geometry: Geometry) -> bool:
+    return geometry.named or geometry.placed
+
+
+def _plain(attributes: dict[str, Any], key: str, array: Array, *, is_whole: bool) -> dict[str, Any]:
+    """Return attributes in N5 and HDF5, without those that make an array one of a Dataset.
+
+    Dimensions are named only if elements are decoded; `is_whole` if all axes have coordinates.
+    """
+    if coords_from_axes(array.attrs) is not None:
+        return attributes
+    note = dict(note_of(attributes))
+    if is_whole:
+        note.pop("axes", None)
+    names = {NAMES, *(() if array.node.format.native_to_xarray else (LABELS,))}
+    gone = {key} if names & array.attrs.keys() or array.dtype.kind in "bSUO" else {key, NAMES}
+    kept = {name: value for name, value in attributes.items() if name not in gone}
+    return {**kept, key: note} if note else kept
+
+
+def without_nan(attributes: Attributes) -> dict[str, Any]:
+    """Return attributes with masks and scales as plain numbers.
+
+    NaN, which JSON has not, is left out: it masks only what is NaN.
+    """
+    found = dict(attributes)
+    for key in found.keys() & {*_NUMBERS}:
+        value = found[key]
+        found[key] = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if found[key] != found[key]:
+            del found[key]
+    return found
