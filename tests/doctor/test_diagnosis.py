@@ -443,6 +443,8 @@ KNOWN = {
     ("test.n5", "empty-level", "cosem_ms"),
     ("canonical.n5", "missing-level", "multiscaleAffine"),
     ("ngff.n5", "missing-level", "ngff_grpAttributes"),
+    # Objects as JSON are not read.
+    ("data.zarr", "unreadable", "1d.contiguous.json2.O"),
     # 260 slices halved to 129.
     ("root_dataset.n5", "level-size", "s1"),
     ("test.n5", "level-size", "cosem_ms/s1"),
