@@ -155,6 +155,15 @@ def test_filters_behind_filters_are_read(filters: list[dict[str, Any]], dtype: s
     np.testing.assert_array_equal(found, values)
 
 
+def test_filters_that_compress_may_make_a_chunk_larger(tmp_path: Path) -> None:
+    noise = np.frombuffer(np.random.default_rng(0).bytes(32 << 16), "V32")
+    layout = {"filters": [{"id": "lz4"}]}
+    options: dict[str, Any] = {"chunks": 1 << 16, "compression": "lz4", "layout": layout}
+    array = create_array(tmp_path / "c.zarr", "a", shape=noise.shape, dtype="V32", **options)
+    array[...] = noise
+    assert array[...].tobytes() == noise.tobytes()
+
+
 # Sizes
 
 

@@ -198,7 +198,8 @@ def chain(configs: tuple[str, ...], dtype: np.dtype[Any], count: int) -> Chain:
     if dtype.kind == "O" and filters:
         stored = Texts("", count).size
     elif filters:
-        stored = Size(max(_LARGEST_ELEMENT * count, elements.nbytes) + _HEADERS, exact=False)
+        incompressible = elements.nbytes + elements.nbytes // 8
+        stored = Size(max(_LARGEST_ELEMENT * count, incompressible) + _HEADERS, exact=False)
     return Chain(tuple(filters), elements, stored)
 
 
