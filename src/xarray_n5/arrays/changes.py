@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
-from xarray_n5.arrays.records import REPAIR, Record, Row, append_name, look, read
+from xarray_n5.arrays.records import REPAIR, Record, Row, append_name, began, look, read
 from xarray_n5.errors import ChunkError, ResumeError
 from xarray_n5.model.receipts import Receipts
 
@@ -219,9 +219,3 @@ def check_no_append(store: Store, url: str, path: str) -> None:
         facts = read(store, group, append_name(attempt)) or {}
         why = "it is an append that changes the end of this array: repeat that with resume=True"
         raise ResumeError(url, group, began(facts), why)
-
-
-def began(facts: dict[str, object]) -> str:
-    """Return when and where a write began, as its record states it."""
-    at, by = facts.get("at", "at an unknown time"), facts.get("by", "an unknown place")
-    return f"{at} at {by}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.records import LARGEST, look, read, state_of
+from xarray_n5.arrays.records import LARGEST, began, look, read, state_of
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
@@ -137,8 +137,8 @@ class Claim:
         else:
             other = next(iter(sorted(state.opens)), None)
             facts = (other and read(self.store, self.path, other.name)) or {}
-            began = f", which began {facts['at']} at {facts.get('by')}" if "at" in facts else ""
-            why = f"another write has replaced it{began}"
+            why = "another write has replaced it"
+            why += f", which began {began(facts)}" if facts else ""
         return StaleTaskError(self.store.url, self.path, why)
 
     # Notes of tasks
@@ -223,5 +223,5 @@ def forget_rows(store: Store, path: str, box: Box | None, *, appends: bool = Fal
 
 def delete_all_notes(store: Store, path: str, state: State) -> None:
     """Delete the notes of tasks of a node, which no unfinished write has kept."""
-    for began in state.notes:
-        store.delete_tree(join(path, HIDDEN, f"notes-{began}"), "")
+    for attempt in state.notes:
+        store.delete_tree(join(path, HIDDEN, f"notes-{attempt}"), "")

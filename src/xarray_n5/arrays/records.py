@@ -284,3 +284,9 @@ def read(store: Store, path: str, name: str) -> dict[str, Any] | None:
     """Return the content of a record or a row; None without one, nothing if it is damaged."""
     stored = store.head(join(path, HIDDEN, name), LARGEST + 1)
     return None if stored is None else parse(stored[0])
+
+
+def began(facts: Mapping[str, Any]) -> str:
+    """Return when and where a write began, as its record states it."""
+    at, by = facts.get("at", "at an unknown time"), facts.get("by", "an unknown place")
+    return f"{at} at {by}"

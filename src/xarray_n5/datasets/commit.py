@@ -7,9 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.arrays.appends import appends_in
-from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import Claim, delete_records, new_attempt
-from xarray_n5.arrays.records import append_name
+from xarray_n5.arrays.records import append_name, began
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together

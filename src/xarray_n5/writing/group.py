@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.records import Record, append_name, look, read
+from xarray_n5.arrays.records import Record, append_name, began, look, read
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join

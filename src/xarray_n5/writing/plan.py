@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.changes import began
 from xarray_n5.arrays.claims import new_attempt
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.node import OpenOptions
-from xarray_n5.arrays.records import REPAIR, Record, Row, State, is_token, look, read, stated
+from xarray_n5.arrays.records import REPAIR, Record, Row, State, began, is_token, look, read, stated
 from xarray_n5.arrays.spec import (
     as_dtype,
     check_agreement,
@@ -135,7 +134,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     plan = WritePlan(
         request=request,
         source=aligned_blocks(source, sides, start),
-        target=_planned(request, spec) if target is None else Array(target.node.bare()),
+        target=planned_array(request, spec) if target is None else Array(target.node.bare()),
         start=start,
         record=Record(token, attempt, stated(tuple(map(touched, start, source.shape, sides)))),
         identity=identity,
@@ -215,13 +214,9 @@ def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
     return replace(spec, chunks=inner or stored, shards=stored if inner else None)
 
 
-def planned_array(request: WriteRequest) -> Array:
+def planned_array(request: WriteRequest, spec: ArraySpec | None = None) -> Array:
     """Return the array that a request describes, for those who will read it; nothing is checked."""
-    return _planned(request, _sized(request, None))
-
-
-def _planned(request: WriteRequest, spec: ArraySpec) -> Array:
-    options, source = request.options, request.source
+    options, source, spec = request.options, request.source, spec or _sized(request, None)
     where = join(options.container.url, request.path)
     metadata = replace(spec, axes=None).metadata(source.shape, source.dtype, where)
     metadata = completed(options.format, metadata, spec.layout, where)
