@@ -136,12 +136,7 @@ def resolve_geometry(
     keys: list[str] = []
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
     ordered = node.attribute_order != "auto"
-    around = (node.attributes, *node.parents, *([node.base.attributes] if node.base else ()))
-    present = {key.partition("/")[0] for attributes in around for key in attributes}
     for known in dialects:
-        signs = getattr(known, "signs", None)
-        if signs is not None and signs.isdisjoint(present) and not node.xml:
-            continue
         try:
             geometry = known.read(context_for(known, node) if ordered else node)
         except ODD as error:

@@ -46,7 +46,6 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
-    signs: ClassVar[frozenset[str]] = frozenset({"downsamplingFactors", "scales"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -181,7 +180,6 @@ class BigStitcher:
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
-    signs: ClassVar[frozenset[str]] = frozenset({_ROOT})
     list_order: ClassVar[Literal["N5"]] = "N5"
     completes: ClassVar[frozenset[str]] = frozenset({Ngff.name})
     """The dialects whose positions these ones replace without a warning."""

@@ -36,7 +36,6 @@ class Canonical:
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
-    signs: ClassVar[frozenset[str]] = frozenset({_KEY, "multiscales", "ome"})
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""

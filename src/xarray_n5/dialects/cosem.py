@@ -32,7 +32,6 @@ class Cosem:
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
-    signs: ClassVar[frozenset[str]] = frozenset({"transform", "multiscales", "ome"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

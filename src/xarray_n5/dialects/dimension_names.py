@@ -23,7 +23,6 @@ class ArrayDimensions:
 
     name: ClassVar[str] = "array_dimensions"
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
-    signs: ClassVar[frozenset[str]] = frozenset({"_ARRAY_DIMENSIONS"})
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -61,7 +60,6 @@ class DimensionLabels:
 
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
-    signs: ClassVar[frozenset[str]] = frozenset({"DIMENSION_LABELS"})
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:

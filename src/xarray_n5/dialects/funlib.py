@@ -1,14 +1,15 @@
 """``voxel_size``, ``offset`` and ``axis_names`` of funlib.persistence: DaCapo, Volara, daisy.
 
 Lists are in C order in every format, because zarr-python wrote them. Lists of numbers and units
-omit channel axes, which are marked by ``^`` or by ``types``. The keys can be others, as in
-funlib.persistence's MetaDataFormat. Source: funlib.persistence, arrays/metadata.py.
+omit channel axes, which are marked by ``^`` or by ``types``. The keys can have other names, as in
+funlib.persistence's MetaDataFormat, but cannot be paths. Source: funlib.persistence,
+arrays/metadata.py.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.pyramids import axis
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.model.metadata import Attributes
 
 _UNNAMED = re.compile(r"d\d+")
 """The names that funlib.persistence gives to unnamed axes."""
@@ -28,16 +28,12 @@ _UNNAMED = re.compile(r"d\d+")
 _PHYSICAL = ("space", "time", "")
 """The types of axes that have coordinates."""
 
-_EACH = "{dim}"
-"""The part of a key that is for each item of a list."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funlib:
     """The dialect of funlib.persistence: names, units, voxel sizes and offsets of each array.
 
-    The fields are those of funlib.persistence's MetaDataFormat: names of attributes, or paths in
-    them such as ``"meta/offset"``, ``"arrays/0/offset"`` or ``"axes/{dim}/offset"``.
+    The fields are those of funlib.persistence's MetaDataFormat: names of attributes.
 
     Parameters
     ----------
@@ -65,24 +61,19 @@ class Funlib:
     axis_names_attr: str = "axis_names"
     units_attr: str = "units"
     types_attr: str = "types"
-    keys: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """The attributes with only these lists."""
-    signs: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The attributes of which one shows the dialect."""
 
-    def __post_init__(self) -> None:
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes with its lists."""
         named = (self.voxel_size_attr, self.axis_names_attr, self.offset_attr)
-        keys = (key for key in (*named, self.units_attr, self.types_attr) if "/" not in key)
-        signs = frozenset(key.partition("/")[0] for key in self._signs)
-        object.__setattr__(self, "keys", tuple(keys))
-        object.__setattr__(self, "signs", signs)
+        return (*named, self.units_attr, self.types_attr)
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if there are neither voxel sizes nor names.
 
         Other attributes show the dialect if their keys are not the usual ones.
         """
-        found = {key: _value(node.attributes, key) for key in self._all_keys}
+        found = {key: node.attributes.get(key) for key in self.keys}
         if node.attribute_order == "N5":
             found = {k: v[::-1] if isinstance(v, list) else v for k, v in found.items()}
         if all(found[key] is None for key in self._signs):
@@ -138,10 +129,6 @@ class Funlib:
         return Geometry(tuple(axes), said)
 
     @property
-    def _all_keys(self) -> tuple[str, ...]:
-        return tuple(getattr(self, each.name) for each in fields(self) if each.init)
-
-    @property
     def _signs(self) -> tuple[str, ...]:
         """The keys that no other dialect has."""
         usual = {self.offset_attr: "offset", self.units_attr: "units", self.types_attr: "types"}
@@ -162,8 +149,6 @@ class Funlib:
                 "funlib.persistence requires a positive 'voxel_size': no reversed axes"
             )
         called = zip(names(geometry.axes), channels, strict=True)
-        if any("/" in key for key in self._all_keys):
-            raise ValueError(f"{self.name} metadata with paths as keys can be read, not written")
         return {
             self.axis_names_attr: [f"{name}^" if channel else name for name, channel in called],
             self.types_attr: [each.kind or "space" for each in geometry.axes],
@@ -175,24 +160,6 @@ class Funlib:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
         """Return no attributes, because each level has its own."""
         return {}
-
-
-def _value(attributes: Attributes, key: str) -> Any:
-    """Return the value at a key, or at a path such as ``axes/{dim}/offset``; None without one."""
-    found: Any = attributes
-    parts = key.split("/")
-    for number, part in enumerate(parts):
-        match found:
-            case dict():
-                found = found.get(part)
-            case list() if part == _EACH:
-                rest = "/".join(parts[number + 1 :])
-                return [_value(each, rest) if isinstance(each, dict) else None for each in found]
-            case list() if part.isdecimal() and int(part) < len(found):
-                found = found[int(part)]
-            case _:
-                return None
-    return found
 
 
 def _picked(values: Any, places: list[int], ndim: int) -> Any:

@@ -32,7 +32,6 @@ class ImageJ:
 
     name: ClassVar[str] = "imagej"
     keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
-    signs: ClassVar[frozenset[str]] = frozenset({"pixelUnit"})
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes if all attributes of ImageJ exist."""

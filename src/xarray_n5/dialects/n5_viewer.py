@@ -32,7 +32,6 @@ class N5Viewer:
 
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
-    signs: ClassVar[frozenset[str]] = frozenset({_KEY, "downsamplingFactors", "scales"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

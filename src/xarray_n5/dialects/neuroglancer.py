@@ -36,7 +36,6 @@ class Neuroglancer:
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
-    signs: ClassVar[frozenset[str]] = frozenset({"coordinateArrays", *_SHARED})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -153,7 +152,6 @@ class TensorStore:
 
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
-    signs: ClassVar[frozenset[str]] = frozenset({"axes", "units"})
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

@@ -62,7 +62,6 @@ class Ngff:
 
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
-    signs: ClassVar[frozenset[str]] = frozenset({"multiscales", "ome"})
     version: str | None = None
     """The version that is written, by default that of the format."""
 

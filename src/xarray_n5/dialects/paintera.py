@@ -35,7 +35,6 @@ class Paintera:
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
-    signs: ClassVar[frozenset[str]] = frozenset({"resolution", "offset"})
     list_order: ClassVar[Literal["format"]] = "format"
     chosen: bool = False
 

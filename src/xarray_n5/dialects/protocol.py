@@ -107,10 +107,8 @@ def is_of_funlib(attributes: Attributes) -> bool:
 class Dialect(Protocol):
     """A convention for axes.
 
-    It may have two more members. If its lists may be in either order, ``list_order`` is that of its
-    writers: "C", "N5", or "format" for N5 order in N5 and C order elsewhere. With a set ``signs``,
-    it is only asked if the array, its base level or a group around it has one of these attributes
-    (of a key with slashes, the first part counts), or if there is the XML of a project.
+    It may have one more member. If its lists may be in either order, ``list_order`` is that of its
+    writers: "C", "N5", or "format" for N5 order in N5 and C order elsewhere.
     """
 
     name: ClassVar[str]
