@@ -127,7 +127,7 @@ class Accessor(Generic[T]):
         return MethodType(to_bdv, self._object)
 
     @property
-    def to_scene(self) -> Callable[..., xr.DataTree | Delayed]:
+    def to_scene(self) -> Callable[..., WriteReport | Delayed]:
         """Store images as a scene of OME-Zarr 0.6: ``images.n5.to_scene("scene.zarr")``.
 
         ``help(images.n5.to_scene)`` lists its parameters, which are those of
