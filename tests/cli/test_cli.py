@@ -28,8 +28,8 @@ from tests.support.killing import files, kill, when
 from tests.support.processes import Python
 from xarray_n5 import create_array, create_group, open_array, pyramid, to_n5, tutorial, verify
 from xarray_n5.cli import main
-from xarray_n5.cli.arguments import split_url
 from xarray_n5.cli.errors import _secrets, report_errors
+from xarray_n5.formats import split_url
 from xarray_n5.viewing.layers import images_to_show
 from xarray_n5.viewing.preview import _level
 
