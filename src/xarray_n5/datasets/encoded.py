@@ -173,9 +173,13 @@ def encode_attributes(
     plain: dict[str, Any] = {}
     text: dict[str, str] = {}
     dtypes: dict[str, str] = {}
+    raw: dict[str, str] = {}
     for key, value in attributes.items():
         if not isinstance(key, str):
             raise TypeError(f"{where}: names of attributes must be strings, got {key!r}")
+        if key in _TYPED and isinstance(value, bytes):  # the fill value of strings
+            raw[key] = value.decode("latin-1")
+            continue
         try:
             plain |= as_json({key: value}, where)
         except MetadataError as error:
@@ -185,7 +189,8 @@ def encode_attributes(
         dtype = getattr(value, "dtype", None)
         if key in _TYPED and isinstance(dtype, np.dtype) and dtype.kind in "iuf":
             dtypes[key] = dtype.str
-    return plain, {**({"text": text} if text else {}), **({"dtypes": dtypes} if dtypes else {})}
+    members = {"text": text, "dtypes": dtypes, "bytes": raw}
+    return plain, {name: member for name, member in members.items() if member}
 
 
 def _with_nan(value: Any, error: MetadataError) -> str:
@@ -219,6 +224,11 @@ def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, An
             plain[key] = parse_json(text, where)
         except MetadataError as error:
             invalid[key] = str(error)
+    for key, text in note.get("bytes", {}).items():
+        try:
+            plain[key] = text.encode("latin-1")
+        except ODD as error:
+            invalid[key] = f"{type(error).__name__}: {error}"
     for key, dtype in note.get("dtypes", {}).items():
         try:
             plain[key] = np.array(plain[key], dtype)[()]

@@ -289,7 +289,7 @@ def _stale(written: Mapping[str, Any], existing: Mapping[str, Any], how: WriteOp
 def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the note of a group, with that of what is `written` now."""
     note = note_of(written)
-    parts = ("attributes", "text", "dtypes")
+    parts = ("attributes", "text", "bytes", "dtypes")
     new = {*written}.union(*(note.get(part, {}) for part in parts))
     merged: dict[str, Any] = {
         part: {k: v for k, v in before.get(part, {}).items() if k not in new} | note.get(part, {})

@@ -50,7 +50,7 @@ def _is_proper(key: str, value: object) -> bool:
             return isinstance(value, Mapping)
         case "axes" | "own":
             return isinstance(value, list) and all(isinstance(item, str) for item in value)
-        case "text":
+        case "text" | "bytes":
             return isinstance(value, Mapping) and all(isinstance(t, str) for t in value.values())
         case "types" | "dtypes":
             kinds = value.values() if isinstance(value, Mapping) else [""]
