@@ -152,7 +152,7 @@ ONE_CALLER = {
     KeyedContainer: {
         *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews", "set_chunks"),
     },
-    KeyedFormat: {"assume", "consolidates", "states_kind", "with_attributes"},
+    KeyedFormat: {"assume", "complete", "consolidates", "states_kind", "with_attributes"},
 }
 """The members that one file uses, besides implementations; docs/design.md says why. To be fewer."""
 
