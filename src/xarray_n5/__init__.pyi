@@ -29,7 +29,7 @@ from .integrity.digest import digest
 from .integrity.repair import repair
 from .integrity.verify import verify
 from .model.axes import Axis, Geometry
-from .pyramids.api import pyramid
+from .pyramids.api import add_levels, pyramid
 from .viewing.api import view
 from .writing.options import set_options
 from .writing.progress import ProgressBar
@@ -48,6 +48,7 @@ __all__ = [
     "ResumeError",
     "UnfinishedWriteWarning",
     "__version__",
+    "add_levels",
     "chunk_map",
     "copy",
     "create_array",

@@ -859,7 +859,7 @@ def test_levels_of_turned_views_have_their_matrices(two_tiles: xr.Dataset, tmp_p
     np.testing.assert_allclose(tree["s1/levels"].isel(t=0), means, atol=1)
     view = xarray_n5.open_array(tmp_path / "levels.n5", "setup0/timepoint0/s0")
     with pytest.raises(ValueError, match="is a view of a project"):
-        xarray_n5.pyramid(view)
+        xarray_n5.add_levels(view)
 
 
 def test_finished_levels_are_resumed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import xarray_n5
 from tests.cli.test_cli import printed, run
+from tests.support.axes import with_axes
 from tests.support.killing import files
 from tests.support.processes import Python
 from xarray_n5 import Axis, open_array, to_n5
@@ -52,7 +53,7 @@ def big(tmp_path: Path) -> Path:
     """A pyramid of two levels, of 128 and 32 chunks."""
     axes = [Axis(name=name, unit="um", scale=0.5) for name in "zyx"]
     options: dict[str, Any] = {"chunks": (4, 4, 4), "levels": 1, "factors": {"y": 2, "x": 2}}
-    xarray_n5.pyramid(VALUES, tmp_path / "big.n5", "em", axes=axes, **options)
+    xarray_n5.pyramid(with_axes(VALUES, axes), tmp_path / "big.n5", "em", **options)
     return tmp_path / "big.n5"
 
 

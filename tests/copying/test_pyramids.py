@@ -17,6 +17,7 @@ from tests.support.scenes import image_attributes, write_image
 from xarray_n5 import (
     Axis,
     MetadataError,
+    add_levels,
     copy,
     create_array,
     create_group,
@@ -312,7 +313,7 @@ def test_levels_have_the_fill_value_of_a_stored_base(
 ) -> None:
     layout = {"fill_value": fill}
     to_n5(gapped(), tmp_path / "a.zarr", "em/s0", chunks=4, layout=layout, format=form)
-    pyramid(tmp_path / "a.zarr", path="em/s0", levels=1)
+    add_levels(tmp_path / "a.zarr", path="em/s0", levels=1)
     found = [open_array(tmp_path / "a.zarr", f"em/s{level}") for level in (0, 1)]
     assert found[0].fill_value == found[1].fill_value == (fill or 0)
     if form == "zarr2":

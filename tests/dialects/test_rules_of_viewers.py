@@ -17,7 +17,8 @@ import xarray as xr
 import zarr
 
 import xarray_n5
-from xarray_n5 import Axis, create_array, open_array, pyramid
+from tests.support.axes import with_axes
+from xarray_n5 import Axis, add_levels, create_array, open_array, pyramid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ def write_one(container: Path, axes: list[Axis], **options: Any) -> None:
 def write_pyramid(container: Path, axes: list[Axis], **options: Any) -> None:
     data = np.zeros((4,) * len(axes), "u1")
     by: dict[str, Any] = {"factors": {str(axis.name): 2 for axis in axes}, "levels": 1, "chunks": 2}
-    pyramid(data, container, "a", axes=axes, **{**by, **options})
+    pyramid(with_axes(data, axes), container, "a", **{**by, **options})
 
 
 WRITERS = {"array": write_one, "pyramid": write_pyramid}
@@ -118,7 +119,7 @@ def test_a_pyramid_without_units_is_dimensionless_to_a_viewer(tmp_path: Path, di
 def test_units_of_some_axes_are_not_those_of_axes_without(tmp_path: Path) -> None:
     axes = [Axis(name="c"), *(Axis(name=name, unit="Å", scale=4.0) for name in "yx")]
     by: dict[str, Any] = {"factors": {"y": 2, "x": 2}, "levels": 1, "chunks": (1, 2, 2)}
-    pyramid(np.zeros((2, 4, 4)), tmp_path / "c.n5", axes=axes, **by)
+    pyramid(with_axes(np.zeros((2, 4, 4)), axes), tmp_path / "c.n5", **by)
     shown = neuroglancer_axes(tmp_path / "c.n5", "")
     assert shown == {"x": (0.4, "nm"), "y": (0.4, "nm"), "c": (1, "")}
 
@@ -137,7 +138,9 @@ def test_units_that_neuroglancer_cannot_keep_need_another_dialect_beside_it(tmp_
 def test_the_base_level_has_factors_where_the_others_have(tmp_path: Path, dialect: str) -> None:
     data = np.zeros((4, 4), "u1")
     by: dict[str, Any] = {"chunks": 2, "factors": 2, "levels": 1, "dialect": dialect}
-    pyramid(data, tmp_path / "c.n5", axes=[Axis(name=n, unit="nm", scale=2.0) for n in "yx"], **by)
+    pyramid(
+        with_axes(data, [Axis(name=n, unit="nm", scale=2.0) for n in "yx"]), tmp_path / "c.n5", **by
+    )
     found = [open_array(tmp_path / "c.n5", f"s{n}").attrs["downsamplingFactors"] for n in (0, 1)]
     assert found == [[1, 1], [2, 2]]
 
@@ -152,7 +155,7 @@ def test_a_base_level_that_was_there_gets_factors_too(tmp_path: Path) -> None:
         attributes={"mine": 1},
         axes=[Axis(name=name, unit="nm", scale=2.0) for name in "yx"],
     )
-    pyramid(tmp_path / "c.n5", path="s0", factors=2, levels=1)
+    add_levels(tmp_path / "c.n5", path="s0", factors=2, levels=1)
     after = open_array(tmp_path / "c.n5", "s0")
     assert dict(after.attrs) == {**before.attrs, "downsamplingFactors": [1, 1]}
     assert after.axes == before.axes
@@ -173,7 +176,7 @@ def test_labelled_channels_have_a_colour_and_a_window_as_ome_ngff_requires(
     axes = [Axis(name="c", labels=("DNA", "actin")), Axis(name="y", unit="um"), Axis(name="x")]
     data = np.zeros((2, 4, 4), dtype)
     by: dict[str, Any] = {"factors": {"y": 2}, "levels": 1, "chunks": (1, 2, 2)}
-    pyramid(data, tmp_path / "c.zarr", axes=axes, format="zarr2", **by)
+    pyramid(with_axes(data, axes), tmp_path / "c.zarr", format="zarr2", **by)
     channels = xarray_n5.open_group(tmp_path / "c.zarr").attrs["omero"]["channels"]
     assert [each["label"] for each in channels] == ["DNA", "actin"]
     assert len({each["color"] for each in channels}) == 2
@@ -192,7 +195,7 @@ def test_chunks_of_ome_ngff_images_are_nested(tmp_path: Path) -> None:
     axes = [Axis(name=name, unit="nm", scale=2.0) for name in "yx"]
     data = np.ones((4, 2), "u1")
     by: dict[str, Any] = {"factors": 2, "levels": 1, "chunks": 2}
-    pyramid(data, tmp_path / "p.zarr", axes=axes, format="zarr2", **by)
+    pyramid(with_axes(data, axes), tmp_path / "p.zarr", format="zarr2", **by)
     assert chunks_of(tmp_path / "p.zarr/s0") == {"0/0", "1/0"}
     assert chunks_of(tmp_path / "p.zarr/s1") == {"0/0"}
 
@@ -209,7 +212,7 @@ def test_ome_zarr_models_validates_pyramids_and_single_levels(tmp_path: Path) ->
     axes = [Axis(name="c", labels=("DNA", "actin")), *space]
     data = np.zeros((2, 8, 8), "u2")
     by: dict[str, Any] = {"factors": {"y": 2, "x": 2}, "levels": 1, "chunks": (1, 4, 4)}
-    pyramid(data, tmp_path / "p.zarr", axes=axes, format="zarr2", **by)
+    pyramid(with_axes(data, axes), tmp_path / "p.zarr", format="zarr2", **by)
     found = ome_image(tmp_path / "p.zarr")
     (scale, translation) = found.multiscales[0].datasets[1].coordinateTransformations
     assert [scale.scale, translation.translation] == [[1, 8, 8], [0, 2, 2]]

@@ -366,5 +366,5 @@ def test_a_pyramid_is_added_to_a_group_that_claims_to_be_an_array(tmp_path: Path
     store = LocalStore(str(tmp_path / "x.n5"))
     to_n5(np.ones((16, 16, 16), "u2"), store, "em/s0", chunks=8)
     store.set("em/attributes.json", json.dumps(CLAIM).encode())
-    xarray_n5.pyramid(store, path="em/s0", factors=[2])
+    xarray_n5.add_levels(store, path="em/s0", factors=[2])
     assert xr.open_dataset(store.root, engine="n5", group="em", level=1)["em"].shape == (8, 8, 8)

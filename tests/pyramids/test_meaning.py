@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import copy, open_array, pyramid
+from xarray_n5 import add_levels, copy, open_array, pyramid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,12 +76,12 @@ def test_levels_are_decoded_and_missing_samples_propagate(
         pyramid(array, place, "em", levels=2, factors=2, method=method, format=form)
     elif form in {"n5", "hdf5"}:
         place, kept = stored(tmp_path, kind, form, "em")
-        pyramid(place, path="em/s0", levels=2, factors=2, method=method)
+        add_levels(place, path="em/s0", levels=2, factors=2, method=method)
     else:
         source, kept = stored(tmp_path, kind, "n5")
         place = tmp_path / NAMES[form]
         pyramid(open_array(source, "s0"), place, "em", levels=0, format=form)
-        pyramid(place, path="em/s0", levels=2, factors=2, method=method, mode="w")
+        add_levels(place, path="em/s0", levels=2, factors=2, method=method, mode="w")
     found = levels_in(place, "em")
     expected = kept.to_numpy()
     step = abs(KINDS[kind].get("scale_factor", 1))
@@ -125,7 +125,7 @@ def test_levels_of_times_are_times(tmp_path: Path, form: Any) -> None:
 @pytest.mark.parametrize("form", ["n5", "zarr3"])
 def test_copied_pyramids_of_packed_arrays_are_decoded(tmp_path: Path, form: Any) -> None:
     source, _ = stored(tmp_path, "packed", "hdf5", "em")
-    pyramid(source, path="em/s0", levels=2, factors=2)
+    add_levels(source, path="em/s0", levels=2, factors=2)
     before = levels_in(source, "em")
     copy(source, tmp_path / NAMES[form], format=form)
     for one, another in zip(levels_in(tmp_path / NAMES[form], "em"), before, strict=True):

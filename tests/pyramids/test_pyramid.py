@@ -21,6 +21,7 @@ from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.axes import with_axes
 from tests.support.containers import NAMES
 from tests.support.exhaustive import some
 from tests.support.killing import begin, files
@@ -33,6 +34,7 @@ from xarray_n5 import (
     NodeNotFoundError,
     ResumeError,
     UnfinishedWriteWarning,
+    add_levels,
     copy,
     create_array,
     create_group,
@@ -81,12 +83,12 @@ def image(values: Any = None) -> xr.DataArray:
 
 
 def levels_of(
-    values: np.ndarray, steps: Sequence[tuple[int, ...]], method: Method, *, partial: bool = False
+    values: np.ndarray, steps: Sequence[tuple[int, ...]], method: Method
 ) -> list[np.ndarray]:
     """What is to be stored: each level of the one before."""
 
     def coarser(finer: np.ndarray, step: tuple[int, ...]) -> np.ndarray:
-        kept = coarse_shape(finer.shape, step, partial=partial)
+        kept = coarse_shape(finer.shape, step, partial=False)
         return reduce_windows(finer, step, method)[tuple(map(slice, kept))]
 
     return list(accumulate(steps, coarser, initial=values))
@@ -219,7 +221,7 @@ def test_each_reader_of_n5_finds_the_same_places_by_its_own_rule(tmp_path: Path)
 def test_a_dialect_alone_tells_the_levels(tmp_path: Path, dialect: str) -> None:
     unit = "nanometer" if dialect == "ngff" else "nm"
     axes = [Axis(name=dim, scale=2.0, unit=unit) for dim in "zyx"]
-    pyramid(volume(), tmp_path, "p", axes=axes, factors=[2, 2], dialect=dialect, chunks=16)
+    pyramid(with_axes(volume(), axes), tmp_path, "p", factors=[2, 2], dialect=dialect, chunks=16)
     found = open_array(tmp_path, "p/s2").geometry(dialect)
     assert [(axis.scale, axis.offset) for axis in found.axes] == [(8.0, 3.0)] * 3
 
@@ -227,9 +229,10 @@ def test_a_dialect_alone_tells_the_levels(tmp_path: Path, dialect: str) -> None:
 def test_what_a_dialect_cannot_tell_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="cannot describe the offset of axis 'z'"):
         pyramid(image(), tmp_path / "a.n5", "p", dialect="n5_viewer")
-    options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "dialect": "n5_viewer"}
+    options: dict[str, Any] = {"dialect": "n5_viewer"}
+    plain = with_axes(volume(), nm(z=1, y=1, x=1))
     with pytest.raises(MetadataError, match="cannot describe the offset"):
-        pyramid(volume(), tmp_path / "a.n5", factors=[2], method="nearest", **options)
+        pyramid(plain, tmp_path / "a.n5", factors=[2], method="nearest", **options)
     assert not (tmp_path / "a.n5").exists()
 
 
@@ -285,7 +288,7 @@ def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
     values = volume((3, 2, 20, 30))
     for kind, name in NAMES.items():
         place = tmp_path / name
-        pyramid(values, place, axes=[*axes, *nm(y=5, x=5)], chunks=(1, 1, 8, 8), format=kind)
+        pyramid(with_axes(values, [*axes, *nm(y=5, x=5)]), place, chunks=(1, 1, 8, 8), format=kind)
         tree = xr.open_datatree(place, engine="n5")
         for level, node in enumerate(tree.children.values()):
             assert node.sizes["t"] == 3
@@ -318,14 +321,12 @@ def test_times_and_channels_keep_their_samples(tmp_path: Path) -> None:
 def test_the_shortest_voxels_are_halved_until_one_chunk_holds_a_level(
     scales: dict[str, float], shape: tuple[int, ...], expected: list[tuple[int, ...]]
 ) -> None:
-    assert (
-        steps_of(Geometry(nm(**scales)), shape, (64, 64, 64), None, None, partial=False) == expected
-    )
+    assert steps_of(Geometry(nm(**scales)), shape, (64, 64, 64), None, None) == expected
 
 
 def test_units_are_compared_by_their_size() -> None:
     axes = (Axis(name="z", scale=1.0, unit="um"), *nm(y=500, x=500))
-    steps = steps_of(Geometry(axes), (64, 64, 64), (16, 16, 16), None, 2, partial=False)
+    steps = steps_of(Geometry(axes), (64, 64, 64), (16, 16, 16), None, 2)
     assert steps == [(1, 2, 2), (2, 2, 2)]
 
 
@@ -338,7 +339,7 @@ def test_factors_are_given_in_several_ways() -> None:
         ({"x": 8}, 2, [(1, 1, 8), (1, 1, 5)]),
         (None, 0, []),
     ):
-        steps = steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)  # type: ignore[arg-type]
+        steps = steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels)  # type: ignore[arg-type]
         assert steps == expected
 
 
@@ -360,7 +361,7 @@ def test_factors_are_given_in_several_ways() -> None:
 def test_factors_that_make_no_sense_are_refused(factors: Any, levels: Any, problem: str) -> None:
     geometry = Geometry((Axis(name="c", labels=("a", "b", "c", "d")), *nm(y=1, x=1)))
     with pytest.raises(ValueError, match=problem):
-        steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels, partial=False)
+        steps_of(geometry, (4, 40, 40), (4, 4, 4), factors, levels)
 
 
 @pytest.mark.parametrize("levels", [None, 1])
@@ -370,7 +371,7 @@ def test_factors_by_which_nothing_is_coarser_are_refused(
 ) -> None:
     axes = ["sample", "band"] if factors == 2 else ["y", "x"]
     with pytest.raises(ValueError, match="no level would be coarser"):
-        pyramid(volume((4, 5)), tmp_path, "p", axes=axes, factors=factors, levels=levels)
+        pyramid(with_axes(volume((4, 5)), axes), tmp_path, "p", factors=factors, levels=levels)
     assert not list(tmp_path.iterdir())
 
 
@@ -383,8 +384,8 @@ def test_a_number_alone_has_no_levels(tmp_path: Path, options: Any) -> None:
 
 def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="pass factors="):
-        pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"])
-    pyramid(volume((4, 5)), tmp_path, "p", axes=["sample", "band"], factors=[{"band": 2}])
+        pyramid(with_axes(volume((4, 5)), ["sample", "band"]), tmp_path, "p")
+    pyramid(with_axes(volume((4, 5)), ["sample", "band"]), tmp_path, "p", factors=[{"band": 2}])
     assert stored(tmp_path)["s1"].shape == (4, 2)
 
 
@@ -394,27 +395,24 @@ def test_axes_that_are_not_known_to_be_space_are_left_to_the_caller(tmp_path: Pa
     chunks=st.tuples(*[st.integers(1, 5)] * 2),
     steps=st.lists(st.tuples(*[st.integers(1, 4)] * 2), max_size=3),
     method=st.sampled_from(["mean", "mode", "nearest", "max"]),
-    partial=st.booleans(),
 )
 def test_any_pyramid_is_what_it_is_in_memory(
     shape: tuple[int, int],
     chunks: tuple[int, int],
     steps: list[tuple[int, int]],
     method: Method,
-    *,
-    partial: bool,
 ) -> None:
     proper, size = [], shape
     for step in steps:
         fitting = (min(step[0], size[0]), min(step[1], size[1]))
         if fitting != (1, 1):
             proper.append(fitting)
-            size = coarse_shape(size, fitting, partial=partial)  # type: ignore[assignment]
+            size = coarse_shape(size, fitting, partial=False)  # type: ignore[assignment]
     values, store = volume(shape), MemoryStore()
     with dask.config.set({"array.chunk-size": "64B", "scheduler": "synchronous"}):
-        options: dict[str, Any] = {"method": method, "chunks": chunks, "partial": partial}
-        pyramid(values, store, axes=nm(y=1, x=1), factors=proper, **options)
-    for level, expected in enumerate(levels_of(values, proper, method, partial=partial)):
+        options: dict[str, Any] = {"method": method, "chunks": chunks}
+        pyramid(with_axes(values, nm(y=1, x=1)), store, factors=proper, **options)
+    for level, expected in enumerate(levels_of(values, proper, method)):
         np.testing.assert_array_equal(open_array(store, f"s{level}")[...], expected)
 
 
@@ -425,7 +423,7 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "em/s0", chunks=8, compression="zstd")
     create_array(tmp_path / "a.n5", "em/other", shape=(2,), dtype="u1")
     before = files(tmp_path / "a.n5/em/s0")
-    receipts = pyramid(tmp_path / "a.n5/em/s0", factors=[2, 2])
+    receipts = add_levels(tmp_path / "a.n5/em/s0", factors=[2, 2])
     assert list(receipts.arrays) == ["s1", "s2"]
     whole = files(tmp_path / "a.n5/em/s0")
     after = dict(whole)
@@ -442,8 +440,8 @@ def test_levels_go_beside_an_array_that_stays(tmp_path: Path) -> None:
     place = tmp_path / "a.n5"
     for source, path in ((open_array(place, "em/s0"), ""), (place, "em/s0")):
         with pytest.raises(NodeExistsError, match="mode='w'"):
-            pyramid(source, path=path, factors=[2])
-    pyramid(tmp_path / "a.n5", path="em/s0", factors=[2], method="max", mode="w")
+            add_levels(source, path=path, factors=[2])
+    add_levels(tmp_path / "a.n5", path="em/s0", factors=[2], method="max", mode="w")
     assert set(open_group(tmp_path / "a.n5", "em")) == {"s0", "s1", "other"}
     assert files(tmp_path / "a.n5/em/s0") == whole
 
@@ -452,7 +450,7 @@ def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "raw", chunks=(4, 8, 8), compression="lz4")
     source = open_array(tmp_path / "a.n5", "raw")
     with pytest.raises(ValueError, match=r"not called 's0'.* such as 'pyramid.n5/raw'$"):
-        pyramid(source)
+        add_levels(source)
     with pytest.raises(TypeError, match="pass the array in it"):
         pyramid(str(tmp_path / "a.n5"), tmp_path / "b.zarr")
     pyramid(source, tmp_path / "b.zarr", "q", factors=[2], format="zarr2")
@@ -463,12 +461,12 @@ def test_an_array_is_copied_with_its_levels(tmp_path: Path) -> None:
 
 def test_a_source_that_is_stored_nowhere_needs_a_place(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="pass the url"):
-        pyramid(image())
+        add_levels(image())
     with pytest.raises(NodeNotFoundError):
-        pyramid(tmp_path / "a.n5", path="s0")
+        add_levels(tmp_path / "a.n5", path="s0")
     to_n5(volume((3, 3)), tmp_path, "s0")
     with pytest.raises(TypeError, match="already open"):
-        pyramid(open_array(tmp_path, "s0"), path="s0")
+        add_levels(open_array(tmp_path, "s0"), path="s0")
 
 
 def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
@@ -479,9 +477,9 @@ def test_an_array_that_is_not_whole_gets_no_levels(tmp_path: Path) -> None:
         pytest.warns(UnfinishedWriteWarning),
         pytest.raises(ValueError, match="resume that first"),
     ):
-        pyramid(tmp_path, path="p/s0", factors=[2])
+        add_levels(tmp_path, path="p/s0", factors=[2])
     to_n5(source, tmp_path, "p/s0", resume=True)
-    pyramid(tmp_path, path="p/s0", factors=[2])
+    add_levels(tmp_path, path="p/s0", factors=[2])
     expected = levels_of(volume(), [(2, 2, 2)], "mean")[1]
     np.testing.assert_array_equal(open_array(tmp_path, "p/s1")[...], expected)
 
@@ -493,7 +491,7 @@ def test_a_dataset_with_coordinates_beside_it_still_opens(tmp_path: Path) -> Non
     image().to_dataset(name="s0").n5.to_n5(tmp_path / "a.zarr", format="zarr2")
     before = files(tmp_path)
     with pytest.raises(NodeExistsError, match=r"'x' in .* named like an axis"):
-        pyramid(tmp_path / "a.zarr", path="s0", factors=[2])
+        add_levels(tmp_path / "a.zarr", path="s0", factors=[2])
     assert files(tmp_path) == before
 
 
@@ -561,7 +559,9 @@ def broken() -> da.Array:
 
 def test_levels_of_a_pyramid_that_was_stopped_go_with_it(tmp_path: Path) -> None:
     with pytest.raises(Broken):
-        pyramid(broken(), tmp_path, "p", axes=nm(z=1, y=1, x=1), factors=[2, 2], dialect="cosem")
+        pyramid(
+            with_axes(broken(), nm(z=1, y=1, x=1)), tmp_path, "p", factors=[2, 2], dialect="cosem"
+        )
     # Attributes may not have been written yet.
     open_group(tmp_path, "p", mode="r+").attrs.clear()
     with pytest.warns(UserWarning, match="replaces an unfinished write"):
@@ -571,18 +571,19 @@ def test_levels_of_a_pyramid_that_was_stopped_go_with_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "other", [{"axes": nm(z=1, y=2, x=2)}, {"dialect": "cosem"}], ids=["axes", "dialect"]
+    ("y", "other"), [(2, {}), (1, {"dialect": "cosem"})], ids=["axes", "dialect"]
 )
-def test_a_pyramid_with_other_places_does_not_go_on(tmp_path: Path, other: Any) -> None:
-    options: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "factors": [2]}
+def test_a_pyramid_with_other_places_does_not_go_on(tmp_path: Path, y: int, other: Any) -> None:
+    image = with_axes(broken(), nm(z=1, y=1, x=1))
     with pytest.raises(Broken):
-        pyramid(broken(), tmp_path, "p", **options)
+        pyramid(image, tmp_path, "p", factors=[2])
     before = files(tmp_path)
+    changed = with_axes(broken(), nm(z=1, y=y, x=1))
     with pytest.raises(ResumeError):
-        pyramid(broken(), tmp_path, "p", **{**options, **other}, resume=True)
+        pyramid(changed, tmp_path, "p", factors=[2], **other, resume=True)
     assert files(tmp_path) == before
     with pytest.raises(Broken):
-        pyramid(broken(), tmp_path, "p", **options, resume=True)
+        pyramid(image, tmp_path, "p", factors=[2], resume=True)
 
 
 def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
@@ -609,9 +610,9 @@ def test_a_group_that_contradicts_is_told_before_anything_is_written(tmp_path: P
     create_group(tmp_path, "p", mode="a", attributes={"downsamplingFactors": [[1, 1, 1]]})
     before = files(tmp_path)
     with pytest.raises(MetadataError, match=r"other \['downsamplingFactors'\]"):
-        pyramid(tmp_path, path="p/s0", factors=[2])
+        add_levels(tmp_path, path="p/s0", factors=[2])
     assert files(tmp_path) == before
-    pyramid(tmp_path, path="p/s0", factors=[2], mode="w")
+    add_levels(tmp_path, path="p/s0", factors=[2], mode="w")
     assert open_array(tmp_path, "p/s1").axes[0].scale == 80.6
 
 
@@ -636,7 +637,7 @@ def test_each_chunk_is_read_once_and_written_once() -> None:
     to_n5(volume((64, 64)), store, "p/s0", chunks=16, compression=None)
     store.written.clear()
     store.requests()
-    pyramid(store, path="p/s0", factors=[2])
+    add_levels(store, path="p/s0", factors=[2])
     chunks = {key: count for key, count in store.written.items() if key.startswith("p/s1/")}
     del chunks["p/s1/attributes.json"]
     assert {key: n for key, n in chunks.items() if "/.xn5/" not in key} == {
@@ -691,7 +692,7 @@ class DeadlyStore(LocalStore):
 def main(place: str, log: str, moment: str) -> None:
     """Write a pyramid in small tasks, in a process that is killed at a moment."""
     with dask.config.set(SMALL):
-        pyramid(numbers(log), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
+        pyramid(placed(log), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
 
 
 def numbers(log: str | Path) -> da.Array:
@@ -701,7 +702,12 @@ def numbers(log: str | Path) -> da.Array:
     return source(log, pause=0.002)
 
 
-OPTIONS: dict[str, Any] = {"axes": nm(z=1, y=1, x=1), "chunks": 8, "levels": 2}
+def placed(log: Path) -> xr.DataArray:
+    """Return the numbers with axes."""
+    return with_axes(numbers(log), nm(z=1, y=1, x=1))
+
+
+OPTIONS: dict[str, Any] = {"chunks": 8, "levels": 2}
 
 SMALL = {"array.chunk-size": "512B", "scheduler": "threads", "num_workers": 2}
 
@@ -720,13 +726,13 @@ def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> N
     counted = {each.name: each.stat().st_size for each in log.iterdir()}
     with dask.config.set(SMALL):
         with pytest.raises(NodeExistsError, match="resume=True"):
-            pyramid(numbers(log), place, "p", **OPTIONS)
+            pyramid(placed(log), place, "p", **OPTIONS)
         with pytest.raises(ResumeError, match="begun"):
-            pyramid(numbers(log), place, "p", **OPTIONS, method="max", resume=True)
-        pyramid(numbers(log), place, "p", **OPTIONS, resume=True)
+            pyramid(placed(log), place, "p", **OPTIONS, method="max", resume=True)
+        pyramid(placed(log), place, "p", **OPTIONS, resume=True)
         log2 = tmp_path / "log2"
         log2.mkdir()
-        pyramid(numbers(log2), other, "p", **OPTIONS)
+        pyramid(placed(log2), other, "p", **OPTIONS)
     assert files(place) == files(other)
     assert {key: (place / key).stat().st_ino for key in done} == done
     if not moment.startswith("s0"):
@@ -745,8 +751,9 @@ def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -
 
 
 def test_a_cluster_writes_a_pyramid(tmp_path: Path, cluster: Client) -> None:
-    source = da.from_array(volume((32, 64, 64)), chunks=(16, 32, 32))
-    options: dict[str, Any] = {"chunks": 8, "axes": nm(z=1, y=1, x=1), "levels": 2}
+    blocks = da.from_array(volume((32, 64, 64)), chunks=(16, 32, 32))
+    source = with_axes(blocks, nm(z=1, y=1, x=1))
+    options: dict[str, Any] = {"chunks": 8, "levels": 2}
     with cluster.as_current():
         receipts = pyramid(source, tmp_path / "here/a.n5", **options)
     pyramid(source, tmp_path / "there/a.n5", **options)
@@ -846,7 +853,7 @@ def test_labels_are_listed_by_their_image(
             tree.n5.to_n5(place, path, mode=mode, format=form, dialect=dialect)
         elif how == "stored" and mode == "w-":
             to_n5(labels, place, f"{path}/s0", chunks=16, format=form)
-            pyramid(place, path=f"{path}/s0", dialect=dialect)
+            add_levels(place, path=f"{path}/s0", dialect=dialect)
         else:
             pyramid(labels, place, path, mode=mode, **options)
     assert ngff(place, "labels")["labels"] == ["nuclei", "cells"]
@@ -890,6 +897,6 @@ def test_labels_of_paintera_are_not_averaged(tmp_path: Path) -> None:
     place = tmp_path / "a.n5"
     create_group(place, "ids", attributes={"painteraData": {"type": "label"}})
     to_n5(image(volume(dtype="u4")), place, "ids/data/s0")
-    pyramid(place, path="ids/data/s0", levels=1, factors=2)
+    add_levels(place, path="ids/data/s0", levels=1, factors=2)
     expected = levels_of(volume(dtype="u4"), [(2, 2, 2)], "mode")[1]
     np.testing.assert_array_equal(open_array(place, "ids/data/s1")[...], expected)

@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
+from tests.support.axes import with_axes
 from tests.support.projects import Setup, project_xml, write_n5
 from tests.support.remote import Bucket
 from xarray_n5 import pyramid, to_n5, verify
@@ -150,7 +151,7 @@ def _write_n5(fs: Bucket) -> None:
     to_n5(values, n5(fs), "g/a", chunks=(1, 4, 4))
     axes = [Axis(name=name, unit="nm", scale=4.0) for name in "zyx"]
     for name, path in (("x.n5", "p"), ("p.n5", "p"), ("p.n5", "q")):
-        pyramid(_volume(), n5(fs, name), path, chunks=16, axes=axes, levels=2)
+        pyramid(with_axes(_volume(), axes), n5(fs, name), path, chunks=16, levels=2)
     series(0, 8).n5.to_n5(n5(fs, "t.n5"), encoding=_THREE)
     setups = [Setup(id=i, attributes={"tile": i}, shape=(4, 8, 8)) for i in range(20)]
     views = MemoryStore()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from tests.support.axes import with_axes
 from tests.support.browser import browsing, needs_chromium, serving, viewer
 from xarray_n5 import Axis, copy, open_array, pyramid
 from xarray_n5.model.units import unit_of
@@ -49,12 +50,14 @@ SHARDS = (10, 40, 50)
 def write(folder: Path, form: Any, compression: str) -> None:
     """Write a pyramid, in chunks and shards that the arrays' ends cut."""
     pyramid(
-        levels()[0],
+        with_axes(
+            levels()[0],
+            [Axis(name=name, unit="micrometer", scale=scale) for name, scale in SCALES.items()],
+        ),
         folder,
         "image",
         factors={"y": 2, "x": 2},
         levels=2,
-        axes=[Axis(name=name, unit="micrometer", scale=scale) for name, scale in SCALES.items()],
         chunks=(5, 20, 25),
         compression=compression,
         format=form,

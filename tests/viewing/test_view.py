@@ -24,6 +24,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import xarray_n5
+from tests.support.axes import with_axes
 from tests.support.browser import serving, viewer
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
@@ -146,7 +147,7 @@ def test_public_urls_are_known(url: str, options: Any, expected: bool) -> None:
 def test_stored_data_is_linked(tmp_path: Path, form: Any, name: str) -> None:
     axes = [Axis(name=each, unit="um", scale=2) for each in "zyx"]
     data = np.arange(512, dtype="u2").reshape(8, 8, 8)
-    pyramid(data, tmp_path / name, "em", factors=2, levels=1, axes=axes, format=form)
+    pyramid(with_axes(data, axes), tmp_path / name, "em", factors=2, levels=1, format=form)
     create_array(tmp_path / name, "cells", shape=(8, 8, 8), dtype="u8", axes=axes)
     with serving(tmp_path) as url:
         found = xarray_n5.view(f"{url}/{name}", "em", link=True)
@@ -422,7 +423,7 @@ def test_channels_have_names_and_colours(served: Any) -> None:
 def test_all_images_of_a_container_are_layers(tmp_path: Path, served: Any) -> None:
     axes = [Axis(name=each, unit="nm", scale=4) for each in "zyx"]
     data = np.zeros((8, 8, 8), "u1")
-    pyramid(data, tmp_path / "a.n5", "em", factors=2, levels=1, axes=axes)
+    pyramid(with_axes(data, axes), tmp_path / "a.n5", "em", factors=2, levels=1)
     create_group(tmp_path / "a.n5", "seg", attributes={"painteraData": {"type": "label"}})
     create_array(tmp_path / "a.n5", "seg/data", shape=(8, 8, 8), dtype="u4", axes=axes)
     create_array(tmp_path / "a.n5", "table", shape=(8,), dtype="f8")

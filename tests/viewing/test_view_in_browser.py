@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.support.axes import with_axes
 from tests.support.browser import browsing, needs_chromium, viewer, watching
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from xarray_n5 import Axis, pyramid
@@ -74,7 +75,7 @@ def middle(array: xr.DataArray, index: int, dim: str = "z") -> dict[str, float]:
 def test_a_pyramid_is_shown_at_all_levels(tmp_path: Path) -> None:
     axes = [Axis(name=n, unit="micrometer", scale=s, offset=7 * s) for n, s in SCALES.items()]
     data, factors = noise(12, 96, 64), {"y": 2, "x": 2}
-    pyramid(data, tmp_path / "a.n5", "image", factors=factors, levels=2, axes=axes, chunks=20)
+    pyramid(with_axes(data, axes), tmp_path / "a.n5", "image", factors=factors, levels=2, chunks=20)
     tree: Any = xr.open_datatree(tmp_path / "a.n5", engine="n5")
     with looking(xarray_n5.view(tmp_path / "a.n5", "image"), tmp_path) as shown:
         for level in range(3):

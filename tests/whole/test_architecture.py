@@ -38,6 +38,7 @@ PUBLIC = {
         *("open_array", "open_group", "create_array", "create_group", "Array", "Group", "Axis"),
         *("Geometry", "from_n5", "to_n5", "register_compression", "register_dialect"),
         *("ProgressBar", "chunk_map", "copy", "digest", "map_overlap", "pyramid", "repair"),
+        *("add_levels",),
         *("set_options", "verify", "view", "world_grid", "tutorial", "__version__"),
         *("N5Error", "NodeNotFoundError", "NodeExistsError", "ChunkError", "MetadataError"),
         *("ResumeError", "UnfinishedWriteWarning"),

@@ -169,7 +169,7 @@ def _pyramid(
     axes = [axis_along(image, axis) or Axis(name=axis) for axis in AXES]
     geometry = Geometry(tuple(replace(axis, kind="space") for axis in axes))
     given = coarser.factors, coarser.levels
-    steps = steps_of(geometry, shape, stored.chunks, *given, partial=False)
+    steps = steps_of(geometry, shape, stored.chunks, *given)
     shapes = list(accumulate(steps, partial(coarse_shape, partial=False), initial=shape))
     whole = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=(1,) * len(AXES)))
     ones = (1,) * (len(layout.axes) - len(AXES))

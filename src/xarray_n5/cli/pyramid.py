@@ -80,22 +80,25 @@ def pyramid(
 
     from xarray_n5.arrays.open import open_array
     from xarray_n5.cli.progress import Progress
+    from xarray_n5.pyramids.api import add_levels
     from xarray_n5.pyramids.api import pyramid as write_pyramid
 
     container, source_path = split_url(src)
     source_options = for_url(container, options)
+    write: Any = add_levels
     source: Any = container
     if dst:
         target, path = split_url(dst)
         source = open_array(container, source_path, storage_options=source_options)
-        how |= {"url": target, "path": path, "format": form}
+        write = write_pyramid
+        how |= {"url": target, "group": path, "format": form}
         how |= {"storage_options": for_url(target, dst_options)}
     elif form is not None:
         raise click.UsageError("--format requires DST: SRC itself keeps its format")
     else:
         how |= {"path": source_path, "storage_options": source_options}
     with Progress():
-        report = write_pyramid(source, **how)
+        report = write(source, **how)
     if not report.written:
         echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
         return

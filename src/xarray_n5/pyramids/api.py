@@ -1,4 +1,4 @@
-"""The public :func:`pyramid`: store an array and coarser levels of it.
+"""The public :func:`pyramid` and :func:`add_levels`: coarser levels of an array.
 
 Modules that write are imported on first use, to keep the import fast for readers.
 """
@@ -14,23 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.formats import FormatName
-    from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.codec import Compression
+    from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.writing.report import WriteReport
 
 
 def pyramid(
-    source: object,
-    url: object | None = None,
-    path: str = "",
+    image: Any,
+    url: object,
+    group: str = "",
     *,
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
     method: Method | None = None,
-    partial: bool = False,
-    axes: Iterable[Axis | str | None] | Geometry | None = None,
     chunks: Sequence[int] | int | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
     compression: str | Mapping[str, Any] | Compression | None = "same",
     mode: Literal["w-", "w"] = "w-",
     dialect: str | Iterable[str] | None = None,
@@ -38,7 +37,6 @@ def pyramid(
     storage_options: Mapping[str, Any] | None = None,
     write_empty_chunks: bool = True,
     resume: bool | str = False,
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> WriteReport:
     """Store an array and coarser levels of it, ``s0``, ``s1``, ..., as a group that viewers open.
 
@@ -48,17 +46,15 @@ def pyramid(
 
     Parameters
     ----------
-    source : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
+    image : xarray.DataArray, dask.array.Array, numpy.ndarray or Array
         The array that becomes ``s0``. A DataArray brings the coordinates and units of its axes;
         names of channels may be in ``channel_name``, as in views of a project. Others, such as
         numbers without a dimension, are omitted, with a warning.
-        Arrays other than Dask's are read whole. Without `url`, an array that is stored as ``s0``
-        already, or its container: its data stay as they are, and the levels are written next to it.
-    url : str, os.PathLike or store, optional
+        Arrays other than Dask's are read whole.
+    url : str, os.PathLike or store
         The container, which is created if it does not exist.
-    path : str, default: ""
-        The path of the group in the container, which is created or completed. Without `url`, the
-        path of the stored array in the container `source`.
+    group : str, default: ""
+        The path of the group in the container, which is created or completed.
     factors : int, mapping or sequence of these, optional
         The factors of a level over the one before it: one number for all axes of space, or numbers
         by dimension, such as ``{"y": 2, "x": 2}``; they apply to all levels. A list or a tuple has
@@ -75,21 +71,17 @@ def pyramid(
         window, which keeps its position; with the other methods, a sample is in the middle of its
         window. By default "mode" for labels, which are bool, uint64, and integers that are in
         ``labels`` of an image of OME-Zarr or that Paintera calls labels, and "mean" for all others.
-    partial : bool, default: False
-        Whether incomplete windows at the ends become samples, too, so that there are ``ceil(size /
-        factor)``, as in TensorStore's "downsample".
-    axes : iterable of Axis, str or None, or Geometry, optional
-        The axes of ``s0``, in C order, each an :class:`Axis`, a name or None; by default those of
-        `source`.
     chunks : sequence of int or int, optional
-        The shape of a chunk of all levels; by default that in which `source` is, or was, stored,
+        The shape of a chunk of all levels; by default that in which `image` is, or was, stored,
         that of Dask's blocks, or "auto". One side is for the axes of space: along those of time,
-        channels and others, a chunk has one sample, also by default. If these are not multiples or
-        parts of the chunks of a stored ``s0``, some of its chunks are read by several tasks.
+        channels and others, a chunk has one sample, also by default.
+    shards : sequence of int, int or "auto", optional
+        The shape of the shards of all levels, files that hold several chunks, in Zarr v3: multiples
+        of `chunks` along each axis, or "auto" for at most 256 MiB of elements.
     compression : str, mapping, Compression or None, default: "same"
         A name, such as "zstd"; the JSON object of ``attributes.json``, such as ``{"type": "gzip",
         "level": 1}``; a compression; None for uncompressed chunks; or "same" for that of a stored
-        `source`, or gzip.
+        `image`, or gzip.
     mode : {"w-", "w"}, default: "w-"
         "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
         attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
@@ -107,9 +99,6 @@ def pyramid(
     resume : bool or str, default: False
         Resume this pyramid, if it was interrupted: what has been written is not computed again. If
         the name of the Dask array differs from run to run, give a string instead of True.
-    shards : sequence of int, int or "auto", optional
-        The shape of the shards of all levels, files that hold several chunks, in Zarr v3: multiples
-        of `chunks` along each axis, or "auto" for at most 256 MiB of elements.
 
     Returns
     -------
@@ -140,7 +129,110 @@ def pyramid(
     """
     import xarray as xr
 
-    from xarray_n5.pyramids.base import new_base, stored_base, with_channel_names
+    from xarray_n5.pyramids.base import new_base, with_channel_names
+
+    if isinstance(image, xr.DataArray):
+        image = with_channel_names(image)
+    return _write(
+        new_base(image, chunks=chunks, shards=shards),
+        url,
+        group,
+        (factors, levels),
+        method,
+        compression,
+        format=format,
+        mode=mode,
+        storage_options=storage_options,
+        dialect=dialect,
+        write_empty_chunks=write_empty_chunks,
+        resume=resume,
+    )
+
+
+def add_levels(
+    url: object,
+    path: str = "",
+    *,
+    factors: Step | Sequence[Step] | None = None,
+    levels: int | None = None,
+    method: Method | None = None,
+    chunks: Sequence[int] | int | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
+    compression: str | Mapping[str, Any] | Compression | None = "same",
+    mode: Literal["w-", "w"] = "w-",
+    dialect: str | Iterable[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    write_empty_chunks: bool = True,
+    resume: bool | str = False,
+) -> WriteReport:
+    """Compute coarser levels next to a stored array ``s0``, whose data stay as they are.
+
+    Parameters
+    ----------
+    url : str, os.PathLike, store or Array
+        The container of the stored array, or the open array.
+    path : str, default: ""
+        The path of the array in the container.
+    factors, levels, method, compression, mode, dialect, write_empty_chunks, resume
+        As in :func:`pyramid`.
+    chunks : sequence of int or int, optional
+        The shape of a chunk of the new levels; by default that of the array. If these are not
+        multiples or parts of its chunks, some of them are read by several tasks.
+    shards : sequence of int, int or "auto", optional
+        The shape of their shards, in Zarr v3; by default those of the array, with its chunks.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem, such as credentials.
+
+    Returns
+    -------
+    WriteReport
+        The report of the levels that were written.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is no array.
+    NodeExistsError
+        If something exists that must stay.
+    ValueError
+        If it is not called ``s0``, or has an unfinished write; otherwise as in :func:`pyramid`.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "em/s0", shape=(4, 6), dtype="uint8", chunks=2)
+    >>> report = xarray_n5.add_levels("cells.n5", "em/s0", factors=[(2, 2)])
+    >>> xarray_n5.open_array("cells.n5", "em/s1").shape
+    (2, 3)
+    """
+    from xarray_n5.pyramids.base import stored_base
+
+    base = stored_base(url, path, chunks=chunks, shards=shards, storage_options=storage_options)
+    return _write(
+        base,
+        *base.group,
+        (factors, levels),
+        method,
+        compression,
+        mode=mode,
+        dialect=dialect,
+        write_empty_chunks=write_empty_chunks,
+        resume=resume,
+    )
+
+
+def _write(
+    base: BaseLevel,
+    url: object,
+    group: str,
+    steps: tuple[Step | Sequence[Step] | None, int | None],
+    method: Method | None,
+    compression: Any,
+    *,
+    mode: str,
+    dialect: str | Iterable[str] | None,
+    **options: Any,
+) -> WriteReport:
+    """Write the levels of a base level."""
     from xarray_n5.pyramids.factors import steps_of
     from xarray_n5.pyramids.plan import plan_pyramid
     from xarray_n5.writing.options import WriteOptions
@@ -148,33 +240,7 @@ def pyramid(
     if method is not None:
         check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
-    if url is None:
-        base = stored_base(
-            source,
-            path,
-            axes=axes,
-            chunks=chunks,
-            shards=shards,
-            storage_options=storage_options,
-            form=format,
-        )
-        url, path = base.group
-        format = None
-        storage_options = None
-    else:
-        if axes is None and isinstance(source, xr.DataArray):
-            source = with_channel_names(source)
-        base = new_base(source, axes=axes, chunks=chunks, shards=shards)
-    how = WriteOptions.into(
-        url,
-        format=format,
-        computed=True,
-        mode=mode,
-        storage_options=storage_options,
-        dialect=dialect if dialect is None or isinstance(dialect, str) else tuple(dialect),
-        write_empty_chunks=write_empty_chunks,
-        resume=resume,
-    )
-    steps = steps_of(base.geometry, base.shape, base.chunks, factors, levels, partial=partial)
-    plan = plan_pyramid(base, how.path(path), steps, method, compression, how, partial=partial)
-    return plan.write()
+    dialect = dialect if dialect is None or isinstance(dialect, str) else tuple(dialect)
+    how = WriteOptions.into(url, computed=True, mode=mode, dialect=dialect, **options)
+    factors = steps_of(base.geometry, base.shape, base.chunks, *steps)
+    return plan_pyramid(base, how.path(group), factors, method, compression, how).write()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import dask.array as da
     import numpy as np
 
-    from xarray_n5.formats import FormatName
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
@@ -71,11 +70,9 @@ def stored_base(
     source: Any,
     path: str,
     *,
-    axes: Iterable[Axis | str | None] | Geometry | None,
     chunks: Sequence[int] | int | None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
     storage_options: Mapping[str, Any] | None,
-    form: FormatName | None,
 ) -> BaseLevel:
     """Return a stored array as a base level.
 
@@ -87,15 +84,13 @@ def stored_base(
         If levels next to it would not be a pyramid, or it has an unfinished write.
     """
     if isinstance(source, Array):
-        if path or storage_options or form:
-            raise TypeError(
-                "an Array is already open: path, storage_options and format are for URLs"
-            )
+        if path or storage_options:
+            raise TypeError("an Array is already open: path and storage_options are for URLs")
         array = source
     elif isinstance(source, (xr.DataArray, xr.Dataset)) or hasattr(source, "__array__"):
         raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
-        array = open_array(source, path, storage_options=storage_options, format=form)
+        array = open_array(source, path, storage_options=storage_options)
     if array.path.rpartition("/")[2] != BASE:
         name = array.path.rpartition("/")[2] or "image"
         raise ValueError(
@@ -112,7 +107,7 @@ def stored_base(
             f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
         )
-    geometry = as_geometry(array.geometry() if axes is None else axes, array.ndim)
+    geometry = as_geometry(array.geometry(), array.ndim)
     apart = axes_apart(geometry.axes)
     sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape, apart)
     if shards is None and chunks is None:
@@ -124,7 +119,7 @@ def stored_base(
         chunks=sides,
         shards=_shards(sides, shards, array.shape, array.dtype, apart),
         # Not by the axes that it has: the metadata of its levels describe it, too.
-        token=tokenize(Array(array.node.bare()), _before(array.attrs), repr(axes)),
+        token=tokenize(Array(array.node.bare()), _before(array.attrs)),
         compression=array.compression,
         stored=Array(array.node.bare()),
         attributes=dict(array.attrs),
@@ -136,7 +131,6 @@ def stored_base(
 def new_base(
     source: Any,
     *,
-    axes: Iterable[Axis | str | None] | Geometry | None,
     chunks: Sequence[int] | int | None,
     shards: Sequence[int] | int | Literal["auto"] | None = None,
 ) -> BaseLevel:
@@ -150,17 +144,18 @@ def new_base(
         If its shape is unknown, or the axes do not fit.
     """
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
-        hint = "pass the array in it, open_array(url, path), or its path= and no url"
+        hint = "pass the array in it, open_array(url, path)"
         if isinstance(source, xr.Dataset):
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
         raise TypeError(f"expected an array as source, got {type(source).__name__}; {hint}")
     blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
     meaning = meaning_of(source) if isinstance(source, Array) else Meaning()
-    if axes is None and isinstance(source, Array):
+    axes: Any
+    if isinstance(source, Array):
         axes = source.geometry()
         warn_lost(source.url, axes.systems, {})  # transformations may name arrays and labels there
         axes = replace(axes, systems=None)
-    elif axes is None:
+    else:
         of_xarray = isinstance(source, xr.DataArray)
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
     geometry, shape, dtype = as_geometry(axes, blocks.ndim), blocks.shape, blocks.dtype

@@ -29,8 +29,6 @@ def steps_of(
     chunks: tuple[int, ...],
     factors: Step | Sequence[Step] | None,
     levels: int | None,
-    *,
-    partial: bool,
 ) -> list[tuple[int, ...]]:
     """Return the factors of each coarser level, over the level before it.
 
@@ -45,8 +43,6 @@ def steps_of(
         with the smallest voxel sizes.
     levels
         The number of levels; None to continue until a level fits into one chunk.
-    partial
-        Whether incomplete windows at the ends become samples.
 
     Raises
     ------
@@ -58,7 +54,7 @@ def steps_of(
     if isinstance(factors, Sequence):
         if levels is not None:
             raise ValueError("factors is a list of all levels; omit levels=")
-        return list(_listed(geometry, shape, factors, partial=partial))
+        return list(_listed(geometry, shape, factors))
     if levels is not None and operator.index(levels) < 0:
         raise ValueError(f"levels is {levels}; expected a number of coarser levels")
     same = None if factors is None else _by_axis(geometry, factors, "factors")
@@ -83,7 +79,7 @@ def steps_of(
             raise ValueError(f"only {len(steps)} coarser levels are possible: the last has {shape}")
         steps.append(step)
         sides = [side * factor for side, factor in zip(sides, step, strict=True)]
-        shape = coarse_shape(shape, step, partial=partial)
+        shape = coarse_shape(shape, step, partial=False)
     return steps
 
 
@@ -120,7 +116,7 @@ def _sides(geometry: Geometry, spaced: Sequence[bool]) -> list[float]:
 
 
 def _listed(
-    geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step], *, partial: bool
+    geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step]
 ) -> Iterator[tuple[int, ...]]:
     for number, each in enumerate(factors, start=1):
         what = f"factors of level {number}"
@@ -142,7 +138,7 @@ def _listed(
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, fewer than {factor}")
         yield step
-        shape = coarse_shape(shape, step, partial=partial)
+        shape = coarse_shape(shape, step, partial=False)
 
 
 def _within(step: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -241,8 +241,6 @@ def plan_pyramid(
     method: Method | None,
     compression: Any,
     how: WriteOptions,
-    *,
-    partial: bool,
 ) -> PyramidPlan:
     """Return the plan of a pyramid; by default the method is "mode" for labels.
 
@@ -254,7 +252,7 @@ def plan_pyramid(
     shapes = list(
         accumulate(
             steps,
-            lambda shape, step: coarse_shape(shape, step, partial=partial),
+            lambda shape, step: coarse_shape(shape, step, partial=False),
             initial=base.shape,
         )
     )
