@@ -63,6 +63,9 @@ _SOCKET = {errno.ENXIO, getattr(errno, "EOPNOTSUPP", errno.ENXIO)}
 _LARGE = 1 << 30
 """The size above which another call is needed: directories may report any size."""
 
+LONGEST = 4095
+"""The maximum length of a path in bytes: few programs can open longer ones."""
+
 _MOST_TURNS = 1000
 """The maximum number of links on the way to a file; others may change them all the time."""
 
@@ -278,6 +281,8 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
         If a link leads out of the container and `follow` is false, or to nothing; also if a hidden
         directory, or one in it, is a link and `follow` is false: these are the package's own.
     """
+    if len(prefix) > LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), prefix)
     wanted = prefix.split("/") if prefix else []
     names, linked = wanted, False
     base, fd = _top(root)

@@ -39,9 +39,6 @@ T = TypeVar("T")
 _LARGEST = 1 << 30
 """The maximum size of a file in bytes; one more byte is read, to detect larger files."""
 
-_LONGEST = 4095
-"""The maximum length of a path in bytes: few programs can open longer ones."""
-
 _MOST_LINKS = 10_000
 """The maximum number of links to directories that one walk follows."""
 
@@ -304,7 +301,7 @@ class LocalStore(Store):
     @_named_errors
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key` atomically, keeping its permissions."""
-        if len(os.fsencode(self._path(key))) > _LONGEST:
+        if len(os.fsencode(self._path(key))) > folders.LONGEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), key)
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
