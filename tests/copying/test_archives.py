@@ -112,7 +112,7 @@ def test_the_command_writes_it(source: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(open_array(out, "part/t")[:], np.arange(5))
     again = CliRunner().invoke(main, ["copy", f"{source}/table", f"{out}/part/t"])
     assert again.exit_code == 1
-    assert "use --mode w to replace all of it" in again.output
+    assert "an archive" in again.output
     resumed = CliRunner().invoke(main, ["copy", f"{source}/table", f"{out}/part/t", "--resume"])
     assert "nothing to resume" in resumed.output
 

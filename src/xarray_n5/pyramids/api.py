@@ -173,15 +173,30 @@ def add_levels(
         The container of the stored array, or the open array.
     path : str, default: ""
         The path of the array in the container.
-    factors, levels, method, compression, mode, dialect, write_empty_chunks, resume
-        As in :func:`pyramid`.
+    factors : int, mapping or sequence of these, optional
+        The factors of a level over the one before it, as in :func:`pyramid`.
+    levels : int, optional
+        The number of levels to add; by default, until a level fits into one chunk.
+    method : {"mean", "max", "min", "mode", "nearest"}, optional
+        How windows are reduced, as in :func:`pyramid`.
     chunks : sequence of int or int, optional
         The shape of a chunk of the new levels; by default that of the array. If these are not
         multiples or parts of its chunks, some of them are read by several tasks.
     shards : sequence of int, int or "auto", optional
         The shape of their shards, in Zarr v3; by default those of the array, with its chunks.
+    compression : str, mapping, Compression or None, default: "same"
+        The compression of the new levels, by default that of the array.
+    mode : {"w-", "w"}, default: "w-"
+        "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
+        attributes list, or that an unfinished pyramid created.
+    dialect : str or iterable of str, optional
+        The dialects that describe the levels, as in :func:`pyramid`.
     storage_options : mapping, optional
         Options of the fsspec filesystem, such as credentials.
+    write_empty_chunks : bool, default: True
+        Whether to store chunks that hold nothing but zeros.
+    resume : bool or str, default: False
+        Resume an interrupted call: what has been written is not computed again.
 
     Returns
     -------
