@@ -9,12 +9,13 @@ the real root. Other links are refused: nothing is written or removed through th
 only read with ``follow_links``.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH112, PTH116
+# ruff: noqa: PTH103, PTH110, PTH112, PTH115, PTH116
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import stat
@@ -405,7 +406,34 @@ def open_file(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
     return file, size
 
 
+@functools.lru_cache(maxsize=64)
+def _real(root: str, _device: int, _inode: int) -> str:
+    return os.path.realpath(root)
+
+
+def _open_directly(root: str, key: str) -> int | None:
+    """Open a file by its path if no link is on it: Linux says where an open file is.
+
+    That takes half as long as entering each directory.
+    """
+    try:
+        status = os.stat(root)
+        file = os.open(f"{root}/{key}", _READ | _NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        place = os.readlink(f"/proc/self/fd/{file}")
+    except OSError:
+        place = ""
+    if place == f"{_real(root, status.st_dev, status.st_ino)}/{key}":
+        return file
+    os.close(file)
+    return None
+
+
 def _open_in(root: str, key: str, *, follow: bool) -> int:
+    if (file := _open_directly(root, key)) is not None:
+        return file
     prefix, _, name = key.rpartition("/")
     folder, missing = hold(root, prefix, follow=follow)
     with folder:
