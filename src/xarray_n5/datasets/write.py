@@ -119,12 +119,12 @@ def _check(groups: Sequence[Stored], how: WriteOptions, resumes: bool) -> None:
             arrays += [existing.arrays[name] for name in group.removed]
             replaced += [array.node.identity for array in arrays]
             emptied += [how.container.identity(group.plan.path)] if how.mode == "w" else []
-    if how.mode == "w" and len(groups) > 1 and not resumes:
-        _warn_of_older(groups)
     for group in groups if replaced and not resumes else ():
         for variable in group.plan.variables.values():
             if is_dask_collection(variable.encoded.data):
                 check_independent(variable.encoded.data, replaced, groups=emptied)
+    if how.mode == "w" and len(groups) > 1 and not resumes:
+        _warn_of_older(groups)
 
 
 def _warn_of_older(groups: Sequence[Stored]) -> None:
