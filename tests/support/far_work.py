@@ -82,9 +82,9 @@ WORKS = (
         lambda fs: open_n5(fs, "p", level=1),
     ),
     Work(
-        "`open_dataset` of a group of 3 arrays",
-        *(3, 9),
-        "its document and its listing; the documents of the arrays; their records",
+        "`open_dataset` of a group of 3 arrays and times",
+        *(4, 12),
+        "its document and its listing; the documents of the arrays; their records; the times",
         lambda fs: xr.open_dataset(n5(fs, "t.n5"), engine="n5"),  # type: ignore[arg-type]
     ),
     Work(
@@ -110,13 +110,13 @@ WORKS = (
     ),
     Work(
         "`ds.n5.to_n5` of 3 variables",
-        *(18, 46),
+        *(18, 55),
         "the same for the group and, together, for its arrays",
         lambda fs: series(0, 8).n5.to_n5(n5(fs, "new.n5"), encoding=_THREE),
     ),
     Work(
         "`ds.n5.to_n5(append_dim=)` of 3 variables",
-        *(17, 50),
+        *(18, 63),
         "what exists, and its records; the record; a look at other records and the ends; the "
         "ends in the record; the chunks beyond the ends, and notes of them; another look; that "
         "all is stored; the documents, the new ones, and these again; the rows; the removal of "
