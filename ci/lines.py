@@ -17,17 +17,17 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 28_919,
-    "xarray_n5_engine": 230,
-    "bdv": 4_750,
-    "cli": 1_470,
-    "doctor": 2_350,
-    "hangar": 1_010,
-    "imaris": 270,
-    "napari": 320,
-    "scenes": 1_180,
-    "viewing": 1_180,
-    "tests": 48_610,
+    "core": 26_290,
+    "xarray_n5_engine": 212,
+    "bdv": 3_644,
+    "cli": 1_080,
+    "doctor": 1_611,
+    "hangar": 694,
+    "imaris": 251,
+    "napari": 310,
+    "scenes": 995,
+    "viewing": 896,
+    "tests": 41_700,
 }
 """The most lines of code of a folder. Limits are only lowered."""
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
+    from xarray_n5.stores.base import FilePart
+
 SHAPE, CHUNKS, SHARDS = (20, 30), (3, 4), (6, 12)
 
 VALUES = np.arange(1, 601, dtype="u2").reshape(SHAPE)
@@ -354,13 +356,13 @@ def test_a_shard_that_is_written_meanwhile_is_read_anew(place: Path) -> None:
 class _Replaced(LocalStore):
     """A directory in which another program replaces a shard after the first request."""
 
-    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | None]:
-        found = super().get_ranges(ranges)
+    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
+        parts = super().get_ranges(ranges)
         root = Path(self.root)
         if (root / "other.zarr").exists():
             (root / "other.zarr/c/0").replace(root / "a.zarr/c/0")
             (root / "other.zarr").rename(root / "done")
-        return found
+        return parts
 
 
 def _two(folder: Path) -> np.ndarray:

@@ -692,7 +692,7 @@ class DeadlyStore(LocalStore):
 def main(place: str, log: str, moment: str) -> None:
     """Write a pyramid in small tasks, in a process that is killed at a moment."""
     with dask.config.set(SMALL):
-        pyramid(placed(log), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
+        pyramid(placed(Path(log)), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
 
 
 def numbers(log: str | Path) -> da.Array:

@@ -512,7 +512,8 @@ def test_an_odd_note_is_ignored_with_a_warning(tmp_path: Path, note: Any) -> Non
 
 
 def test_attributes_of_every_kind_are_still_read_from_the_note(tmp_path: Path) -> None:
-    attributes = {"wide": np.array(["a", "bb"]), "axes": ["mine"], "nan": float("nan")}
+    wide = np.array(["a", "bb"])
+    attributes: dict[str, Any] = {"wide": wide, "axes": ["mine"], "nan": float("nan")}
     xr.Dataset({"a": ("x", np.ones(3), attributes)}).n5.to_n5(tmp_path / "c.n5")
     opened = xr.open_dataset(tmp_path / "c.n5", engine="n5")["a"]
     for key, value in attributes.items():

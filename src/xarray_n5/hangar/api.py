@@ -103,7 +103,7 @@ def from_hangar(
 
 
 def to_hangar(
-    samples: da.Array | xr.DataArray | npt.ArrayLike,
+    samples: da.Array | xr.DataArray | npt.ArrayLike | Iterable[npt.ArrayLike],
     folder: str | os.PathLike[str],
     *,
     shape: tuple[int, ...] | None = None,
