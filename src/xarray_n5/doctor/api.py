@@ -146,7 +146,7 @@ def examine(
     >>> array = xarray_n5.create_array(
     ...     "em.n5", "raw", shape=(4, 8, 8), dtype="uint8", axes=axes, dialect="cosem"
     ... )
-    >>> array.attrs.update(axes=["x", "y", "z"], units=["nm"] * 3, resolution=[4, 4, 4])
+    >>> array.attrs["pixelResolution"] = {"dimensions": [4, 4, 4], "unit": "nm"}
     >>> read = xarray_n5.doctor.examine("em.n5", "raw", dialect="cosem")
     >>> read.reader[~read.agrees].values.tolist()
     ['neuroglancer']
