@@ -83,8 +83,8 @@ def pyramid(
         "level": 1}``; a compression; None for uncompressed chunks; or "same" for that of a stored
         `image`, or gzip.
     mode : {"w-", "w"}, default: "w-"
-        "w-" raises if levels exist; "w" replaces them, and removes further levels that the group's
-        attributes list, or that an unfinished pyramid created. Other arrays with such names stay.
+        "w-" raises if the group holds anything; "w" removes its arrays and attributes first, as
+        ``ds.n5.to_n5`` does.
     dialect : str or iterable of str, optional
         The dialects that describe the levels; by default those of Neuroglancer, n5-viewer and COSEM
         in N5, and those of xarray and OME-NGFF in Zarr. "ngff-0.6" is OME-Zarr 0.6, in Zarr v3.
