@@ -36,6 +36,12 @@ _COMMON = frozenset(
 )
 """Headers that every host may get, or that aiohttp sends to no other host."""
 
+_HARMLESS = frozenset({"range", "accept", "accept-encoding"})
+"""Headers that are sent to servers that only a file names."""
+
+_ANYWHERE = frozenset({"allow_redirects", "ssl", "proxy", "timeout", "server_hostname"})
+"""Options of requests to them."""
+
 _GONE = frozenset({404, 410})
 
 _WHOLE = 200
@@ -138,12 +144,37 @@ async def _check_missing(session: object, context: object, request: Any) -> None
         )
 
 
-async def get_anonymous_client(**options: Any) -> ClientSession:
+async def get_anonymous_client(**options: Any) -> Anonymous:
     """Return a client without secrets for any host, whatever the configuration of fsspec."""
     import aiohttp
 
     kept = {name: options[name] for name in ("loop", "trust_env") if name in options}
-    return await get_client(cookie_jar=aiohttp.DummyCookieJar(), **kept)
+    return Anonymous(await get_client(cookie_jar=aiohttp.DummyCookieJar(), **kept))
+
+
+class Anonymous:
+    """A session whose requests have no headers, passwords or cookies of the user."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def get(self, url: Any, **options: Any) -> Any:
+        """Request a body."""
+        return self._session.get(url, **_without_secrets(options))
+
+    def head(self, url: Any, **options: Any) -> Any:
+        """Request a size."""
+        return self._session.head(url, **_without_secrets(options))
+
+
+def _without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    headers = dict(options.get("headers") or {})
+    harmless = {name: value for name, value in headers.items() if name.lower() in _HARMLESS}
+    kept = {name: value for name, value in options.items() if name in _ANYWHERE}
+    return {**kept, "headers": harmless}
 
 
 @functools.cache
