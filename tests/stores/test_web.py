@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import numpy as np
 import pytest
+from aiohttp import BasicAuth
 from fsspec.implementations.dirfs import DirFileSystem
 
 from tests.support.exhaustive import some
@@ -441,15 +442,28 @@ def to(target: str, status: int = 302) -> Callable[[Handler], None]:
     return lambda handler: handler.reply(status, Location=target.format(handler.path))
 
 
+@pytest.mark.filterwarnings("ignore:.*(BasicAuth|auth).* is deprecated")
 def test_secrets_do_not_follow_a_redirect_to_another_host() -> None:
     with serving(Handler.container) as other, serving(to(other.url + "{}")) as site:
         array = open_array(f"{site.url.replace('//', '//me:hush@')}/c.n5", "a")
         assert array[...].tolist() == [7] * 8
         assert other.seen
-        with pytest.raises(RequestError, match="must not get the header"):
-            open_array(f"{site.url}/c.n5", "a", storage_options=SECRETS)
+        cookies, headers = {"session": "hush"}, {"Authorization": "hush"}
+        open_array(
+            f"{site.url}/c.n5", "a", storage_options={"cookies": cookies, "headers": headers}
+        )
+        secrets: list[dict[str, Any]] = [
+            SECRETS,
+            {"client_kwargs": {"cookies": cookies}},
+            {"client_kwargs": {"auth": BasicAuth("me", "hush")}},
+            {"client_kwargs": {"headers": {"X-Api-Key": "hush"}}},
+        ]
+        for options in secrets:
+            with pytest.raises(RequestError, match="must not get"):
+                open_array(f"{site.url}/c.n5", "a", storage_options=options)
         assert "hush" in str(site.seen)
         assert "hush" not in str(other.seen)
+        assert BasicAuth("me", "hush").encode() not in str(other.seen)
 
 
 def test_secrets_follow_a_redirect_on_their_own_host() -> None:

@@ -117,16 +117,21 @@ async def get_client(**options: Any) -> ClientSession:
     return aiohttp.ClientSession(**{**common, **options})
 
 
-async def _check_redirect(session: object, context: object, request: Any) -> None:
-    """Refuse to send the user's own headers to another host; aiohttp removes passwords itself."""
+async def _check_redirect(session: ClientSession, context: object, request: Any) -> None:
+    """Refuse to send what the user gave for one host to another one.
+
+    Passwords and cookies of a single request are removed by aiohttp; those of the session are not.
+    """
     from yarl import URL
 
-    del session, context
+    del context
     target = request.url.join(URL(request.response.headers.get("Location", "")))
-    own = [name for name in request.headers if name.lower() not in _COMMON]
-    if own and target.origin() != request.url.origin():
+    secrets = [f"the header {name!r}" for name in request.headers if name.lower() not in _COMMON]
+    secrets += ["its password"] if session.auth is not None else []
+    secrets += ["its cookies"] if any(not cookie["domain"] for cookie in session.cookie_jar) else []
+    if secrets and target.origin() != request.url.origin():
         raise WebError(
-            f"the server redirects to {target.host!r}, which must not get the header {own[0]!r}; "
+            f"the server redirects to {target.host!r}, which must not get {secrets[0]}; "
             "use the URL that it redirects to"
         )
 
