@@ -174,7 +174,8 @@ def pyramids() -> Figure:
 def verify() -> Figure:
     """Draw the states of chunks, two of which are not as they were stored."""
     raw = cells()["raw"].chunk()
-    xarray_n5.to_n5(raw, "states.n5", "raw", chunks=(48, 32, 32), checksums=True)
+    with xarray_n5.set_options(checksums=True):
+        xarray_n5.to_n5(raw, "states.n5", "raw", chunks=(48, 32, 32))
     Path("states.n5/raw/3/1/0").unlink()
     damaged = Path("states.n5/raw/5/3/0")
     data = bytearray(damaged.read_bytes())

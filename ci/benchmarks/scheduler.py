@@ -132,7 +132,7 @@ class Ours:
     def convert(place: Path, new: Path) -> None:
         """Copy N5 to Zarr v3 with shards."""
         what: Any = {"format": "zarr3", "shards": SHARD, "compression": "raw"}
-        xarray_n5.copy(place / "v.n5", new, source_path="a", path="a", **what)
+        xarray_n5.copy(f"{place}/v.n5/a", f"{new}/a", **what)
 
 
 class Zarr:
