@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import numpy as np
-    from dask.delayed import Delayed
     from numpy.typing import ArrayLike, DTypeLike
 
     from xarray_n5.arrays.spec import Mode
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth
     from xarray_n5.viewing.api import View
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.options import Encoding, WriteKeywords
     from xarray_n5.writing.report import WriteReport
 
@@ -110,7 +110,7 @@ class Accessor(Generic[T]):
         return crop(self._object, {**(bounds or {}), **bounds_kwargs})
 
     @property
-    def to_bdv(self) -> Callable[..., WriteReport | Delayed]:
+    def to_bdv(self) -> Callable[..., WriteReport | DeferredWrite]:
         """Store as a project of BigDataViewer: ``ds.n5.to_bdv("dataset.xml")``.
 
         Its parameters are those of :func:`xarray_n5.bdv.to_bdv` after the first.
@@ -127,7 +127,7 @@ class Accessor(Generic[T]):
         return MethodType(to_bdv, self._object)
 
     @property
-    def to_scene(self) -> Callable[..., WriteReport | Delayed]:
+    def to_scene(self) -> Callable[..., WriteReport | DeferredWrite]:
         """Store images as a scene of OME-Zarr 0.6: ``images.n5.to_scene("scene.zarr")``.
 
         ``help(images.n5.to_scene)`` lists its parameters, which are those of
@@ -401,7 +401,7 @@ class _ImageAccessor(Accessor[S]):
         discard: bool = False,
         region: Region | None = None,
         **options: Unpack[WriteKeywords],
-    ) -> WriteReport | Delayed:
+    ) -> WriteReport | DeferredWrite:
         """Store each variable as an array of a group, all of them in one computation.
 
         ``xr.open_dataset(url, engine="n5", group=group)`` returns an identical Dataset, and
@@ -463,9 +463,9 @@ class _ImageAccessor(Accessor[S]):
 
         Returns
         -------
-        WriteReport or Delayed
+        WriteReport or DeferredWrite
             The report of :func:`~xarray_n5.to_n5`, with an array for each variable; with
-            ``compute=False``, a Delayed that computes to it.
+            ``compute=False``, a Dask collection that computes to it.
 
         Raises
         ------
@@ -794,7 +794,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         encoding: Mapping[str, Encoding] | None = None,
         compute: bool = True,
         **options: Unpack[WriteKeywords],
-    ) -> WriteReport | Delayed:
+    ) -> WriteReport | DeferredWrite:
         """Store the tree: each node as a group, all data in one computation.
 
         A node whose children are the levels of a pyramid, ``s0``, ``s1``, ..., becomes a group with
@@ -825,9 +825,9 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
 
         Returns
         -------
-        WriteReport or Delayed
+        WriteReport or DeferredWrite
             The report of :func:`~xarray_n5.to_n5`, with an array for each variable; with
-            ``compute=False``, a Delayed that computes to it.
+            ``compute=False``, a Dask collection that computes to it.
 
         Raises
         ------

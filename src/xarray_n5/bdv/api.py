@@ -14,10 +14,9 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dask.delayed import Delayed
-
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.report import WriteReport
 
 Mode = Literal["w-", "w", "a"]
@@ -38,7 +37,7 @@ def to_bdv(
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-) -> WriteReport | Delayed:
+) -> WriteReport | DeferredWrite:
     """Store an image as a project of BigDataViewer and BigStitcher: ``image.n5.to_bdv(xml)``.
 
     Views are stored in N5 or in Zarr, a setup for each channel, tile, angle and illumination, and a
@@ -88,9 +87,9 @@ def to_bdv(
 
     Returns
     -------
-    WriteReport or Delayed
+    WriteReport or DeferredWrite
         The report, with an array for each level of a view; with ``compute=False``, a
-        Delayed that computes to it.
+        Dask collection that computes to it.
 
     Raises
     ------

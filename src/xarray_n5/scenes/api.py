@@ -11,8 +11,7 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dask.delayed import Delayed
-
+    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.report import WriteReport
 
 
@@ -30,7 +29,7 @@ def to_scene(
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
-) -> WriteReport | Delayed:
+) -> WriteReport | DeferredWrite:
     """Store images as a scene of OME-Zarr 0.6, in Zarr v3: ``images.n5.to_scene(url)``.
 
     Each matrix of the coordinate ``affine`` becomes an image, with one transformation to the world.
@@ -62,9 +61,9 @@ def to_scene(
 
     Returns
     -------
-    WriteReport or Delayed
-        The report of :func:`xarray_n5.to_n5` for each level; with ``compute=False``, a Delayed that
-        computes to it.
+    WriteReport or DeferredWrite
+        The report of :func:`xarray_n5.to_n5` for each level; with ``compute=False``, a
+        Dask collection that computes to it.
 
     Raises
     ------
