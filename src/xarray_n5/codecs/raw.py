@@ -19,10 +19,10 @@ class Raw:
         """Return `data`."""
         return data
 
-    def stored_size(self, head: bytes, size: int) -> int:  # noqa: ARG002
+    def stored_size(self, head: bytes, size: int) -> int:
         """Return `size`."""
         return size
 
-    def decode(self, data: Buffer, size: int) -> Buffer:  # noqa: ARG002
+    def decode(self, data: Buffer, size: int) -> Buffer:
         """Return `data`, of any length."""
         return data

@@ -82,7 +82,7 @@ class Packing:
         if begun and not resume:
             hint = "resume it with resume=True, or remove this directory"
             raise NodeExistsError(packing.folder, "", f"an interrupted copy to {name}", hint)
-        if exists and (os.path.isdir(target) or os.path.islink(target)):  # noqa: PTH112, PTH114
+        if exists and (os.path.isdir(target) or os.path.islink(target)):
             what = "not a file; choose another name"
             raise NodeExistsError(target, "", "a directory or a link", what)
         if exists and resume and not begun:
@@ -91,7 +91,7 @@ class Packing:
             raise ReadOnlyError(target, path, "is an archive, to which nothing can be added")
         if exists and mode == "w-" and not begun:
             raise NodeExistsError(target, "", "an archive", "use mode='w' to replace all of it")
-        if not os.access(folder, os.W_OK) and os.path.isdir(folder):  # noqa: PTH112
+        if not os.access(folder, os.W_OK) and os.path.isdir(folder):
             raise PermissionError(errno.EACCES, "no file can be created in it", folder)
         return packing
 
@@ -99,7 +99,7 @@ class Packing:
     def folder(self) -> str:
         """The directory of the container."""
         folder, name = os.path.split(self.target)
-        return os.path.join(folder, f".{name}.copying")  # noqa: PTH118
+        return os.path.join(folder, f".{name}.copying")
 
     @property
     def container(self) -> Container:
@@ -117,19 +117,19 @@ class Packing:
     def finish(self) -> Container:
         """Write the archive, remove the container, and return the archive as a container."""
         folder, name = os.path.split(self.target)
-        for other in os.listdir(folder):  # noqa: PTH208 - those of killed processes
+        for other in os.listdir(folder):
             if final_key(other) == name:
-                _remove(os.path.join(folder, other))  # noqa: PTH118
-        partial = os.path.join(folder, partial_key(name))  # noqa: PTH118
+                _remove(os.path.join(folder, other))
+        partial = os.path.join(folder, partial_key(name))
         try:
             write_archive(self.folder, partial)
-            os.replace(partial, self.target)  # noqa: PTH105
+            os.replace(partial, self.target)
         finally:
             _remove(partial)
         if current_options()["fsync"] and os.name == "posix":
             _flush(folder)
         # A directory that is removed in part must not be resumed.
-        os.rename(self.folder, partial)  # noqa: PTH104
+        os.rename(self.folder, partial)
         _remove(partial)
         return KeyedContainer(open_store(self.target), FORMATS[Zarr3.name])  # type: ignore[arg-type]
 
@@ -145,10 +145,10 @@ def _flush(path: str) -> None:
 
 def _remove(path: str) -> None:
     with suppress(FileNotFoundError):
-        if os.path.isdir(path):  # noqa: PTH112
+        if os.path.isdir(path):
             shutil.rmtree(path)
         else:
-            os.unlink(path)  # noqa: PTH108
+            os.unlink(path)
 
 
 def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | None:
@@ -169,7 +169,7 @@ def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | 
         if not name:
             return None
         inner.insert(0, name)
-    return None if os.path.isdir(path) and inner else (path, "/".join(inner))  # noqa: PTH112
+    return None if os.path.isdir(path) and inner else (path, "/".join(inner))
 
 
 def write_archive(folder: str, target: str) -> None:
@@ -189,7 +189,7 @@ def write_archive(folder: str, target: str) -> None:
             entry = zipfile.ZipInfo(key)  # of the earliest time: equal containers, equal archives
             entry.create_system, entry.external_attr = _UNIX, _MODE
             with (
-                open(os.path.join(folder, key), "rb") as source,  # noqa: PTH118, PTH123
+                open(os.path.join(folder, key), "rb") as source,
                 archive.open(entry, "w", force_zip64=True) as file,
             ):
                 shutil.copyfileobj(source, file, _PIECE)
@@ -198,7 +198,7 @@ def write_archive(folder: str, target: str) -> None:
 
 
 def _check_room(target: str, size: int) -> None:
-    folder = os.path.dirname(target)  # noqa: PTH120
+    folder = os.path.dirname(target)
     if shutil.disk_usage(folder).free < size:
         why = f"the archive needs {size} bytes; free them, and resume the copy with resume=True"
         raise OSError(errno.ENOSPC, why, target)
@@ -208,7 +208,7 @@ def _comment(folder: str, documents: Iterable[str]) -> bytes:
     """Return the comment of an archive, with the version of its first OME-Zarr node."""
     about: dict[str, Any] = {"zipFile": {"centralDirectory": {"jsonFirst": True}}}
     for key in documents:
-        with open(os.path.join(folder, key), "rb") as file:  # noqa: PTH118, PTH123
+        with open(os.path.join(folder, key), "rb") as file:
             match json.load(file):
                 case {"attributes": {"ome": {"version": str(version)}}}:
                     about = {"version": version, **about}

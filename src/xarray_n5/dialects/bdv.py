@@ -76,7 +76,7 @@ class Bdv:
         axes, affine = pyramids.axes_under(_NAMES, (unit,) * NDIM, rows, factors)
         return Geometry(axes, sources, affine=affine)
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the XML is not written."""
         return pyramids.factors_if_any(geometry)
 
@@ -207,11 +207,11 @@ class BigStitcher:
         axes = pyramids.axes_at_level(_NAMES, units, fusion.voxel, factors, fusion.offset)
         return Geometry(axes, sources)
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the root's cannot be written."""
         return pyramids.factors_if_any(geometry)
 
-    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return no attributes: those of a fusion are on the root."""
         return {}
 

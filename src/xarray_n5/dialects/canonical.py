@@ -51,7 +51,7 @@ class Canonical:
             under = node.base.attributes.get(_KEY)
         return found if under is None else over(found, _parse(under, node, _KEY))
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute, with an affine transform over all axes."""
         axes = geometry.with_names().axes[::-1]
         if geometry.affine is not None:

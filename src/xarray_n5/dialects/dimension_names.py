@@ -44,7 +44,7 @@ class ArrayDimensions:
             found = found[::-1]
         return Geometry(tuple(Axis(name=name) for name in found), {"names": "_ARRAY_DIMENSIONS"})
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute."""
         return {"_ARRAY_DIMENSIONS": list(names(geometry.axes))}
 
@@ -76,7 +76,7 @@ class DimensionLabels:
         axes = tuple(Axis(name=name or None) for name in found)
         return Geometry(axes, {"names": "DIMENSION_LABELS"} if given else {})
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute."""
         if all(axis.name is None for axis in geometry.axes):
             return {}

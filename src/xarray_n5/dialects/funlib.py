@@ -135,7 +135,7 @@ class Funlib:
         unusual = (key for key, default in usual.items() if key != default)
         return (self.voxel_size_attr, self.axis_names_attr, *unusual)
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes; raise ValueError unless all numbers are whole."""
         channels = [axis.kind == "channel" for axis in geometry.axes]
         physical = [each for each in geometry.axes if each.kind != "channel"]
@@ -157,7 +157,7 @@ class Funlib:
             self.offset_attr: [whole_number(each.offset) for each in physical],
         }
 
-    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:  # noqa: ARG002
+    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return no attributes, because each level has its own."""
         return {}
 

@@ -69,7 +69,7 @@ class N5Viewer:
         axes, affine = pyramids.axes_under(names, units or (unit,) * ndim, rows, factors)
         return pyramids.moved(Geometry(axes, said, affine=affine), node)
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the base level's resolution with its one unit, and the level's factors."""
         return {_KEY: _resolution(geometry)} | pyramids.factors_if_any(geometry)
 

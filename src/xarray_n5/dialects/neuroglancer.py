@@ -193,7 +193,7 @@ class TensorStore:
         )
         return Geometry(axes, said)
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes, which do not include offsets."""
         axes = geometry.axes[::-1]
         attributes: dict[str, Any] = {}

@@ -90,7 +90,7 @@ class Ngff:
             return _labelled(found, node)
         return None
 
-    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+    def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return no attributes: all of them are on the group; see :meth:`write_group`."""
         return {}
 

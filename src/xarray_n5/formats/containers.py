@@ -114,12 +114,12 @@ def open_hdf5(location: object, options: Mapping[str, Any]) -> Hdf5Container | N
 def _is_hdf5(path: str) -> bool:
     """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
     try:
-        found = os.stat(path)  # noqa: PTH116
+        found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             return False  # a directory; or a pipe, which would block
         if is_stub(path, found):
             return path.endswith(SUFFIXES)
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             start = file.read(len(SIGNATURE))
             offset = 512  # after a user block, whose size is a power of two
             while start and start != SIGNATURE and offset <= _MAX_USER_BLOCK:
@@ -127,7 +127,7 @@ def _is_hdf5(path: str) -> bool:
                 start, offset = file.read(len(SIGNATURE)), offset * 2
             return start == SIGNATURE
     except OSError:
-        return path.endswith(SUFFIXES) and not os.path.isdir(path)  # noqa: PTH112
+        return path.endswith(SUFFIXES) and not os.path.isdir(path)
 
 
 def locate(
@@ -201,7 +201,7 @@ def _file_at(
     follow = {k: v for k, v in (storage_options or {}).items() if k == "follow_links"}
     local = LocalStore.at(url, follow)
     if local is not None:
-        return local if os.path.isfile(local.root) else None  # noqa: PTH113
+        return local if os.path.isfile(local.root) else None
     if isinstance(url, str):
         path = url.partition("#")[0].partition("?")[0]
         if by_name and not path.lower().endswith(_SUFFIX_OF_SCENES):

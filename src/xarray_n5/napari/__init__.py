@@ -71,14 +71,14 @@ def _is_known(path: str) -> bool:
     """Return whether a path looks like a container, by its name and documents."""
     if "://" in path:
         return path.partition("?")[0].rstrip("/").lower().endswith(_REMOTE)
-    if os.path.isdir(path):  # noqa: PTH112 - a string as napari passes it
-        known = any(os.path.isfile(os.path.join(path, name)) for name in _DOCUMENTS)  # noqa: PTH113, PTH118
+    if os.path.isdir(path):
+        known = any(os.path.isfile(os.path.join(path, name)) for name in _DOCUMENTS)
         return known or _guess(path)
-    if not os.path.isfile(path):  # noqa: PTH113
+    if not os.path.isfile(path):
         return False
     if path.lower().endswith(_ARCHIVES):
         return True
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         start = file.read(len(_HDF5))
     return start == _HDF5 or (path.lower().endswith(".xml") and _guess(path))
 

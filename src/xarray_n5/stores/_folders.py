@@ -9,7 +9,6 @@ the real root. Other links are refused: nothing is written or removed through th
 only read with ``follow_links``.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH112, PTH115, PTH116
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 

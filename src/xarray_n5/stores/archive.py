@@ -77,7 +77,7 @@ class ArchiveStore(Store):
             return location
         if not isinstance(location, Store):
             return None
-        if isinstance(location, LocalStore) and not os.path.isfile(location.url):  # noqa: PTH113
+        if isinstance(location, LocalStore) and not os.path.isfile(location.url):
             return None
         directory = _directory_of(location)
         return None if directory is None else cls(location, directory.version)
@@ -212,7 +212,7 @@ class ArchiveStore(Store):
         """Return the names directly under `prefix`."""
         return self._directory().listing(join(self.inside, prefix))
 
-    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix` with their sizes."""
         files = self._directory().files(join(self.inside, prefix))
         return (ObjectInfo(key, size) for key, size in files)

@@ -94,7 +94,7 @@ class Store(ABC):
         """Return the store at a location that a user names, or None if it is of another kind."""
         return location if isinstance(location, cls) else None
 
-    def child(self, path: str) -> Store | None:  # noqa: ARG002
+    def child(self, path: str) -> Store | None:
         """Return the store of a directory in this one, or None if that is impossible."""
         return None
 
@@ -144,7 +144,7 @@ class Store(ABC):
         """Return the names directly under each prefix, listed together if the store can."""
         return [self.list(prefix) for prefix in prefixes]
 
-    def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:  # noqa: ARG002
+    def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or, for None, remove keys; iterate over those that are done.
 
         At most `ahead` writes are in flight.
@@ -223,6 +223,6 @@ class Store(ABC):
         with lock, self._locked(path) as alone:
             yield alone
 
-    def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
+    def _locked(self, path: str) -> AbstractContextManager[bool]:
         """Lock a node against other processes; yield whether that worked."""
         return nullcontext(enter_result=False)

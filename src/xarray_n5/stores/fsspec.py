@@ -239,7 +239,7 @@ class FsspecStore(Store):
         found = self._requests(self._source).map(prefixes, self.concurrency, list_async, self.list)
         return [listing for _, listing in found]
 
-    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""
         path, _, requests = self._current(prefix, below=True)
         return files_below(requests, path, prefix, self.concurrency)

@@ -1,6 +1,5 @@
 """Containers in local directories, by plain system calls."""
 
-# ruff: noqa: PTH100, PTH106, PTH108, PTH111, PTH114, PTH119, PTH120
 # Plain system calls on strings, for speed.
 from __future__ import annotations
 
@@ -195,7 +194,7 @@ class LocalStore(Store):
         status = self._stat(prefix)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
-    def etag(self, key: str, *, free: bool = False) -> object:  # noqa: ARG002
+    def etag(self, key: str, *, free: bool = False) -> object:
         """Return the file's time, size and number."""
         status = self._stat(key)
         return None if status is None else _state_of(status)

@@ -41,7 +41,7 @@ class MemoryStore(Store):
         """Return a value that identifies a node."""
         return ("memory", self.name, path)
 
-    def get(self, key: str, most: int | None = None) -> bytes | None:  # noqa: ARG002
+    def get(self, key: str, most: int | None = None) -> bytes | None:
         """Return the bytes at `key`, or None."""
         return self.items.get(key)
 
@@ -68,7 +68,7 @@ class MemoryStore(Store):
         folders = {key.partition("/")[0] for key in keys if "/" in key}
         return tuple(sorted(folders)), tuple(key for key in keys if "/" not in key)
 
-    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002
+    def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`."""
         start = f"{prefix}/" if prefix else ""
         for key, data in sorted(self.items.items()):
@@ -78,6 +78,6 @@ class MemoryStore(Store):
     def parent(self) -> None:
         """Return None: it has no parent directory."""
 
-    def _locked(self, path: str) -> AbstractContextManager[bool]:  # noqa: ARG002
+    def _locked(self, path: str) -> AbstractContextManager[bool]:
         """Lock a node: no other process can change anything."""
         return nullcontext(enter_result=True)

@@ -51,7 +51,7 @@ class ChunkLocation:
 
     def read(self) -> bytes:
         """Return the stored chunk: one open, one read, without HDF5."""
-        with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123 - the fastest
+        with open(self.file, "rb", buffering=0) as file:
             missing = self.offset + self.size - os.fstat(file.fileno()).st_size
             if missing > 0:  # before memory is allocated for the size that a damaged file states
                 raise EOFError(
@@ -68,7 +68,7 @@ class ChunkLocation:
 
     def head(self, count: int) -> tuple[bytes, int]:
         """Return the first bytes of the stored chunk, and its size."""
-        with open(self.file, "rb", buffering=0) as file:  # noqa: PTH123
+        with open(self.file, "rb", buffering=0) as file:
             file.seek(self.offset)
             first = file.read(min(self.size, max(0, count - MASK_BYTES)))
         return with_mask(self.mask, first), MASK_BYTES + max(self.size, self.whole)
@@ -181,7 +181,7 @@ class Chunks:
             indices = np.stack(np.unravel_index(table.numbers, self.grid.counts), axis=-1)
             yield from zip(map(tuple, indices.tolist()), table.rows[:, 1].tolist(), strict=True)
             return
-        if self.stored > os.stat(self.file).st_size:  # noqa: PTH116
+        if self.stored > os.stat(self.file).st_size:
             raise ValueError(f"a dataset states {self.stored} bytes, more than the file has")
         for index in self.grid if self.chunked or self.stored else ():
             if not self.chunked:

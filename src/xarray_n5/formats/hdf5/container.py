@@ -67,7 +67,7 @@ class Hdf5Container:
     @property
     def name(self) -> str:
         """The file's name."""
-        return os.path.basename(self.file)  # noqa: PTH119
+        return os.path.basename(self.file)
 
     @property
     def store(self) -> Sidecar:
@@ -285,7 +285,7 @@ class Hdf5Container:
     ) -> Iterator[tuple[Index, ObjectInfo]]:
         """Iterate over the stored chunks with their sizes; times are the file's."""
         for index, size in self._sizes(path):
-            changed = os.stat(self.file).st_mtime  # noqa: PTH116
+            changed = os.stat(self.file).st_mtime
             yield index, ObjectInfo(files.chunk_name(index), MASK_BYTES + size, changed)
 
     def _sizes(self, path: str) -> list[tuple[Index, int]]:

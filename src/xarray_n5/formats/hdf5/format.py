@@ -59,7 +59,7 @@ class Hdf5:
     encode = staticmethod(filters.encode)
     peek = staticmethod(filters.peek)
 
-    def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return an empty layout: in HDF5, `compression` alone selects filters."""
         return {}
 
@@ -108,7 +108,7 @@ def stamp_of(path: str) -> object:
     A stub is what remains if a file's first writer is killed: at most its superblock.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if is_stub(path, found):
@@ -120,7 +120,7 @@ def is_stub(path: str, found: os.stat_result) -> bool:
     """Return whether a file is at most the superblock of an HDF5 file."""
     if found.st_size > _SUPERBLOCK or not stat.S_ISREG(found.st_mode):
         return False
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         start = file.read(_SUPERBLOCK + 1)
     version = start[len(SIGNATURE) : len(SIGNATURE) + 1]
     superblock = _SUPERBLOCK if version in {b"", b"\0", b"\1"} else _NEWER_SUPERBLOCK
@@ -134,7 +134,7 @@ def cut_short(path: str) -> tuple[int, int] | None:
     Source: HDF5 file format specification, II.A. Of the superblock's addresses, the third is that
     of the file's end.
     """
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         stored, start = os.fstat(file.fileno()).st_size, file.read(_SUPERBLOCK)
     if len(start) < _SUPERBLOCK or not start.startswith(SIGNATURE):
         return None

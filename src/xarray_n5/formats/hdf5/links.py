@@ -236,5 +236,5 @@ def address_of(node: Any) -> Address:
     """Return the identity of an object, which does not depend on the link that leads to it."""
     import h5py
 
-    file = os.stat(file_of(node))  # noqa: PTH116 - as files.stamp_of
+    file = os.stat(file_of(node))
     return file.st_dev, file.st_ino, int(h5py.h5o.get_info(node.id).addr)

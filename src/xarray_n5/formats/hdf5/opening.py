@@ -67,7 +67,7 @@ def open_to_write(path: str) -> Any:
 @contextlib.contextmanager
 def created(path: str, folder: LocalStore) -> Iterator[Any]:
     """Create a file under a hidden name in `folder`; rename it once it is closed."""
-    h5py, name = import_h5py(), os.path.basename(path)  # noqa: PTH119
+    h5py, name = import_h5py(), os.path.basename(path)
     folder.make_folder("")
     # Those whose writer was killed.
     folder.delete([other for other in folder.list("")[1] if final_key(other) == name])
@@ -88,20 +88,20 @@ def _rename(partial: str, path: str) -> None:
     taken = OneWriterError(path, "another process has created it at the same time")
     if stamp_of(path) is not None:
         raise taken
-    if os.path.exists(path):  # noqa: PTH110
-        os.replace(partial, path)  # noqa: PTH105 - a stub
+    if os.path.exists(path):
+        os.replace(partial, path)
         return
     try:
         os.link(partial, path)
     except FileExistsError as error:
         raise taken from error
     except OSError:
-        os.replace(partial, path)  # noqa: PTH105 - a file system without hard links
+        os.replace(partial, path)
 
 
 def check_stub(path: str) -> None:
     """Raise if a file that is only a stub is open elsewhere, because its writer is running."""
-    if not os.path.exists(path):  # noqa: PTH110
+    if not os.path.exists(path):
         return
     h5py = import_h5py()
     try:
@@ -196,8 +196,8 @@ class Sidecar(LocalStore):
         """Iterate over files under `prefix`, with the HDF5 file's time: each write changes it."""
         yield from LocalStore.list_info(self, prefix, sizes=sizes)
         with contextlib.suppress(FileNotFoundError):
-            status = os.stat(self.url)  # noqa: PTH116
-            name = os.path.basename(self.url)  # noqa: PTH119
+            status = os.stat(self.url)
+            name = os.path.basename(self.url)
             yield ObjectInfo(name, status.st_size, status.st_mtime)
 
     def remove_records(self) -> None:

@@ -79,7 +79,7 @@ class N5:
         """Normalise a path as Java's N5 does."""
         return normalize_path(path)
 
-    def layout_of(self, metadata: ArrayMetadata) -> Attributes:  # noqa: ARG002
+    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return an empty layout: N5 has one way to store an array."""
         return {}
 
@@ -196,7 +196,7 @@ class N5:
             members["blockSize"] = list(auto_chunks(shape)[::-1])
         return _array(members, where)
 
-    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:  # noqa: ARG002
+    def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key: its index with the first dimension first (README, item 5)."""
         # An array without dimensions has one chunk, whose key is "0" in TensorStore.
         return "/".join(map(str, reversed(index))) if index else "0"

@@ -125,7 +125,7 @@ class Texts:
                 )
         return _numcodec({"id": self.name}).encode(data)
 
-    def decode(self, data: memoryview, size: int) -> Any:  # noqa: ARG002
+    def decode(self, data: memoryview, size: int) -> Any:
         """Return the objects, for which memory is allocated once their number is checked."""
         count = int.from_bytes(data[:4], "little")
         if count != self.count or len(data) < 4 + 4 * count:
@@ -143,7 +143,7 @@ class Numbers:
         """Encode elements."""
         return self.codec.encode(data)
 
-    def decode(self, data: memoryview, size: int) -> Any:  # noqa: ARG002
+    def decode(self, data: memoryview, size: int) -> Any:
         """Decode elements; values that cannot be converted become what NumPy makes of them."""
         with np.errstate(all="ignore"):
             return self.codec.decode(np.frombuffer(data, np.uint8))

@@ -81,7 +81,7 @@ class Zarr2:
         """Return the group with the attributes of the node."""
         return GroupMetadata(attributes=_parse(documents, _ATTRIBUTES, where))
 
-    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the documents of a new node, the identifying one last."""
         attributes = _dump(metadata.attributes, where) if metadata.attributes else None
         first = {_ATTRIBUTES: attributes} if attributes is not None else {}
@@ -100,7 +100,7 @@ class Zarr2:
         members = _parse(documents, _ARRAY, where)
         return {_ARRAY: _dump({**members, "shape": list(shape)}, where, members)}
 
-    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
         """Return the ``.zgroup`` of each group around a node."""
         there = _GROUP in documents or _ARRAY in documents
         return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}

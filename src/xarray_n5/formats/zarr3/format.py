@@ -91,7 +91,7 @@ class Zarr3:
         members = parse_object(documents[DOCUMENT], where) if DOCUMENT in documents else {}
         return GroupMetadata(attributes=_attributes(members, where))
 
-    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:  # noqa: ARG002
+    def create(self, metadata: Metadata, before: Documents, where: str) -> Documents:
         """Return the document of a new node."""
         if isinstance(metadata, ArrayMetadata):
             members = members_of(metadata)
@@ -127,7 +127,7 @@ class Zarr3:
         members = parse_object(documents[DOCUMENT], where)
         return _dump({**members, "shape": list(shape)}, where, members.get("attributes"))
 
-    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:  # noqa: ARG002
+    def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
         """Return the document of each group around a node."""
         return {} if documents else _dump({"zarr_format": 3, "node_type": "group"}, where)
 
@@ -183,7 +183,7 @@ class Zarr3:
         """Return a chunk's elements."""
         return pipeline_of(metadata).decode(data)
 
-    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:  # noqa: ARG002
+    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
         pipeline = pipeline_of(metadata)
         least, last = 1, pipeline.sizes[-1]
