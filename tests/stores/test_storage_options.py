@@ -54,11 +54,6 @@ def _directory_of(served: Served, folder: Path) -> Place:
     return (fsspec.filesystem("dir", path=bucket.name, **options), folder.name), {}
 
 
-def _cached(served: Served, folder: Path) -> Place:
-    url, options = served("seaweedfs").place(folder.name)
-    return f"simplecache::{url}", {"s3": options, "simplecache": {"cache_storage": str(folder)}}
-
-
 PLACES: dict[str, Callable[[Served, Path], Place]] = {
     "path": lambda _, folder: (folder / "x.n5", {}),
     "file": lambda _, folder: (f"file://{folder}/x.n5", {"auto_mkdir": True}),
@@ -73,7 +68,6 @@ PLACES: dict[str, Callable[[Served, Path], Place]] = {
     "mapper": _mapper,
     "pair": _pair,
     "dir": _directory_of,
-    "simplecache": _cached,
 }
 """How users name a place that can be written."""
 

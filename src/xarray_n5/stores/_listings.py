@@ -106,12 +106,14 @@ def _by_folders(
         folders: dict[str, None] = {}
         for folder, entries in requests.map(level, ahead, list_async, list_now):
             for entry in entries or ():
-                name = entry["name"]
+                name = entry["name"].rstrip("/")
+                if name == folder.rstrip("/"):
+                    continue  # an empty folder, which some servers list as what is in it
                 if entry["type"] != "directory":
                     found[name] = entry
-                elif name.rstrip("/") != folder.rstrip("/"):
-                    found[name.rstrip("/")] = entry
-                    folders[name.rstrip("/")] = None
+                else:
+                    found.setdefault(name, entry)  # a file may have the same name
+                    folders[name] = None
         level = [folder for folder in folders if folder not in seen]
         seen.update(level)
     return dict(sorted(found.items()))
