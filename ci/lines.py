@@ -17,7 +17,7 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 26_290,
+    "core": 26_350,
     "xarray_n5_engine": 212,
     "bdv": 3_644,
     "cli": 1_080,
