@@ -12,9 +12,10 @@ import pytest
 import xarray as xr
 
 from tests.datasets.test_write import days
+from tests.support.containers import NAMES
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
-from xarray_n5 import pyramid, repair, set_options, to_n5
+from xarray_n5 import open_array, pyramid, repair, set_options, to_n5
 from xarray_n5.errors import FinishedAppendError
 
 if TYPE_CHECKING:
@@ -250,3 +251,38 @@ def check(name: str, form: str, empty: Any) -> None:
                 assert outcome.keys() == expected.keys(), step
                 assert outcome == expected, step
             assert computed == [], step
+
+
+@pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
+@pytest.mark.parametrize("before", [nothing, zeros])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_resume_writes_the_rest_of_chunks_with_assigned_elements(
+    tmp_path: Path, form: str, before: Callable[[Any, str], None]
+) -> None:
+    if form == "hdf5":
+        pytest.importorskip("h5py")
+    url = str(tmp_path / NAMES.get(form, "b.zarr"))
+    first, expected = list[int](), np.arange(1, 65, dtype="i4").reshape(8, 8)
+    before(url, form)
+
+    def fail_later(block: np.ndarray) -> np.ndarray:
+        if len(first) == 1:
+            first.append(0)
+            raise RuntimeError("stopped")
+        first.append(int(block[0, 0]))
+        return block
+
+    whole: Any = da.from_array(expected.copy(), chunks=4, name="numbers")
+    source = whole.map_blocks(fail_later, name="failing", dtype="i4", meta=np.empty((0, 0), "i4"))
+    how = {"mode": "w", **options(form)}
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(RuntimeError, match="stopped"):
+            to_n5(source, url, "a", **how)
+        array = open_array(url, "a", mode="r+")
+        array[1, 0] = array[1, 5] = array[5, 0] = array[5, 5] = -1
+        to_n5(source, url, "a", resume=True, **how)
+    assert len(first) == 2 + 3  # the block that had been stored is not computed again
+    row, column = divmod(first[0] - 1, 8)
+    expected[row + 1, column + column // 4] = -1  # nor is what was assigned to it lost
+    np.testing.assert_array_equal(open_array(url, "a")[...], expected)
+    assert not [*tmp_path.rglob("notes-*")]

@@ -33,7 +33,8 @@ def prepare_change(node: ArrayNode, box: Sequence[range], *, lost: bool = False)
     """Prepare an array for a change of chunks.
 
     Digests of chunks are removed, which would report the new ones as damaged. An unfinished write
-    stores `lost` chunks again; a finished one does so after a repair.
+    stores `lost` chunks again; a finished one does so after a repair. Of other chunks, it still
+    stores those that it has not stored before the change.
 
     Raises
     ------
@@ -45,18 +46,27 @@ def prepare_change(node: ArrayNode, box: Sequence[range], *, lost: bool = False)
         check_no_append(store, node.container.url, node.path)
     state = look(store, node.path)
     delete_records(store, node.path, ["digests.npz"] if state.digests else [])
-    if lost and node.format.one_writer:
-        for record in state.meeting(chunks):
+    for record in state.meeting(chunks):
+        if not lost:
+            tokens = {near.token for near in state.meeting(record.box)}
+            tokens |= {row.token for row in state.rows_meeting(record.box)}
+            if not state.clears and tokens <= {record.token, REPAIR}:
+                forget_chunks(node, record, None)
+        elif node.format.one_writer:
             forget_chunks(node, record, lambda index: is_inside(index, chunks))
 
 
-def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bool]) -> None:
-    """Let an unfinished write store some chunks again, where removed ones remain listed (HDF5).
+def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bool] | None) -> None:
+    """Let an unfinished write store some chunks again, although they are listed.
 
-    Its note lists the chunks that it has stored; those that are lost are not among them.
+    Its note lists the chunks that it has stored. Those that are lost, which remain listed in HDF5,
+    are not among them; nor are others that an assignment is about to store (None: nothing is lost).
     """
     store, ndim = node.container.uncached().store, len(node.metadata.shape)
-    facts = read(store, node.path, record.name) or {}
+    facts = read(store, node.path, record.name)
+    if facts is None or (is_lost is None and not facts.get("fresh")):
+        return  # it has ended, or its notes say what it has stored
+    is_lost = is_lost or (lambda _: False)
     claim = claim_of(store, node.path, record, facts.get("began"))
     before = claim.note_names()
     notes = claim.notes(ndim)
@@ -66,6 +76,8 @@ def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bo
     rows = [
         (at, 1, 0, nan) for at in sorted(stored) if is_inside(at, record.box) and not is_lost(at)
     ]
+    if not store.exists(claim.key):
+        return  # it has ended since
     claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]))
     claim.begin({**facts, "fresh": False})
     claim.delete_notes(name for name in before if name != "kept")
