@@ -289,3 +289,46 @@ def test_regions_of_which_one_is_refused_leave_no_records(tmp_path: Path, form: 
     other.unlink()
     lazily.save(tmp_path / "plan").run()
     np.testing.assert_array_equal(open_array(place, "g/c")[...], [0] * 4 + [1] * 4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("ended", [False, True], ids=["still growing", "ended"])
+def test_an_append_that_reads_some_grown_arrays_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, *, ended: bool
+) -> None:
+    """Its look finds no record, then another append has grown only "v": both are done."""
+    from xarray_n5.arrays.appends import read_appends
+    from xarray_n5.datasets.commit import complete
+    from xarray_n5.datasets.update import plan_update
+
+    place, seen = tmp_path / NAMES[form], list[str]()
+    dead_commit(place, form)
+
+    def none_first(*of: Any) -> dict[str, dict[str, Any]]:
+        return read_appends(*of) if seen else {}
+
+    def grow_one(how: Any, *of: Any) -> bool:
+        if seen:
+            return complete(how, *of)
+        seen.append("torn")
+        how.container.resize("v", (7, 4))
+        return False
+
+    def plan_then(dataset: Any, existing: Any, *of: Any, **options: Any) -> Any:
+        if seen == ["torn"]:
+            assert {name: each.shape[0] for name, each in existing.arrays.items()} == {
+                "t": 4,
+                "v": 7,
+                "w": 4,
+            }
+            seen.append("planned")
+            if ended:
+                repair(place, "v")
+        return plan_update(dataset, existing, *of, **options)
+
+    monkeypatch.setattr("xarray_n5.datasets.append.read_appends", none_first)
+    monkeypatch.setattr("xarray_n5.datasets.append.complete", grow_one)
+    monkeypatch.setattr("xarray_n5.datasets.append.plan_update", plan_then)
+    append(place, 20, 2)
+    assert seen == ["torn", "planned"]
+    check_series(place, *range(7), 20, 21)

@@ -124,12 +124,30 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
     except NodeNotFoundError as error:
         hint = "there is nothing to append to: omit append_dim in the first write"
         raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
-    plan = plan_update(dataset, existing, how, append_dim=dim)
+    try:
+        plan = plan_update(dataset, existing, how, append_dim=dim)
+    except ValueError as error:
+        if _has_changed(existing, path, how, records):
+            raise CrossedError("another append has begun, or ended") from error
+        raise
     append = _checked(plan, {} if discard else records)
     if discard:
         _discard(append, records)
     _check_earlier(append)
     return append
+
+
+def _has_changed(
+    existing: ExistingGroup, path: str, how: WriteOptions, records: Mapping[str, dict[str, Any]]
+) -> bool:
+    """Return whether an append may have grown some arrays, and not yet others, while we read."""
+    if look(how.store, path).appends != records.keys():
+        return True
+    now = ExistingGroup(open_stored(path, _renewed(how)), appends=[*records.values()])
+    return any(
+        name not in now.arrays or now.arrays[name].shape != array.shape
+        for name, array in existing.arrays.items()
+    )
 
 
 def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
