@@ -45,7 +45,7 @@ def main() -> None:
         )
     again = xr.open_dataset(target, engine="n5", chunks={})["cleaned"]
     print(f"   cleaned: {sides(again.shape)} {again.dtype}, {chunks_of(again)}")
-    print(f"   {int(written['bytes'].sum()) / 1e6:.1f} MB, compressed by zstd")
+    print(f"   {written.nbytes / 1e6:.1f} MB, compressed by zstd")
 
     print("\n3. Read it back")
     xr.testing.assert_equal(again, cleaned)
