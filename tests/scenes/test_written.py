@@ -173,10 +173,6 @@ def test_data_are_computed_later_and_no_image_is_read_before(tmp_path: Path) -> 
     check_same(dataset, opened(tmp_path / "s.zarr"))
 
 
-def without_affine(dataset: xr.Dataset) -> xr.Dataset:
-    return dataset.drop_vars("affine")
-
-
 def changed(**new: Any) -> Callable[[xr.Dataset], xr.Dataset]:
     return lambda dataset: dataset.assign_coords({k: v(dataset) for k, v in new.items()})
 
