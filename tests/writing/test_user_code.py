@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import dask.array as da
@@ -15,6 +18,7 @@ from dask.base import optimize
 from dask.delayed import delayed as delay
 
 from xarray_n5 import to_n5
+from xarray_n5.writing import user_code
 from xarray_n5.writing.user_code import code_of, objects_in
 
 if TYPE_CHECKING:
@@ -195,6 +199,23 @@ def test_of_many_tasks_some_are_searched() -> None:
         tasks = {("tasks", i): (abs, object()) for i in range(count)}
         objects = [*objects_in(tasks, most=100)]
         assert min(count, 100) < len(objects) < 200
+
+
+def test_files_are_parsed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, most = [0], [0]
+
+    def parse(_: bytes) -> ast.Module:
+        together[0] += 1
+        most[0] = max(most[0], together[0])
+        time.sleep(0.01)
+        together[0] -= 1
+        return ast.Module([], [])
+
+    monkeypatch.setattr(ast, "parse", parse)
+    with ThreadPoolExecutor(4) as pool:
+        contents = [f"import a{number}".encode() for number in range(8)]
+        list(pool.map(user_code._imports_of, contents, ["p"] * 8))
+    assert most == [1]
 
 
 class Hidden:

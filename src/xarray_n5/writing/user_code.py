@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import threading
 from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -40,6 +41,9 @@ _TASKS = 1000
 
 _MOST = 32
 """The maximum number of files that are recorded."""
+
+_PARSING = threading.Lock()
+"""Held while code is parsed: of two threads that do so, Python 3.11 may raise a SystemError."""
 
 _PACKAGES = {"xarray_n5", "xarray_n5_engine", "xarray", "dask", "distributed", "numpy"}
 """Packages that are not the user's, also where they are installed as source code."""
@@ -160,7 +164,8 @@ def _file_of(module: ModuleType) -> Path | None:
 def _imports_of(content: bytes, package: str) -> frozenset[str]:
     """Return the names that a module of a package imports, wherever it does so."""
     try:
-        nodes = [*ast.walk(ast.parse(content))]
+        with _PARSING:
+            nodes = [*ast.walk(ast.parse(content))]
     except (SyntaxError, ValueError, RecursionError):  # of a compiled module
         return frozenset()
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
