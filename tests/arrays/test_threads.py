@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
-from xarray_n5.arrays.threads import cores, spread, threads_for
+from xarray_n5.arrays.transfer import cores, spread, threads_for
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.stores import MemoryStore
 
@@ -41,7 +41,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return plain(self, data, size)
 
     monkeypatch.setattr(Gzip, "decode", spy)
-    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
+    monkeypatch.setattr("xarray_n5.arrays.transfer.cores", lambda: 2)
     return seen
 
 
@@ -97,7 +97,7 @@ def test_large_chunks_are_written_by_several_threads(
         return plain(self, data)
 
     monkeypatch.setattr(Gzip, "encode", spy)
-    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
+    monkeypatch.setattr("xarray_n5.arrays.transfer.cores", lambda: 2)
     options: dict[str, Any] = {"shape": X.shape, "dtype": "u4", "chunks": (1, 40, 1000)}
     array = create_array(tmp_path / "a.n5", "a", **options)
     seen.clear()  # of the trial on creation
@@ -124,7 +124,7 @@ def test_large_chunks_are_written_by_several_threads(
 def test_every_chunk_is_read_and_written_by_any_number_of_threads(
     cpus: int, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: cpus)
+    monkeypatch.setattr("xarray_n5.arrays.transfer.cores", lambda: cpus)
     side = 256 if len(counts) == 2 else 41  # chunks that are worth a thread
     shape = tuple(count * side - 5 for count in counts)
     values = np.arange(np.prod(shape), dtype="u4").reshape(shape) + 1
@@ -166,7 +166,7 @@ def test_an_error_stops_all_bands_and_is_raised() -> None:
 
 
 def test_a_connection_for_one_thread_is_used_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.threads.cores", lambda: 2)
+    monkeypatch.setattr("xarray_n5.arrays.transfer.cores", lambda: 2)
     seen: set[int] = set()
 
     class OneByOne(MemoryFileSystem):  # type: ignore[misc]

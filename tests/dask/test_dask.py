@@ -311,7 +311,7 @@ def test_any_blocks_are_written_once_by_processes(
 def test_aligned_blocks_are_written_as_they_are_without_a_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)
+    monkeypatch.setattr("xarray_n5.arrays.records._TRUSTED", 600.0)
     store = CountingStore()
     source = da.from_array(VALUES, chunks=(8, 16, 8))
     total = to_n5(source, store, "a", chunks=(8, 8, 8), compute=False)

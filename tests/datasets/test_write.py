@@ -599,7 +599,7 @@ def test_any_variable_that_xarray_thinks_of_comes_back_identical(data: st.DataOb
 
 
 def test_requests_grow_with_variables_and_chunks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)
+    monkeypatch.setattr("xarray_n5.arrays.records._TRUSTED", 600.0)
 
     def asked(variables: int, chunks: int) -> dict[str, int]:
         names = [f"v{number}" for number in range(variables)]

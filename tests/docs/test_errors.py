@@ -27,8 +27,7 @@ import xarray_n5
 from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support.containers import write_document
 from xarray_n5 import errors
-from xarray_n5.arrays.claims import claim_of, new_attempt
-from xarray_n5.arrays.records import Record
+from xarray_n5.arrays.records import Record, claim_of, new_attempt
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:

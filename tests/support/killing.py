@@ -19,8 +19,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.support.processes import START
-from xarray_n5.arrays.claims import claim_of, new_attempt, provenance
-from xarray_n5.arrays.records import Record, look
+from xarray_n5.arrays.records import Record, claim_of, look, new_attempt, provenance
 from xarray_n5.formats.open import open_container
 
 if TYPE_CHECKING:

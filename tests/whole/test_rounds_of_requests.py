@@ -13,8 +13,7 @@ import xarray as xr
 from tests.support.far_work import WORKS, Work, bucket, counted
 from tests.support.remote import Bucket, Far
 from xarray_n5 import create_array, open_array, set_options, to_n5, verify
-from xarray_n5.arrays.claims import claim_of, new_attempt
-from xarray_n5.arrays.records import Record
+from xarray_n5.arrays.records import Record, claim_of, new_attempt
 from xarray_n5.doctor import examine
 from xarray_n5.errors import RequestError
 from xarray_n5.stores import FsspecStore
@@ -49,7 +48,7 @@ WRITES: dict[str, Callable[[FsspecStore], Any]] = {
 
 @pytest.mark.parametrize("name", WRITES)
 def test_chunks_of_one_task_are_put_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)
+    monkeypatch.setattr("xarray_n5.arrays.records._TRUSTED", 600.0)
     fs, store = far()
     WRITES[name](store)
     np.testing.assert_array_equal(open_array(store, "a")[...], VALUES + 1)
@@ -218,7 +217,7 @@ def test_documents_that_are_needed_are_asked_for_at_once(path: str, gets: int) -
 def test_requests_wait_for_those_whose_answers_they_need(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xarray_n5.arrays.claims._TRUSTED", 600.0)  # on a busy machine, too
+    monkeypatch.setattr("xarray_n5.arrays.records._TRUSTED", 600.0)  # on a busy machine, too
     for latency in (0.02, 0.05, 0.2):  # on a busy machine, a request may come late
         fs = counted(work.ours, latency=latency)
         if fs.rounds == work.rounds:

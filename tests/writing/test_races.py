@@ -297,7 +297,7 @@ def test_an_append_that_reads_some_grown_arrays_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, *, ended: bool
 ) -> None:
     """Its look finds no record, then another append has grown only "v": both are done."""
-    from xarray_n5.arrays.appends import read_appends
+    from xarray_n5.arrays.records import read_appends
     from xarray_n5.datasets.commit import complete
     from xarray_n5.datasets.update import plan_update
 

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
-from xarray_n5.arrays.records import REPAIR, Record, Row, append_name, began, look, read
+from xarray_n5.arrays.records import (
+    REPAIR,
+    Record,
+    Row,
+    append_name,
+    began,
+    claim_of,
+    delete_records,
+    look,
+    new_attempt,
+    provenance,
+    read,
+)
 from xarray_n5.errors import ChunkError, ResumeError
 from xarray_n5.model.receipts import Receipts
 

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from xarray_n5.arrays.appends import as_before, read_appends
 from xarray_n5.arrays.array import Array, NodeAttributes
+from xarray_n5.arrays.create import check_overwrite, complete_group
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
-from xarray_n5.arrays.overwrite import check_overwrite, complete_group
-from xarray_n5.arrays.records import state_of
+from xarray_n5.arrays.records import read_appends, state_of
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
@@ -244,6 +243,25 @@ class Group(Mapping[str, "Array | Group"]):
     def _check_writable(self) -> None:
         if not self._options.writable:
             raise ReadOnlyError(self.container.url, self.path)
+
+
+def as_before(
+    nodes: Mapping[str, Array | Group], records: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the nodes of a group, with arrays that appends are resizing as they were before.
+
+    An append resizes its arrays when all its data are stored; in HDF5, which stores no chunks
+    beyond the end of a dataset, before that.
+    """
+    shown: dict[str, Any] = dict(nodes)
+    for facts in records:
+        for name, (old, new) in facts.get("grows", {}).items():
+            array = nodes.get(name)
+            if not isinstance(array, Array) or array.node.metadata.shape != tuple(new):
+                continue
+            if facts.get("commit") or array.node.format.one_writer:
+                shown[name] = Array(array.node.with_shape(tuple(old)))
+    return shown
 
 
 def describe_group(group: Group) -> Description:

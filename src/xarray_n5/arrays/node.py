@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.arrays.former_end import check_former_end
 from xarray_n5.arrays.shards import Indices
 from xarray_n5.errors import (
     ChunkError,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.stores.base import Store
+
 
 Missing: TypeAlias = Literal["fill", "error"]
 EdgeChunks: TypeAlias = Literal["truncate", "pad"]
@@ -349,3 +349,61 @@ def _bits(block: np.ndarray) -> np.ndarray:
     """Return the bytes of each element, a row each."""
     flat = np.ascontiguousarray(block).reshape(-1)
     return flat.view("u1").reshape(flat.size, -1)
+
+
+_HEAD = 512
+"""The number of bytes that are read from the beginning of a neighbour: more than any header."""
+
+
+def check_former_end(
+    node: ArrayNode, index: Index, shape: tuple[int, ...], written: Sequence[Piece] = ()
+) -> None:
+    """Check that the array may have ended where a chunk ends that is shorter than its extent.
+
+    N5 clips the last chunks of an array, and they stay short when it grows. Any length from one
+    element to a full chunk may be a former end, so the neighbouring chunks are evidence.
+
+    Along each axis where it is short, nothing follows it. Or the next chunk is whole, because it
+    was written after the array had grown, and a chunk next to this one ends at the same element.
+    What is about to be `written` is not missing: chunks after it may be written at the same time.
+
+    Raises
+    ------
+    ChunkError
+        If the chunk is damaged.
+    """
+    grid, extent = node.metadata.grid, node.metadata.grid.extent(index)
+    for axis, (end, stop) in enumerate(zip(shape, extent, strict=True)):
+        after = _step(index, axis, 1)
+        if end >= stop or after not in grid or _fill(written, axis, range(end, stop)):
+            continue
+        others = [other for other in range(len(index)) if other != axis]
+        aside = [_step(index, other, step) for other in others for step in (-1, 1)]
+        around = [after, *(at for at in aside if at in grid)]
+        heads = node.container.head_chunks(node.path, node.metadata, around, _HEAD)
+        ends = [_end(node, head, axis) for head in heads]
+        if ends[0] is not None and (ends[0] < grid.extent(after)[axis] or end not in ends[1:]):
+            why = (
+                f"its header has shape {shape}, expected {extent}; the array did not end there "
+                f"before it grew, since chunk {node.key(after)!r} follows"
+            )
+            raise ChunkError("decode", node.container.url, node.key(index), why)
+
+
+def _fill(written: Sequence[Piece], axis: int, rest: range) -> bool:
+    """Return whether pieces of a selection cover a chunk in the range `rest` of an axis."""
+    if not written or not all(part.whole for at, part in enumerate(written) if at != axis):
+        return False
+    return bool(np.isin(rest, np.arange(rest.stop)[written[axis].inside]).all())
+
+
+def _end(node: ArrayNode, head: tuple[bytes, int] | None, axis: int) -> int | None:
+    """Return the length of a chunk along an axis: None if it is not stored, 0 if it is damaged."""
+    try:
+        return None if head is None else node.format.peek(node.metadata, *head)[axis]
+    except (ValueError, EOFError):
+        return 0
+
+
+def _step(index: Index, axis: int, step: int) -> Index:
+    return (*index[:axis], index[axis] + step, *index[axis + 1 :])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.arrays.records import look
 from xarray_n5.bdv.combine import combined
 from xarray_n5.errors import NodeExistsError

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.container_xml import hint_of_xml
+from xarray_n5.arrays.context import hint_of_xml
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_group
 from xarray_n5.bdv.layouts import groups_of, layout_of

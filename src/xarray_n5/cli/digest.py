@@ -34,7 +34,7 @@ def digest(url: str, path: str, *, each: bool, as_json: bool, options: Options) 
       xarray-n5 digest cells.zarr/raw
       xarray-n5 digest em.n5 --each --workers 8
     """
-    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.arrays.open import Walk
     from xarray_n5.cli.progress import task_progress
     from xarray_n5.formats.containers import find_scene
     from xarray_n5.integrity.digest import digest_of, digests_by_path

@@ -27,7 +27,7 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: Options
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.arrays.open import Walk
     from xarray_n5.integrity.repair import repair as repair_array
 
     ignore_unfinished_writes()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.arrays.open import Found, Walk
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image, Level
 
@@ -54,7 +54,7 @@ def tree(
       xarray-n5 tree cells.n5
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
-    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.arrays.open import Walk
     from xarray_n5.formats.containers import find_scene
     from xarray_n5.leaves import scene_in
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.walk import Found, Walk
+    from xarray_n5.arrays.open import Found, Walk
     from xarray_n5.leaves import Scene
 
 _SHOWN = 10
@@ -53,7 +53,7 @@ def verify(
       xarray-n5 verify dataset.xml
     """
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.arrays.open import Walk
     from xarray_n5.cli.progress import task_progress
     from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.formats.containers import find_scene

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
-from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.compare import compare
 from xarray_n5.copying.groups import plan_array, plan_groups

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.context import context_of
+from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
-from xarray_n5.arrays.overwrite import groups_around
 from xarray_n5.copying.nodes import sorted_nodes
 from xarray_n5.copying.variables import (
     LABELS,

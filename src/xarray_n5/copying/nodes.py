@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.walk import Walk
+from xarray_n5.arrays.open import Walk
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import tokenize
 
-from xarray_n5.arrays.appends import read_appends
-from xarray_n5.arrays.claims import Claim, delete_all_notes, delete_records, new_attempt, provenance
-from xarray_n5.arrays.records import append_name, began, look, read, state_of
+from xarray_n5.arrays.records import (
+    Claim,
+    append_name,
+    began,
+    delete_all_notes,
+    delete_records,
+    look,
+    new_attempt,
+    provenance,
+    read,
+    read_appends,
+    state_of,
+)
 from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples

@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from xarray_n5.arrays.appends import appends_in
-from xarray_n5.arrays.claims import Claim, delete_records, new_attempt
-from xarray_n5.arrays.records import append_name, began
+from xarray_n5.arrays.records import (
+    Claim,
+    append_name,
+    began,
+    delete_records,
+    look,
+    new_attempt,
+    read_appends,
+)
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together
@@ -43,7 +49,7 @@ class Commit:
             store=how.store, path=path, name=append_name(attempt), token=token, began=first
         )
         claim.begin(facts)
-        now = appends_in(how.store, path)
+        now = look(how.store, path).appends
         delete_records(how.store, path, [append_name(key) for key in now if key in records])
         return cls(how=how, claim=claim, facts=facts)
 
@@ -115,4 +121,5 @@ def complete_appends(array: Array) -> None:
     if array.path:
         group = array.path.rpartition("/")[0]
         how = WriteOptions(container=container, mode="r+", consolidated=False)
-        complete(how, group, appends_in(container.store, group))
+        attempts = look(container.store, group).appends
+        complete(how, group, read_appends(container.store, group, attempts))

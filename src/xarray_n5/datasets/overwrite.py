@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.appends import as_before
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.group import Group
-from xarray_n5.arrays.node import OpenOptions
-from xarray_n5.arrays.overwrite import (
+from xarray_n5.arrays.create import (
     check_alone,
     check_not_array,
     check_removable,
     groups_around,
     hint_of,
 )
+from xarray_n5.arrays.group import Group, as_before
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import look
 from xarray_n5.datasets.build import build
 from xarray_n5.dialects.levels import images_in, level_paths

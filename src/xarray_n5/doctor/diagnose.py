@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xarray_n5.arrays.container_xml import find_xml
+from xarray_n5.arrays.context import find_xml
+from xarray_n5.arrays.open import Walk
 from xarray_n5.arrays.records import REPAIR, look
-from xarray_n5.arrays.walk import Walk
 from xarray_n5.doctor import chunks, levels
 from xarray_n5.doctor.finding import Finding, listed
 from xarray_n5.doctor.survey import Survey

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.arrays.walk import Walk
+    from xarray_n5.arrays.open import Walk
     from xarray_n5.formats.containers import Container
     from xarray_n5.stores.base import Listing
 

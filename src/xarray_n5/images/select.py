@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.container_xml import hint_of_xml
-from xarray_n5.arrays.context import context_of
+from xarray_n5.arrays.context import context_of, hint_of_xml
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.find import (
     combined_images,

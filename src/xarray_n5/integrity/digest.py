@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.walk import Walk
+from xarray_n5.arrays.open import Walk
 from xarray_n5.dask.value_digest import digests_of
 from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.integrity.verify import arrays_in, inner_path

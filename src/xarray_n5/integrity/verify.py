@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.arrays.appends import read_appends
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
-from xarray_n5.arrays.records import look, read, state_of
-from xarray_n5.arrays.walk import Walk
+from xarray_n5.arrays.open import Walk
+from xarray_n5.arrays.records import look, read, read_appends, state_of
 from xarray_n5.errors import ChunkError, MetadataError, MissingChunkError, NodeNotFoundError
 from xarray_n5.integrity.report import report
 from xarray_n5.model.paths import HIDDEN, join
@@ -19,7 +18,7 @@ from xarray_n5.model.paths import HIDDEN, join
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from xarray_n5.arrays.walk import Found
+    from xarray_n5.arrays.open import Found
 
 
 def verify(

@@ -12,9 +12,9 @@ import numpy as np
 from dask.base import tokenize
 
 from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.create import check_removable
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.labels import is_label, list_labels, with_source
-from xarray_n5.arrays.overwrite import check_removable
 from xarray_n5.arrays.spec import ArraySpec, completed, with_fallback
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.level_plan import stale_keys

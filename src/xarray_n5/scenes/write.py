@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.overwrite import hint_of
 from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve

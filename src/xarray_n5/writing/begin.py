@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from xarray_n5.arrays.changes import check_no_append, touches_end
-from xarray_n5.arrays.claims import claim_of, delete_all_notes, delete_records, provenance
-from xarray_n5.arrays.records import REPAIR, began, look, read
+from xarray_n5.arrays.records import (
+    REPAIR,
+    began,
+    claim_of,
+    delete_all_notes,
+    delete_records,
+    look,
+    provenance,
+    read,
+)
 from xarray_n5.errors import ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import HIDDEN, final_key, join

@@ -13,8 +13,7 @@ import cloudpickle
 from dask.base import compute
 from dask.delayed import delayed
 
-from xarray_n5.arrays.claims import looks, writer_name
-from xarray_n5.arrays.records import look
+from xarray_n5.arrays.records import look, looks, writer_name
 from xarray_n5.errors import ContainerNotVisibleError, N5Error, StaleTaskError
 from xarray_n5.graph import DelayedReport, cut, fused, reduce_all, tree_reduce
 from xarray_n5.model.metadata import ArrayMetadata

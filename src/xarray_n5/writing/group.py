@@ -6,9 +6,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.claims import claim_of, delete_records, new_attempt, provenance
 from xarray_n5.arrays.group import create_group
-from xarray_n5.arrays.records import Record, append_name, began, look, read
+from xarray_n5.arrays.records import (
+    Record,
+    append_name,
+    began,
+    claim_of,
+    delete_records,
+    look,
+    new_attempt,
+    provenance,
+    read,
+)
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
@@ -22,8 +31,7 @@ from xarray_n5.writing.run import compute_writes, finish
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from xarray_n5.arrays.claims import Claim
-    from xarray_n5.arrays.records import State
+    from xarray_n5.arrays.records import Claim, State
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.begin import Begun
     from xarray_n5.writing.options import WriteOptions

@@ -8,10 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.claims import new_attempt
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.node import OpenOptions
-from xarray_n5.arrays.records import REPAIR, Record, Row, State, began, is_token, look, read, stated
+from xarray_n5.arrays.records import (
+    REPAIR,
+    Record,
+    Row,
+    State,
+    began,
+    is_token,
+    look,
+    new_attempt,
+    read,
+    stated,
+)
 from xarray_n5.arrays.spec import (
     as_dtype,
     check_agreement,

@@ -26,7 +26,7 @@ from xarray_n5.writing.tasks import write_block, write_blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from xarray_n5.arrays.claims import Claim
+    from xarray_n5.arrays.records import Claim
     from xarray_n5.graph import DelayedReport
     from xarray_n5.writing.begin import Begun
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from xarray_n5.arrays.claims import writer_name
+from xarray_n5.arrays.records import writer_name
 from xarray_n5.arrays.transfer import put
 from xarray_n5.errors import BlockError
 from xarray_n5.graph import ArrayBlockwiseDep, ArraySliceDep
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.arrays.claims import Claim
     from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.arrays.records import Claim
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.writing.begin import Begun
 
