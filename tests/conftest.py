@@ -68,8 +68,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{skipped} tests were skipped: -rs says why.")
     if "not exhaustive" in terminalreporter.config.getoption("markexpr"):
         terminalreporter.write_line(
-            "Servers, a browser, zarr-python 2, most of the kills and large matrices, and formats but "
-            f"N5 and {TODAY} were left out: bash ci/exhaustive runs them."
+            "Servers, a browser, zarr-python 2, most of the kills and large matrices, and formats "
+            f"other than N5 and {TODAY} were left out: bash ci/exhaustive runs them."
         )
 
 
