@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-FORMS: list[Any] = ["zarr2", "zarr3"]
-
 NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*views are not stored")
@@ -515,7 +513,8 @@ def test_what_is_not_a_project_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"data": "a.h5"}, "a project is written as N5 or Zarr, but this is hdf5"),
+        ({"data": "a.h5"}, "a project is written as N5, but this is hdf5"),
+        ({"data": "a.zarr"}, "a project is written as N5, but this is zarr2"),
         ({"data": "a.n5/inner"}, "omit the group 'inner'"),
         ({"append_dim": "t"}, "append_dim"),
         ({"mode": "r+"}, "mode"),
@@ -708,15 +707,11 @@ def test_nothing_that_exists_is_replaced_by_default(stitched: Path, tmp_path: Pa
 
 @pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 @pytest.mark.parametrize("seed", seeds(1, 3))
-@pytest.mark.parametrize("name", ["out.n5", "out.zarr"])
-def test_a_killed_write_leaves_the_old_xml_or_the_new_one(
-    tmp_path: Path, seed: int, name: str
-) -> None:
-    place, xml, log = tmp_path / name, tmp_path / "out.xml", tmp_path / "log"
+def test_a_killed_write_leaves_the_old_xml_or_the_new_one(tmp_path: Path, seed: int) -> None:
+    place, xml, log = tmp_path / "out.n5", tmp_path / "out.xml", tmp_path / "log"
     log.mkdir()
     first = xr.DataArray(np.zeros(SHAPE, "u4"), dims=("z", "y", "x"), name="a")
-    form: Any = None if name == "out.n5" else FORMS[seed % 2]
-    first.n5.to_bdv(xml, place, encoding={"a": {"chunks": BLOCKS}}, format=form)
+    first.n5.to_bdv(xml, place, encoding={"a": {"chunks": BLOCKS}})
     old = xml.read_bytes().replace(b"</SpimData>", SECTIONS.encode() + b"</SpimData>")
     xml.write_bytes(old)
     moment = [5, 16, 16][seed % 3]
@@ -746,8 +741,7 @@ class Stop(Exception):  # noqa: N818
     """What stops a write."""
 
 
-@pytest.mark.parametrize("form", ["n5", *FORMS])
-def test_a_project_is_resumed(tmp_path: Path, form: Any) -> None:
+def test_a_project_is_resumed(tmp_path: Path) -> None:
     failing = True
 
     def block(values: np.ndarray, block_info: Any = None) -> np.ndarray:
@@ -758,15 +752,15 @@ def test_a_project_is_resumed(tmp_path: Path, form: Any) -> None:
     numbers = da.arange(4 * 6 * 8, chunks=-1, dtype="u2").reshape(4, 6, 8).rechunk((2, 6, 8))
     data = numbers.map_blocks(block, name="failing", dtype="u2", meta=np.empty((0, 0, 0), "u2"))
     stack = xr.DataArray(data, dims=("z", "y", "x"), name="a")
-    place, xml = tmp_path / f"out.{form[:4]}", tmp_path / "out.xml"
+    place, xml = tmp_path / "out.n5", tmp_path / "out.xml"
     with pytest.raises(Stop):
-        stack.n5.to_bdv(xml, place, format=form)
+        stack.n5.to_bdv(xml, place)
     assert not xml.exists()
     with pytest.raises(NodeExistsError, match="is unfinished: repeat it with resume=True"):
-        stack.n5.to_bdv(xml, place, format=form)
+        stack.n5.to_bdv(xml, place)
     failing = False
     for _ in range(2):  # the second time, nothing is left to be done
-        stack.n5.to_bdv(xml, place, format=form, resume=True)
+        stack.n5.to_bdv(xml, place, resume=True)
         ds = xr.open_dataset(xml, engine="n5")
         np.testing.assert_array_equal(ds["out"][0, 0], numbers)
 

@@ -33,16 +33,14 @@ def to_bdv(
     factors: Step | Sequence[Step] | None = None,
     levels: int | None = None,
     method: Method = "mean",
-    format: Literal["n5", "zarr2", "zarr3"] | None = None,
     write_empty_chunks: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     resume: bool | str = False,
 ) -> WriteReport | DeferredWrite:
     """Store an image as a project of BigDataViewer and BigStitcher: ``image.n5.to_bdv(xml)``.
 
-    Views are stored in N5 or in Zarr, a setup for each channel, tile, angle and illumination, and a
-    time point for each t. The XML is written when all data are written; what it says of other views
-    stays as it is, with comments and in its order.
+    Views are stored in N5: a setup for each channel, tile, angle and illumination, and a time point
+    for each t. The XML is written after all data; everything else in it stays, comments included.
 
     Parameters
     ----------
@@ -52,17 +50,15 @@ def to_bdv(
     xml : str or os.PathLike
         The path or URL of the XML file.
     data : str, os.PathLike or store, optional
-        The container of the views, in N5 or in Zarr. By default that of an existing project, or
-        ``dataset.n5`` next to ``dataset.xml``, or ``dataset.ome.zarr`` if `format` is one of Zarr.
+        The N5 container of the views. By default that of an existing project, or ``dataset.n5``
+        next to ``dataset.xml``.
     mode : {"w-", "w", "a"}, default: "w-"
         "w-" raises if there is a project, or if the container is not empty; "a" adds views, and
         replaces those of the same setups and time points; "w" also replaces them by others of
         another size, type or voxel size.
     encoding : mapping, optional
         By variable, or for a tree by the path of a node and by variable: "chunks" (a shape along z,
-        y, x, one side, "auto"), "compression", and for Zarr v3 "shards" (likewise; None for no
-        shards). By default those with which it was opened; new shards have up to 16 x 16 chunks
-        along y and x, as in BigStitcher, and at most 256 MiB.
+        y, x, one side, "auto") and "compression". By default those with which it was opened.
     compute : bool, default: True
         Whether to compute Dask arrays now.
     factors : int, mapping or sequence of these, optional
@@ -74,9 +70,6 @@ def to_bdv(
     method : {"mean", "max", "min", "mode"}, default: "mean"
         How samples are reduced, as in :func:`xarray_n5.pyramid`, without "nearest": BigDataViewer
         assumes that samples are in the middle of their windows.
-    format : {"n5", "zarr2", "zarr3"}, optional
-        The format of the container: by default that of an existing one, or that which its name ends
-        in (``.zarr`` is Zarr v2), or N5. A project in Zarr v3 requires BigStitcher 3.0.
     write_empty_chunks : bool, default: True
         Whether to store chunks that hold nothing but zeros.
     storage_options : mapping, optional
@@ -130,7 +123,6 @@ def to_bdv(
     how = write_options(
         xml,
         data,
-        format=format,
         storage_options=storage_options,
         mode=mode,
         computed=compute,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.bdv.project import Entity, Project
 
-_FACTS = ("loader", "setups", "entities", "timepoints", "missing", "registrations")
+_FACTS = ("setups", "entities", "timepoints", "missing", "registrations")
 """The parts of a project that an update changes."""
 
 
@@ -46,12 +46,8 @@ def combined(project: Project, added: Project) -> Project:
             facts = {**(before.facts if before else {}), **entity.facts}
             entities[kind][number] = replace(entity, facts=facts)
         entities[kind] = dict(sorted(entities[kind].items()))
-    loader = project.loader
-    if loader is not None and added.loader is not None:
-        loader = replace(loader, views={**added.loader.views, **loader.views})
     return replace(
         project,
-        loader=loader,
         setups=setups,
         entities=entities,
         timepoints=tuple(timepoints),
@@ -77,7 +73,6 @@ def updated(document: bytes, added: Project) -> bytes:
     if sequence is None:
         raise ValueError("it has no SequenceDescription")
     update = _Update(before, after, root, sequence, _indentation(root))
-    update.loader()
     update.setups()
     update.timepoints()
     update.missing()
@@ -115,17 +110,6 @@ class _Update:
     sequence: Element
     unit: str | None
     """The indentation of a level."""
-
-    def loader(self) -> None:
-        """Add the images of new views to a loader for OME-Zarr."""
-        before, after = self.before.loader, self.after.loader
-        if before is None or after is None or before.views == after.views:
-            return
-        groups = self.sequence.find("ImageLoader/zgroups")
-        if groups is None:
-            raise ValueError("its ImageLoader has no zgroups")
-        new = sorted(item for item in after.views.items() if item[0] not in before.views)
-        self._add(groups, [elements.zgroup_element(*item) for item in new], 3)
 
     def setups(self) -> None:
         """Add and change setups and entities."""

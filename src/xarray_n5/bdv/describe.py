@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from xarray_n5.model.level_names import level_number
 from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.project import Entity
     from xarray_n5.bdv.registrations import Registration
     from xarray_n5.model.axes import Axis
-    from xarray_n5.writing.request import WriteRequest
 
 _BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
 """Variables of an image's Dataset that are not the image."""
@@ -263,17 +261,3 @@ def check_alike(
                 f"first {first.dtype} of {dict(first.sizes)}; expected levels of one type, with "
                 "the same views"
             )
-
-
-Requests: TypeAlias = "Callable[[View, int, str, Array | None], WriteRequest]"
-"""Returns the write of a view's level at a path, given its finer level, which is planned."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewImage:
-    """An image to write to a project."""
-
-    described: Described
-    factors: Sequence[tuple[int, ...]]
-    """The factors of each level along z, y, x."""
-    request: Requests

@@ -1,7 +1,6 @@
 """Elements of a project's XML as spim_data writes them, and whole new documents.
 
-Source: spim_data's XmlIo classes; BigDataViewer's XmlIoN5ImageLoader; BigStitcher's
-XmlIoAllenOMEZarrLoader.
+Source: spim_data's XmlIo classes; BigDataViewer's XmlIoN5ImageLoader.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from xarray_n5.bdv.xml import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.bdv.loaders import Loader, View, ZarrView
+    from xarray_n5.bdv.loaders import Loader, View
     from xarray_n5.bdv.project import Entity, Project, ViewSetup
     from xarray_n5.bdv.registrations import Registration
 
@@ -56,28 +55,12 @@ def document_from(root: Element) -> bytes:
 
 def loader_element(loader: Loader) -> Element:
     """Return ``ImageLoader``; its container is at a path or a URI, not in a bucket."""
-    found = Element("ImageLoader", format=loader.format, version=loader.version or "")
-    place = loader.place
-    if isinstance(place, XmlPath) and loader.kind is not None:
-        target = _add(found, loader.kind, place.target)
-        if not place.is_uri:
-            target.set("type", "relative" if place.relative else "absolute")
-    if loader.kind == "zarr":
-        groups = SubElement(found, "zgroups")
-        groups.extend(zgroup_element(*each) for each in sorted(loader.views.items()))
-    return found
-
-
-def zgroup_element(view: View, entry: ZarrView) -> Element:
-    """Return ``zgroup``: a view's image, and its indices of channels and time in it."""
-    indices = " ".join(map(str, (entry.indices or ())[::-1])) or "[]"
-    return Element(
-        "zgroup",
-        setup=str(view.setup),
-        tp=str(view.timepoint),
-        path=checked(entry.path),
-        indicies=indices,
-    )
+    element = Element("ImageLoader", format=loader.format, version=loader.version or "")
+    if isinstance(loader.place, XmlPath) and loader.kind is not None:
+        target = _add(element, loader.kind, loader.place.target)
+        if not loader.place.is_uri:
+            target.set("type", "relative" if loader.place.relative else "absolute")
+    return element
 
 
 def setups_element(project: Project) -> Element:

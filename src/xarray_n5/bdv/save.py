@@ -1,6 +1,6 @@
 """Write views as a project: after all checks, data are written, and the XML last.
 
-The layouts are in ``written.py``.
+Source of the attributes: N5ApiTools.setupBdvDatasetsN5 of multiview-reconstruction.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.records import look
 from xarray_n5.bdv.combine import combined
-from xarray_n5.errors import NodeExistsError
-from xarray_n5.model.level_names import setup_name
-from xarray_n5.model.metadata import lists_levels
+from xarray_n5.bdv.loaders import Loader
+from xarray_n5.codecs import to_json
+from xarray_n5.errors import N5Error, NodeExistsError
+from xarray_n5.model.level_names import numbered, setup_name, view_path
+from xarray_n5.model.metadata import GroupMetadata, lists_levels
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.plan import planned_array
@@ -25,23 +27,17 @@ from xarray_n5.writing.plan import planned_array
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.bdv.describe import ViewImage
-    from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import Project, ViewSetup
     from xarray_n5.bdv.target import ProjectTarget
-    from xarray_n5.bdv.written import WrittenLayout
+    from xarray_n5.bdv.write import ViewImage
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.request import WriteRequest
 
 
 def write_views(
-    images: Sequence[ViewImage],
-    target: ProjectTarget,
-    how: WriteOptions,
-    *,
-    in_turn: bool = False,
+    images: Sequence[ViewImage], target: ProjectTarget, how: WriteOptions, *, in_turn: bool = False
 ) -> GroupWrite:
     """Return the write of views, and of the XML after them.
 
@@ -63,15 +59,14 @@ def write_views(
     NodeExistsError
         If something exists that the mode does not allow to replace.
     """
-    layout = target.layout
     added = reduce(combined, (image.described.project for image in images))
-    views = sorted(view for image in images for view in image.described.views)
-    added = replace(added, loader=layout.loader(target.place, views))
+    loader = Loader("bdv.n5", "1.1" if target.place.is_encoded else "1.0", "n5", target.place)
+    added = replace(added, loader=loader)
     existing = Existing.of(how, added, target)
     closing = target.update(added)
     requests: dict[str, WriteRequest] = {}
     for image in images:
-        requests |= _requests(image, layout)
+        requests |= image.requests()
 
     def check(resumes: bool) -> None:
         if how.mode == "w-" and not resumes:
@@ -83,7 +78,7 @@ def write_views(
         for path in existing.levels_beyond(images):
             how.container.delete(path)
         for image in images:
-            _create_groups(image, layout, requests, how)
+            _create_groups(image, requests, how.container)
 
     return GroupWrite(
         options=how,
@@ -99,29 +94,28 @@ def write_views(
     )
 
 
-def _requests(image: ViewImage, layout: WrittenLayout) -> dict[str, WriteRequest]:
-    """Return the views of an image to write by path, level by level."""
-    requests: dict[str, WriteRequest] = {}
-    finer: dict[View, Array] = {}
-    for level in range(len(image.factors)):
-        for view in image.described.views:
-            path = layout.path(view, level)
-            requests[path] = image.request(view, level, path, finer.get(view))
-            finer[view] = planned_array(requests[path])
-    return requests
-
-
 def _create_groups(
-    image: ViewImage, layout: WrittenLayout, requests: Mapping[str, WriteRequest], how: WriteOptions
+    image: ViewImage, requests: Mapping[str, WriteRequest], container: Container
 ) -> None:
-    """Create the groups of setups and views, with the attributes that BigStitcher reads."""
-    by_setup: dict[int, list[View]] = {}
-    for view in image.described.views:
-        by_setup.setdefault(view.setup, []).append(view)
-    for number, views in by_setup.items():
-        base = planned_array(requests[layout.path(views[0], 0)]).node.metadata
-        setup = image.described.project.setups[number]
-        layout.create_groups(how.container, setup, views, image.factors, base)
+    """Create the groups of setups, which look like arrays, and those of their views."""
+    views = list(image.described.views)
+    base = planned_array(requests[view_path(views[0].setup, views[0].timepoint, 0)]).node.metadata
+    facts = {
+        "dataType": base.dtype.name,
+        "blockSize": list(base.chunks[::-1]),
+        "dimensions": list(base.shape[::-1]),
+        "compression": to_json(base.compression),
+        "downsamplingFactors": [list(factors[::-1]) for factors in image.factors],
+    }
+    for number in sorted({view.setup for view in views}):
+        create_group(container, setup_name(number), mode="a")
+        node = container.node(setup_name(number))
+        attributes = {**node.metadata.attributes, **facts}
+        container.create(node, GroupMetadata(attributes=attributes))
+    of_view = {"resolution": [1.0, 1.0, 1.0], "saved_completely": True, "multiScale": True}
+    for view in views:
+        path = view_path(view.setup, view.timepoint)
+        create_group(container, path, mode="a", attributes=of_view)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +136,17 @@ class Existing:
         """Return the existing content, with one listing per setup."""
         container = how.container
         names = list(container.children("")) if container.exists(container.node("")) else []
-        times = target.layout.timepoints(container, names, added.setups)
-        setups = target.layout.described(container, times)
+        stored = [number for number in added.setups if setup_name(number) in names]
+        setups: dict[int, Attributes] = {}
+        nodes = container.nodes([setup_name(number) for number in stored]) if stored else []
+        for number, node in zip(stored, nodes, strict=True):
+            if isinstance(node, N5Error):
+                raise node
+            setups[number] = node.metadata.attributes
+        times = {
+            number: frozenset(numbered(container.children(setup_name(number)), "timepoint"))
+            for number in stored
+        }
         return cls(how=how, target=target, names=names, setups=setups, timepoints=times)
 
     def check_nothing(self) -> None:
@@ -162,15 +165,14 @@ class Existing:
 
     def levels_beyond(self, images: Sequence[ViewImage]) -> list[str]:
         """Return the paths of levels of replaced views that the new ones do not have."""
-        found, layout = [], self.target.layout
+        beyond = []
         for image in images:
             for view in image.described.views:
-                if view.timepoint not in self.timepoints.get(view.setup, ()):
-                    continue
-                path, count = layout.path(view), len(image.factors)
-                levels = layout.level_names(self.how.container, view)
-                found += [f"{path}/{name}" for n, name in levels.items() if n >= count]
-        return found
+                if view.timepoint in self.timepoints.get(view.setup, ()):
+                    path, count = view_path(view.setup, view.timepoint), len(image.factors)
+                    levels = numbered(self.how.container.children(path), "level")
+                    beyond += [f"{path}/{name}" for n, name in levels.items() if n >= count]
+        return beyond
 
 
 def check_setups(existing: Existing, images: Sequence[ViewImage]) -> None:
@@ -193,15 +195,15 @@ def check_setups(existing: Existing, images: Sequence[ViewImage]) -> None:
             left = ", ".join(map(str, sorted(stored - written)[:4]))
             if (replaces and not left) or not (stored or number in before):
                 continue
-            found = difference_of(before.get(number), setup)
-            found = found or _stored_difference(existing.setups.get(number, {}), image)
-            if found is None:
+            differs = difference_of(before.get(number), setup)
+            differs = differs or _stored_difference(existing.setups.get(number, {}), image)
+            if differs is None:
                 continue
             hint = "use mode='w' to replace all its views"
             if replaces:
                 hint = f"its time points {left} are not replaced: write all of them"
             hint += ", or give it another id (the coordinate 'setup')"
-            raise NodeExistsError(target.url, setup_name(number), found, hint)
+            raise NodeExistsError(target.url, setup_name(number), differs, hint)
 
 
 def difference_of(before: ViewSetup | None, setup: ViewSetup) -> str | None:
@@ -222,10 +224,10 @@ def difference_of(before: ViewSetup | None, setup: ViewSetup) -> str | None:
 def _stored_difference(attributes: Attributes, image: ViewImage) -> str | None:
     """Return how the stored views of a setup differ from the new ones."""
     dtype = attributes.get("dataType")
-    own = image.described.levels[0].dtype.name
-    if dtype is not None and dtype != own:
-        return f"a setup of type {dtype}; the new one has {own}"
-    factors = [list(each[::-1]) for each in image.factors]
+    new = image.described.levels[0].dtype.name
+    if dtype is not None and dtype != new:
+        return f"a setup of type {dtype}; the new one has {new}"
+    factors = [list(of_level[::-1]) for of_level in image.factors]
     listed = attributes.get("downsamplingFactors")
     if lists_levels(attributes) and listed != factors:
         return f"a setup with factors {listed} (x, y, z); the new one has {factors}"

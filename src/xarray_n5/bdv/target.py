@@ -12,7 +12,6 @@ from xarray_n5.bdv.elements import document_of
 from xarray_n5.bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
 from xarray_n5.bdv.location import ProjectFile, check_location, container_of
 from xarray_n5.bdv.project import Project, read_project
-from xarray_n5.bdv.written import layout_to_write
 from xarray_n5.bdv.xml import LOOK, looks_like_project
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.formats.containers import find_scene, open_store
@@ -24,15 +23,7 @@ from xarray_n5.writing.options import WriteOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.bdv.written import WrittenLayout
     from xarray_n5.stores import Store
-
-
-_FORMATS = {"n5", "zarr2", "zarr3"}
-"""The formats of containers of projects."""
-
-_WRITTEN: set[tuple[str, str | None]] = {("bdv.multimg.zarr", "2.0"), ("bdv.multimg.zarr", "3.0")}
-"""The loaders of projects in Zarr to which views can be added."""
 
 
 def write_options(
@@ -40,24 +31,21 @@ def write_options(
     data: object | None,
     *,
     storage_options: Mapping[str, Any] | None,
-    format: str | None = None,
     **options: Any,
 ) -> WriteOptions:
     """Open the container of a project for a write.
 
-    Without `data`, it is that of the existing project, or one next to the XML with its name and
-    the suffix that BigStitcher gives to containers of this format.
+    Without `data`, it is that of the existing project, or one next to the XML with its name.
     """
     if data is None:
         file = find_scene(xml, options_of_xml(xml, storage_options))
         if file is not None:
             data = file.container(storage_options).url
         elif isinstance(xml, str | os.PathLike):
-            suffix = ".ome.zarr" if format in {"zarr2", "zarr3"} else ".n5"
-            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}{suffix}"
+            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}.n5"
         else:
             raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
-    return WriteOptions.into(data, format=format, storage_options=storage_options, **options)
+    return WriteOptions.into(data, storage_options=storage_options, **options)
 
 
 def options_of_xml(
@@ -80,8 +68,6 @@ class ProjectTarget:
     """The container's path in a new XML."""
     project: Project | None
     """The existing project; None if there is none yet."""
-    layout: WrittenLayout
-    """The layout of views in the container."""
 
     @classmethod
     def at(
@@ -92,14 +78,14 @@ class ProjectTarget:
         Raises
         ------
         MetadataError
-            If the container is HDF5, or the XML is that of another container.
+            If the container is not N5, or the XML is that of another container.
         NodeExistsError
             If the file is not the XML of a project.
         """
-        if how.format.name not in _FORMATS:
+        if how.format.name != "n5":
             raise MetadataError(
-                f"{how.container.url}: a project is written as N5 or Zarr, but this is "
-                f"{how.format.name}; name a container that ends with .n5 or .zarr"
+                f"{how.container.url}: a project is written as N5, but this is {how.format.name}; "
+                "name a container that ends with .n5"
             )
         if how.root:
             raise MetadataError(
@@ -124,18 +110,13 @@ class ProjectTarget:
         found = None if document is None else _read(document, store.url)
         if found is not None:
             _check_container(ProjectFile(store, found, project), how, own_options)
-        elif (
-            how.format.name == "n5"
-            and place.is_encoded
-            and (place.relative or place.target.startswith("file:"))
-        ):
+        elif place.is_encoded and (place.relative or place.target.startswith("file:")):
             warn(
                 f"{store.url}: the container's path is written as the URI {place.target!r}, which "
                 "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
                 'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
             )
-        layout = layout_to_write(how.format, found)
-        return cls(folder, store.name, store.url, place, found, layout)
+        return cls(folder, store.name, store.url, place, found)
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
@@ -176,20 +157,13 @@ def _check_container(
 ) -> None:
     """Raise if an XML is that of another container, or has another layout than is written."""
     loader = file.project.loader
-    kind = "n5" if how.format.name == "n5" else "zarr"
     place = how.container.identity("")
-    known = loader is not None and loader.kind == kind and loader.problem is None
+    known = loader is not None and loader.kind == "n5" and loader.problem is None
     if loader is None or not known or container_of(file, storage_options).identity("") != place:
         raise MetadataError(
             f"{file.url}: the project's container is {file.project.container!r} "
             f"({loader.format if loader else 'no loader'}), expected {how.container.url!r}; write "
             "to the project's container, or name another XML"
-        )
-    if kind == "zarr" and (loader.format, loader.version) not in _WRITTEN:
-        raise MetadataError(
-            f"{file.url}: views cannot be written to a project with the loader {loader.format!r} "
-            f"of version {loader.version}, expected 'bdv.multimg.zarr' of version 2.0 or 3.0; "
-            "write another project"
         )
 
 

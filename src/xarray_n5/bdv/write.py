@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,9 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.arrays.spec import ArraySpec, as_sizes, chunk_shape, supported, with_shards
+from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported
 from xarray_n5.bdv.describe import (
     Described,
-    ViewImage,
     check_alike,
     describe,
     factors_of_levels,
@@ -25,15 +23,16 @@ from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
 from xarray_n5.bdv.save import difference_of, write_views
 from xarray_n5.bdv.target import ProjectTarget, ProjectUpdate
-from xarray_n5.bdv.written import shards_over
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.level_names import view_path
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
+from xarray_n5.writing.plan import planned_array
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import ViewSetup
-    from xarray_n5.bdv.written import WrittenLayout
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.group import GroupWrite
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 _NAME = "the image"
 """How messages call an image without a name."""
 
-_ENCODINGS = {"chunks", "compression", "shards"}
+_ENCODINGS = {"chunks", "compression"}
 """The encodings of an image that users may set."""
 
 
@@ -99,10 +97,12 @@ def write_project(
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
         chosen = [_chosen(encodings, path, dataset) for path, dataset in levels.items()]
+        storage = [Storage.of(*each) for each in zip(described.levels, chosen, strict=True)]
         if coarser is None:
-            images.append(_image(name or _NAME, described, chosen, how, target.layout))
+            factors = factors_of_levels(name or _NAME, described.levels)
+            images.append(ViewImage(described, factors, storage, how))
         elif len(levels) == 1:
-            images.append(_pyramid(described, chosen[0], how, target.layout, coarser))
+            images.append(coarser.image(described, storage[0], how))
         else:
             raise ValueError(
                 f"{name or _NAME} has {len(levels)} levels; pass its base level, or no factors "
@@ -113,32 +113,67 @@ def write_project(
 
 def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
     """Return a Dataset whose images are read when they are written, if they are lazy."""
-    found = {}
+    lazy = {}
     for name, array in dataset.data_vars.items():
         sides = array.encoding.get("preferred_chunks")
         if sides and not is_dask_collection(array.variable):
-            found[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
-    return dataset.assign(found) if found else dataset
+            lazy[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
+    return dataset.assign(lazy) if lazy else dataset
 
 
-def _image(
-    name: str,
-    described: Described,
-    chosen: Sequence[Mapping[str, Any]],
-    how: WriteOptions,
-    layout: WrittenLayout,
-) -> ViewImage:
-    factors = factors_of_levels(name, described.levels)
-    stored = [
-        Storage.of(array, own, layout) for array, own in zip(described.levels, chosen, strict=True)
-    ]
+@dataclass(frozen=True)
+class ViewImage:
+    """An image to write to a project."""
 
-    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
-        del finer
-        data = described.data(view, level)
-        return request_of(data, path, how, factors[level], stored[level], layout)
+    described: Described
+    factors: Sequence[tuple[int, ...]]
+    """The factors of each level along z, y, x."""
+    storage: Sequence[Storage]
+    """The storage of each level's views."""
+    how: WriteOptions
+    method: Method | None = None
+    """How each level is computed from the one before; None if all levels are given."""
 
-    return ViewImage(described=described, factors=factors, request=request)
+    def requests(self) -> dict[str, WriteRequest]:
+        """Return the views to write by path, level by level."""
+        requests: dict[str, WriteRequest] = {}
+        finer: dict[View, Array] = {}
+        token = tokenize(self.described.levels[0].data, self.method, self.factors)
+        for level in range(len(self.factors)):
+            for view in self.described.views:
+                path = view_path(view.setup, view.timepoint, level)
+                if self.method is None or level == 0:
+                    data = self.described.data(view, level)
+                else:
+                    data = self._coarser(finer[view], level, tokenize(token, path))
+                requests[path] = self._request(data, path, level)
+                finer[view] = planned_array(requests[path])
+        return requests
+
+    def _coarser(self, finer: Array, level: int, token: str) -> xr.DataArray:
+        """Return a level of a view, computed from the one before it when that is stored."""
+        before, after = self.factors[level - 1 : level + 1]
+        step = tuple(factor // known for factor, known in zip(after, before, strict=True))
+        shape = coarse_shape(finer.shape, step, partial=False)
+        chunks = chunk_shape(self.storage[level].chunks, shape)
+        blocks = coarser_blocks(finer, step, shape, chunks, self.method or "mean", token)
+        return xr.DataArray(blocks, dims=AXES)
+
+    def _request(self, data: xr.DataArray, path: str, level: int) -> WriteRequest:
+        stored, how = self.storage[level], self.how
+        compression = resolve(stored.compression)
+        if not stored.explicit:
+            facts = (data.shape, data.dtype, path, stored.chunks)
+            compression = supported(how.format, compression, *facts)
+        spec = ArraySpec(
+            path=path,
+            mode="w-" if how.mode == "w-" else "w",
+            chunks=stored.chunks,
+            compression=compression,
+            attributes={"downsamplingFactors": list(self.factors[level][::-1])},
+        )
+        deferred = how.deferred and is_dask_collection(data.variable)
+        return WriteRequest.of(data.data, spec, how, dims=AXES, deferred=deferred)
 
 
 @dataclass(frozen=True)
@@ -149,147 +184,69 @@ class Coarser:
     levels: int | None
     method: Method
 
-
-def _pyramid(
-    described: Described,
-    chosen: Mapping[str, Any],
-    how: WriteOptions,
-    layout: WrittenLayout,
-    coarser: Coarser,
-) -> ViewImage:
-    """Return an image whose coarser levels are computed, each from the stored one before it."""
-    (image,) = described.levels
-    check_type(image.dtype, coarser.method)
-    shape = tuple(image.sizes[axis] for axis in AXES)
-    stored = Storage.of(image, chosen, layout)
-    if stored.chunks is None:
-        blocks = image.chunksizes
-        sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
-        stored = replace(stored, chunks=chunk_shape(sides, shape))
-    axes = [axis_along(image, axis) or Axis(name=axis) for axis in AXES]
-    geometry = Geometry(tuple(replace(axis, kind="space") for axis in axes))
-    given = coarser.factors, coarser.levels
-    steps = steps_of(geometry, shape, stored.chunks, *given)
-    shapes = list(accumulate(steps, partial(coarse_shape, partial=False), initial=shape))
-    whole = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=(1,) * len(AXES)))
-    ones = (1,) * (len(layout.axes) - len(AXES))
-    token = tokenize(image.data, coarser.method, steps)
-
-    def request(view: View, level: int, path: str, finer: Array | None) -> WriteRequest:
-        if finer is None:
-            return request_of(described.data(view, 0), path, how, whole[0], stored, layout)
-        size, step = shapes[level], steps[level - 1]
-        storage = stored
-        if "shards" not in chosen and layout.in_shards:
-            shards = shards_over(stored.chunks, size, image.dtype.itemsize)
-            storage = replace(stored, shards=shards)
-        sides, _ = with_shards(stored.chunks, storage.shards, size, image.dtype)
-        blocks = coarser_blocks(
-            finer,
-            (*ones, *step),
-            (*ones, *size),
-            (*ones, *sides),
-            coarser.method,
-            tokenize(token, path),
-        )
-        data = xr.DataArray(blocks[(0,) * len(ones)], dims=AXES)
-        return request_of(data, path, how, whole[level], storage, layout)
-
-    return ViewImage(described=described, factors=whole, request=request)
+    def image(self, described: Described, stored: Storage, how: WriteOptions) -> ViewImage:
+        """Return an image whose coarser levels are computed, each from the stored one before it."""
+        (base,) = described.levels
+        check_type(base.dtype, self.method)
+        shape = tuple(base.sizes[axis] for axis in AXES)
+        if stored.chunks is None:
+            blocks = base.chunksizes
+            sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
+            stored = replace(stored, chunks=chunk_shape(sides, shape))
+        axes = [axis_along(base, axis) or Axis(name=axis) for axis in AXES]
+        geometry = Geometry(tuple(replace(axis, kind="space") for axis in axes))
+        steps = steps_of(geometry, shape, stored.chunks, self.factors, self.levels)
+        ones = (1,) * len(AXES)
+        factors = list(accumulate(steps, lambda a, b: tuple(map(mul, a, b)), initial=ones))
+        return ViewImage(described, factors, [stored] * len(factors), how, self.method)
 
 
 @dataclass(frozen=True)
 class Storage:
-    """The storage of a level's views: their chunks and shards along z, y, x, the compression."""
+    """The storage of a level's views: their chunks along z, y, x, and the compression."""
 
     chunks: Any
     compression: Any
     explicit: bool
-    shards: Any = None
+    """Whether the user chose the compression, which is then used or refused."""
 
     @classmethod
-    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any], layout: WrittenLayout) -> Storage:
+    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> Storage:
         """Return the user's choice, or the storage that the image was opened from."""
-        shape = tuple(array.sizes[axis] for axis in AXES)
         known = array.encoding
         chunks, kept = chosen.get("chunks"), known.get("chunks")
         if chunks is None and kept is not None and len(kept) == array.ndim:
             chunks = kept
-        sides = _sides("chunks", chunks, array)
-        if sides is not None:
-            sides = chunk_shape(sides, shape)
-        elif layout.in_shards:
-            blocks = array.chunksizes
-            chosen_sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
-            sides = chunk_shape(chosen_sides, shape)
-        shards = chosen.get("shards")
-        if "shards" not in chosen and layout.in_shards:
-            kept = known.get("shards")
-            shards = kept or shards_over(sides, shape, array.dtype.itemsize)
-        shards = _sides("shards", shards, array)
-        given = "compression" in chosen
+        if chunks is not None:
+            shape = tuple(array.sizes[axis] for axis in AXES)
+            chunks = chunk_shape(_along_space(chunks, array), shape)
         compression = chosen.get("compression", known.get("compression"))
-        if not given and compression is None:
-            compression = known.get("n5_compression", layout.compression)
-        return cls(sides, compression, given, shards)
+        if "compression" not in chosen and compression is None:
+            compression = known.get("n5_compression", "gzip")
+        return cls(chunks, compression, "compression" in chosen)
 
 
-def _sides(name: str, sides: Any, array: xr.DataArray) -> Any:
-    """Return the shape of chunks or shards along z, y, x."""
-    if sides is None or isinstance(sides, str | int) or len(sides) == len(AXES):
-        return sides
-    if len(sides) != array.ndim:
+def _along_space(chunks: Any, array: xr.DataArray) -> Any:
+    """Return the shape of chunks along z, y, x."""
+    if isinstance(chunks, str | int) or len(chunks) == len(AXES):
+        return chunks
+    if len(chunks) != array.ndim:
         raise MetadataError(
-            f"{name} is {tuple(sides)}; expected a number, 'auto', or the sides along z, y, x"
+            f"chunks is {tuple(chunks)}; expected a number, 'auto', or the sides along z, y, x"
         )
-    named = dict(zip(array.dims, sides, strict=True))
-    return tuple(named[axis] for axis in AXES)
-
-
-def request_of(
-    data: xr.DataArray,
-    path: str,
-    how: WriteOptions,
-    factors: Sequence[int],
-    stored: Storage,
-    layout: WrittenLayout,
-) -> WriteRequest:
-    """Return the request to write a level of a view."""
-    compression = resolve(stored.compression)
-    before = layout.axes[: -len(AXES)]
-    ones = (1,) * len(before)
-    chunks = stored.chunks if stored.chunks is None else (*ones, *stored.chunks)
-    shards = stored.shards
-    if shards is not None and not isinstance(shards, str):
-        shards = (*ones, *as_sizes("shards", shards, len(AXES)))
-    lazy = is_dask_collection(data.variable)
-    data = data.expand_dims(before) if before else data
-    if not stored.explicit:
-        facts = (data.shape, data.dtype, path, chunks)
-        compression = supported(how.format, compression, *facts)
-    spec = ArraySpec(
-        path=path,
-        mode="w-" if how.mode == "w-" else "w",
-        chunks=chunks,
-        shards=shards,
-        compression=compression,
-        # Zarr v2 would name dimensions in an attribute, whose arrays have no fill value.
-        axes=layout.axes if layout.in_shards else None,
-        layout=how.format.nested_layout if before else None,
-        attributes=layout.level_attributes(factors),
-    )
-    return WriteRequest.of(data.data, spec, how, dims=layout.axes, deferred=how.deferred and lazy)
+    sides = dict(zip(array.dims, chunks, strict=True))
+    return tuple(sides[axis] for axis in AXES)
 
 
 def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -> Mapping[str, Any]:
     """Return the user's encoding of an image."""
-    found: dict[str, Any] = {}
-    for name, own in (encodings.get(path) or {}).items():
+    chosen: dict[str, Any] = {}
+    for name, encoding in (encodings.get(path) or {}).items():
         if name not in dataset.data_vars:
             raise KeyError(f"the encoding has {name!r}; expected some of {list(dataset.data_vars)}")
-        refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
-        found |= own
-    return found
+        refuse_encodings(name, sorted(set(encoding) - _ENCODINGS), _ENCODINGS)
+        chosen |= encoding
+    return chosen
 
 
 def register_views(

@@ -4,7 +4,6 @@
 ``s0``, ``s1``; ``0``, ``1``     levels of Java's N5; of bioformats2raw
 ``setup0/timepoint0/s0``         views of BigDataViewer in N5
 ``t00000/s00/0/cells``           views of BigDataViewer in HDF5; ``s00/resolutions`` is a table
-``s0-t0.zarr/0``                 views of BigStitcher in OME-Zarr
 ``c0``, ``timepoint0``           channels, time points
 ``ch0tp0``                       images of a fusion by BigStitcher-Spark
 ===============================  ==============================================================
@@ -38,8 +37,6 @@ _PATTERNS: dict[str, str] = {
 }
 
 _NAMES = MappingProxyType({kind: re.compile(text) for kind, text in _PATTERNS.items()})
-
-_ZARR_VIEW = re.compile(f"s({_NUMBER})-t({_NUMBER})[.]zarr")
 
 _FUSED = re.compile("ch(0|[1-9][0-9]{0,8})tp(0|[1-9][0-9]{0,8})")
 
@@ -135,26 +132,6 @@ def hdf5_view_path(setup: int, timepoint: int, level: int) -> str:
     't00020/s01/0/cells'
     """
     return f"t{timepoint:05d}/s{setup:02d}/{level}/cells"
-
-
-def zarr_view_path(setup: int, timepoint: int, level: int | None = None) -> str:
-    """Return the path of a view of BigStitcher in OME-Zarr, or of one of its levels.
-
-    >>> zarr_view_path(1, 20), zarr_view_path(1, 20, level=0)
-    ('s1-t20.zarr', 's1-t20.zarr/0')
-    """
-    path = f"s{setup}-t{timepoint}.zarr"
-    return path if level is None else f"{path}/{level}"
-
-
-def zarr_view_in(name: str) -> tuple[int, int] | None:
-    """Return the setup and timepoint in the name of a view in OME-Zarr, or None.
-
-    >>> zarr_view_in("s1-t20.zarr")
-    (1, 20)
-    """
-    match = _ZARR_VIEW.fullmatch(name)
-    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def numbers_in_view(path: str) -> dict[str, int] | None:
