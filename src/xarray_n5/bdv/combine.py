@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
-from xml.etree.ElementTree import indent
+from xml.etree.ElementTree import SubElement, indent
 
 from xarray_n5.bdv import elements
 from xarray_n5.bdv.loaders import View
 from xarray_n5.bdv.project import read_project
-from xarray_n5.bdv.xml import parse
+from xarray_n5.bdv.xml import KNOWN, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from xml.etree.ElementTree import Element
 
-    from xarray_n5.bdv.project import Entity, Project
+    from xarray_n5.bdv.project import Project
 
 _FACTS = ("setups", "entities", "timepoints", "missing", "registrations")
 """The parts of a project that an update changes."""
@@ -72,11 +72,16 @@ def updated(document: bytes, added: Project) -> bytes:
     sequence = root.find("SequenceDescription")
     if sequence is None:
         raise ValueError("it has no SequenceDescription")
-    update = _Update(before, after, root, sequence, _indentation(root))
-    update.setups()
-    update.timepoints()
-    update.missing()
-    update.registrations()
+    _update_setups(sequence, added, after)
+    if tuple(before.timepoints) != tuple(after.timepoints):
+        element = elements.timepoints_element(after.timepoints)
+        _replace(sequence, sequence.find("Timepoints"), element)
+    _update_missing(sequence, after)
+    _update_registrations(root, added, after)
+    _, is_indented, unit = (root.text or "").rpartition("\n")
+    for section in root if is_indented else ():
+        if section.tag in KNOWN:
+            indent(section, unit, level=1)
     text = elements.document_from(root)
     if wrong := _differences(read_project(text), after):
         raise ValueError(f"its {wrong[0]} cannot be updated; export the project again")
@@ -96,142 +101,80 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, range) else value
 
 
-def _indentation(root: Element) -> str | None:
-    """Return the white space by which a document indents each level; None for one line."""
-    before = root.text or ""
-    return before.rpartition("\n")[2] if "\n" in before and not before.strip() else None
-
-
-@dataclass(frozen=True)
-class _Update:
-    before: Project
-    after: Project
-    root: Element
-    sequence: Element
-    unit: str | None
-    """The indentation of a level."""
-
-    def setups(self) -> None:
-        """Add and change setups and entities."""
-        outer = self.sequence.find("ViewSetups")
-        if outer is None:
-            self._add(self.sequence, [elements.setups_element(self.after)], 1)
-            return
-        known = _by_id(outer.findall("ViewSetup"))
-        for number, setup in self.before.setups.items():
-            if self.after.setups[number] != setup:
-                for child in elements.setup_element(self.after.setups[number]):
-                    if child.tag != "id":
-                        self._set(known[number], child, 3)
-        added = sorted(self.after.setups.keys() - known.keys())
-        new = [elements.setup_element(self.after.setups[number]) for number in added]
-        last = max((n for n, child in enumerate(outer) if child.tag == "ViewSetup"), default=None)
-        self._add(outer, new, 2, at=None if last is None else last + 1)
-        listed = {child.get("name", ""): child for child in outer.findall("Attributes")}
-        for kind, entities in self.after.entities.items():
-            if kind in listed:
-                self._entities(kind, listed[kind], entities)
-            else:
-                self._add(outer, [elements.entities_element(kind, entities)], 2)
-
-    def _entities(self, kind: str, outer: Element, entities: Mapping[int, Entity]) -> None:
-        known = _by_id(child for child in outer if child.find("id") is not None)  # no comments
-        before = self.before.entities.get(kind, {})
-        for number, entity in entities.items():
-            element = elements.entity_element(kind, entity)
-            if number not in known:
-                self._add(outer, [element], 3)
-            elif entity != before.get(number):
-                for child in element:
-                    self._set(known[number], child, 4)
-
-    def timepoints(self) -> None:
-        """Replace the time points, if they differ."""
-        if tuple(self.before.timepoints) == tuple(self.after.timepoints):
-            return
-        element = elements.timepoints_element(self.after.timepoints)
-        if (old := self.sequence.find("Timepoints")) is None:
-            self._add(self.sequence, [element], 1)
+def _update_setups(sequence: Element, added: Project, after: Project) -> None:
+    """Add and change setups and entities."""
+    outer = sequence.find("ViewSetups")
+    if outer is None:
+        sequence.append(elements.setups_element(after))
+        return
+    setups = (elements.setup_element(after.setups[number]) for number in added.setups)
+    last = max((n for n, child in enumerate(outer) if child.tag == "ViewSetup"), default=-1)
+    _merge_by_id(outer, outer.findall("ViewSetup"), setups, last + 1)
+    listed = {child.get("name", ""): child for child in outer.findall("Attributes")}
+    for kind, entities in added.entities.items():
+        if kind in listed:
+            changed = (elements.entity_element(kind, after.entities[kind][n]) for n in entities)
+            inner = listed[kind]
+            _merge_by_id(inner, inner, changed, len(inner))
         else:
-            self._replace(self.sequence, list(self.sequence).index(old), element, 1)
+            outer.append(elements.entities_element(kind, after.entities[kind]))
 
-    def missing(self) -> None:
-        """Add and remove missing views."""
-        outer = self.sequence.find("MissingViews")
-        new = sorted(self.after.missing - self.before.missing)
-        if outer is None:
-            if new:
-                self._add(self.sequence, [elements.missing_element(new)], 1)
-            return
-        kept = [
-            child
-            for child in outer
-            if child.tag != "MissingView" or _view(child) in self.after.missing
-        ]
-        if len(kept) < len(outer):
-            if kept:
-                kept[-1].tail = outer[-1].tail
-            else:
-                outer.text = None
-            outer[:] = kept
-        self._add(outer, [elements.missing_view(view) for view in new], 2)
 
-    def registrations(self) -> None:
-        """Add and replace registrations."""
-        changed = {
-            view: elements.registration_element(view, registration)
-            for view, registration in sorted(self.after.registrations.items())
-            if self.before.registrations.get(view) != registration
-        }
-        outer = self.root.find("ViewRegistrations")
-        if outer is None:
-            if changed:
-                at = list(self.root).index(self.sequence) + 1
-                self._add(self.root, [elements.registrations_element(self.after)], 0, at=at)
-            return
-        for at, child in enumerate(list(outer)):
-            if child.tag == "ViewRegistration" and _view(child) in changed:
-                self._replace(outer, at, changed.pop(_view(child)), 1)
-        self._add(outer, list(changed.values()), 1)
-
-    def _set(self, parent: Element, wanted: Element, depth: int) -> None:
-        """Set a child of an element at a depth, if it differs."""
-        child = parent.find(wanted.tag)
+def _merge_by_id(
+    outer: Element, children: Iterable[Element], changed: Iterable[Element], at: int
+) -> None:
+    """Change the children with the ids of others, and insert those without one."""
+    known = {text.strip(): child for child in children if (text := child.findtext("id"))}
+    for element in changed:
+        child = known.get(element.findtext("id") or "")
         if child is None:
-            self._add(parent, [wanted], depth)
+            outer.insert(at, element)
+            at += 1
+        else:
+            _merge(child, element)
+
+
+def _merge(element: Element, other: Element) -> None:
+    """Set the children that another element has; all others stay."""
+    for wanted in other:
+        child = element.find(wanted.tag)
+        if child is None:
+            element.append(wanted)
         elif len(wanted):
-            for inner in wanted:
-                self._set(child, inner, depth + 1)
-        elif (child.text or "").split() != (wanted.text or "").split():
+            _merge(child, wanted)
+        else:
             child.text = wanted.text
 
-    def _add(
-        self, parent: Element, new: list[Element], depth: int, *, at: int | None = None
-    ) -> None:
-        """Insert elements into one at a depth, by default as its last ones, indented like it."""
-        at = len(parent) if at is None else at
-        for position, element in enumerate(new, start=at):
-            if self.unit is not None:
-                indent(element, self.unit, depth + 1)
-                if position == 0:
-                    parent.text = f"\n{self.unit * (depth + 1)}"
-                    element.tail = f"\n{self.unit * depth}"
-                else:
-                    before = parent[position - 1]
-                    element.tail = before.tail
-                    before.tail = f"\n{self.unit * (depth + 1)}"
-            parent.insert(position, element)
 
-    def _replace(self, parent: Element, at: int, element: Element, depth: int) -> None:
-        """Replace a child of an element at a depth."""
-        if self.unit is not None:
-            indent(element, self.unit, depth + 1)
-        element.tail = parent[at].tail
-        parent[at] = element
+def _update_missing(sequence: Element, after: Project) -> None:
+    """Remove views from those that are missing, and add others."""
+    outer = sequence.find("MissingViews")
+    if outer is None:
+        outer = SubElement(sequence, "MissingViews")
+    views = {_view(child): child for child in outer.findall("MissingView")}
+    for view in views.keys() - after.missing:
+        outer.remove(views[view])
+    outer.extend(elements.missing_view(view) for view in sorted(after.missing - views.keys()))
 
 
-def _by_id(items: Iterable[Element]) -> dict[int, Element]:
-    return {int(element.findtext("id") or -1): element for element in items}
+def _update_registrations(root: Element, added: Project, after: Project) -> None:
+    """Add and replace registrations."""
+    outer = root.find("ViewRegistrations")
+    if outer is None:
+        root.append(elements.registrations_element(after))
+        return
+    known = {_view(child): child for child in outer.findall("ViewRegistration")}
+    for view, registration in sorted(added.registrations.items()):
+        _replace(outer, known.get(view), elements.registration_element(view, registration))
+
+
+def _replace(parent: Element, child: Element | None, element: Element) -> None:
+    """Replace a child of an element, or add one."""
+    if child is None:
+        parent.append(element)
+    else:
+        element.tail = child.tail
+        parent[list(parent).index(child)] = element
 
 
 def _view(element: Element) -> View:

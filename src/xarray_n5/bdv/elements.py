@@ -41,7 +41,8 @@ def document_of(project: Project) -> bytes:
         sequence.append(loader_element(project.loader))
     sequence.append(setups_element(project))
     sequence.append(timepoints_element(project.timepoints))
-    sequence.append(missing_element(sorted(project.missing)))
+    missing = SubElement(sequence, "MissingViews")
+    missing.extend(map(missing_view, sorted(project.missing)))
     root.append(registrations_element(project))
     indent(root)
     return document_from(root)
@@ -132,13 +133,6 @@ def pattern_of(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def missing_element(views: Iterable[View]) -> Element:
-    """Return ``MissingViews``."""
-    found = Element("MissingViews")
-    found.extend(missing_view(view) for view in views)
-    return found
 
 
 def missing_view(view: View) -> Element:

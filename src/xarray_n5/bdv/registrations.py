@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xarray_n5.bdv.xml import finite_numbers
+from xarray_n5.bdv.xml import child_text, finite_numbers
 from xarray_n5.dialects.values import as_tuples, per_axis
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import same_unit
@@ -160,5 +160,5 @@ def _transform(element: Element) -> Transform:
     numbers = finite_numbers("affine", text)
     if len(numbers) != NDIM * (NDIM + 1):
         raise ValueError(f"the affine {text[:80]!r}; expected {NDIM * (NDIM + 1)} numbers")
-    name = element.findtext("Name") or element.findtext("name")
+    name = child_text(element, "Name") or child_text(element, "name")
     return Transform(name, as_tuples(np.reshape(numbers, (NDIM, NDIM + 1))))
