@@ -629,5 +629,6 @@ def test_dialects_that_need_one_key_are_not_mixed() -> None:
 def test_every_dialect_of_pyramids_describes_their_groups() -> None:
     grouped = {name for name, each in DIALECTS.items() if isinstance(each, PyramidDialect)}
     assert set(DIALECTS) - grouped == {
-        *("tensorstore", "imagej", "array_dimensions", "dimension_labels")
+        *("bigstitcher", "funlib", "tensorstore", "imagej"),
+        *("array_dimensions", "dimension_labels"),
     }

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xarray_n5.dialects import level_lists
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.protocol import Node
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 _GENERATIONS = 3
 """The number of groups around an array that are read: of a level, a timepoint, a setup."""
-
-_OF_LEVELS = ("multiscales", "multiScale", "scales", "downsamplingFactors")
-"""Attributes of a group of levels."""
 
 
 def read_with(path: str) -> list[str]:
@@ -139,7 +137,7 @@ def _is_described(node: Node | N5Error) -> bool:
 
 def _lists_levels(node: Node | N5Error) -> bool:
     """Return whether a group describes levels, which may have numbers as names."""
-    return isinstance(node, Node) and not node.metadata.attributes.keys().isdisjoint(_OF_LEVELS)
+    return isinstance(node, Node) and not level_lists().isdisjoint(node.metadata.attributes)
 
 
 def over_base(node: ArrayContext, base: Metadata | None, path: str) -> ArrayContext:

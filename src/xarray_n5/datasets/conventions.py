@@ -10,7 +10,6 @@ import numpy as np
 
 from xarray_n5.datasets.encoded import (
     EncodedVariable,
-    dialect_keys,
     encode_attributes,
     hide,
 )
@@ -21,6 +20,7 @@ from xarray_n5.datasets.xarray_internals import (
     encode_zarr_variable,
     ensure_dtype_not_object,
 )
+from xarray_n5.dialects import all_keys
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.roundtrip_attrs import HIDDEN, NOTE, NOTES, note_of
 
@@ -108,7 +108,7 @@ def _attributes(
     """
     encoded, restored = encode_attributes(attributes, where)
     plain, note = hide(encoded, {**note, **restored}, NOTES | {"_ARRAY_DIMENSIONS"})
-    ambiguous = plain.keys() & dialect_keys()
+    ambiguous = plain.keys() & all_keys()
     own = sorted(key for key in ambiguous if of_group or not _is_unit(key, plain[key]))
     note |= {"own": own} if own else {}
     return plain | ({HIDDEN: note} if note else {})
@@ -205,7 +205,7 @@ def fit(encoded: EncodedVariable, array: Array) -> EncodedVariable:
 def _with_note(attributes: Mapping[Any, Any], where: str, note: dict[str, Any]) -> dict[str, Any]:
     encoded, restored = encode_attributes(attributes, where)
     reserved = {key for key in encoded if not _is_unit(key, encoded[key])} & (
-        dialect_keys() | NOTES | _N5_KEYS
+        all_keys() | NOTES | _N5_KEYS
     )
     plain, note = hide(encoded, {**note, **restored}, reserved)
     return plain | ({NOTE: note} if note else {})

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.datasets.xarray_internals import decode_cf_variables
-from xarray_n5.dialects import DIALECTS
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import as_json, parse_json
@@ -39,11 +38,6 @@ _TYPED = frozenset({"_FillValue", "missing_value", "scale_factor", "add_offset"}
 
 _SHOWN = 3
 """The maximum number of invalid attributes that a warning names."""
-
-_GROUP_KEYS = frozenset(
-    {"multiscales", "scales", "downsamplingFactors", "ome", "omero", "multiScale", "multichannel"}
-)
-"""Attributes of groups that describe axes, in addition to those of arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +144,6 @@ def _check(attributes: Mapping[str, Any]) -> None:
     for key in ("scale_factor", "add_offset"):
         if np.asarray(attributes.get(key, 1)).dtype.kind not in "biuf":
             raise ValueError(f"{key!r} is {attributes[key]!r:.100}; expected a number")
-
-
-def dialect_keys() -> set[str]:
-    """Return the names of attributes that a dialect would interpret."""
-    return {key for dialect in DIALECTS.values() for key in dialect.keys} | _GROUP_KEYS
 
 
 def encode_attributes(

@@ -12,6 +12,7 @@ from xarray_n5.arrays.labels import with_source
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
+from xarray_n5.dialects import group_keys
 from xarray_n5.dialects.ngff_attributes import (
     KEYS,
     channel_labels,
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image
     from xarray_n5.writing.options import WriteOptions
 
-PYRAMID_KEYS = frozenset(
-    {
-        *("axes", "units", "resolution", "pixelResolution"),
-        *("scales", "downsamplingFactors", *KEYS),
-    }
-)
-"""Attributes of a group in N5 that describe a pyramid, and are replaced with it."""
-
-
 _OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
 """Attributes of a pyramid's group that list its levels."""
 
@@ -59,7 +51,7 @@ def stale_keys(
 
     Attributes that N5 readers interpret may be a user's own in other formats.
     """
-    described = PYRAMID_KEYS if lists_x_first else PYRAMID_KEYS & {*KEYS, *written}
+    described = group_keys() if lists_x_first else group_keys() & {*KEYS, *written}
     return set(described & existing.keys())
 
 

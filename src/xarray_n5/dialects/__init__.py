@@ -64,8 +64,36 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-_CHOSEN: dict[str, Dialect] = {WRITTEN: Ngff(VERSION), Paintera.name: Paintera(chosen=True)}
-"""Dialects by the names that choose the version that they write, or that they count."""
+_VERSIONS: dict[str, Dialect] = {WRITTEN: Ngff(VERSION)}
+"""Dialects by the names that choose the version that they write."""
+
+
+def all_keys() -> frozenset[str]:
+    """Return the attributes that any dialect may read."""
+    return array_keys() | group_keys() | level_lists()
+
+
+def array_keys() -> frozenset[str]:
+    """Return the attributes by which any dialect describes an array."""
+    return frozenset().union(*(dialect.keys for dialect in DIALECTS.values()))
+
+
+def group_keys() -> frozenset[str]:
+    """Return the attributes by which any dialect describes an image on its group."""
+    return frozenset().union(
+        *(getattr(dialect, "group_keys", _group_signs(dialect)) for dialect in DIALECTS.values())
+    )
+
+
+def level_lists() -> frozenset[str]:
+    """Return the attributes of a group by which any dialect shows that it has levels."""
+    return frozenset().union(
+        *(getattr(dialect, "level_lists", ()) for dialect in DIALECTS.values())
+    )
+
+
+def _group_signs(dialect: Dialect) -> tuple[str, ...]:
+    return getattr(dialect, "group_signs", dialect.keys)
 
 
 def register_dialect(dialect: Dialect) -> None:
@@ -118,8 +146,7 @@ def geometry_of(node: ArrayContext, dialect: DialectChoice | None = None) -> Geo
         If a dialect is unknown.
     """
     geometry, complaints = resolve_geometry(node, dialect)
-    scaled = any("resolution" in each for each in (node.attributes, *node.parents[:1]))
-    if dialect is None and scaled and "offset" not in geometry.sources:
+    if dialect is None and "offset" not in geometry.sources:
         complaints += _ignored_offset(node, geometry.dialects)
     for text in complaints:
         warn(f"{node.path or '/'}: {text}")
@@ -135,10 +162,12 @@ def resolve_geometry(
     node = node.without_users_own().without_units_of_values()
     keys: list[str] = []
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
-    ordered = node.attribute_order != "auto"
+    signs = node.signs
     for known in dialects:
+        if not is_shown(known, node, signs, chosen=dialect is not None):
+            continue
         try:
-            geometry = known.read(context_for(known, node) if ordered else node)
+            geometry = read(known, node)
         except ODD as error:
             named = any(repr(key) in str(error) for key in known.keys) or not known.keys
             which = "" if named else f" ({', '.join(known.keys)})"
@@ -166,6 +195,29 @@ def resolve_geometry(
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 
+def is_shown(
+    dialect: Dialect,
+    node: ArrayContext,
+    signs: tuple[set[str], set[str]],
+    *,
+    chosen: bool = False,
+) -> bool:
+    """Return whether an array has attributes that may be those of a dialect."""
+    own, around = signs
+    if not chosen and (hidden_by := getattr(dialect, "hidden_by", ())):
+        near = own.union(*node.parents[:1])
+        if not near.isdisjoint(hidden_by):
+            return False
+    of_array, of_group = getattr(dialect, "signs", dialect.keys), _group_signs(dialect)
+    unsigned = not (of_array or of_group)
+    return unsigned or not own.isdisjoint(of_array) or not around.isdisjoint(of_group)
+
+
+def read(dialect: Dialect, node: ArrayContext) -> Geometry | None:
+    """Return what a dialect reads, from lists in the order that the user states."""
+    return dialect.read(node if node.attribute_order == "auto" else context_for(dialect, node))
+
+
 def find_dialects(choice: DialectChoice) -> list[Dialect]:
     """Return dialects by their names; dialects themselves are returned as they are."""
     listed = [choice] if isinstance(choice, str | Dialect) else list(choice)
@@ -178,21 +230,24 @@ def _known(item: str | Dialect) -> Dialect:
     if isinstance(item, Dialect) and not isinstance(item, type):
         return item
     try:
-        return _CHOSEN.get(str(item)) or DIALECTS[str(item)]
+        return _VERSIONS.get(str(item)) or DIALECTS[str(item)]
     except KeyError:
         raise ValueError(
-            f"unknown dialect {item!r}; expected one of {', '.join({**DIALECTS, **_CHOSEN})}"
+            f"unknown dialect {item!r}; expected one of {', '.join({**DIALECTS, **_VERSIONS})}"
         ) from None
 
 
 def _ignored_offset(node: ArrayContext, names: tuple[str, ...]) -> list[str]:
     """Return a message if ``axes`` or ``units`` are why an offset is not one of Paintera's."""
-    known, found = _CHOSEN[Paintera.name], None
-    with suppress(*ODD):
-        found = known.read(context_for(known, node))
-    if found is None or known.name in names or not any(axis.base[1] for axis in found.axes):
+    around = (node.attributes, *node.parents[:1])
+    if Paintera.name in names or not all(any(k in a for a in around) for k in Paintera.signs):
         return []
-    both = [known.name, *names]
+    paintera, found = Paintera(), None
+    with suppress(*ODD):
+        found = read(paintera, node)
+    if found is None or not any(axis.base[1] for axis in found.axes):
+        return []
+    both = [paintera.name, *names]
     ignored = f"{found.sources['offset']!r} is ignored next to 'axes' or 'units'"
     return [f"{' and '.join(both)} metadata disagree: {ignored} (dialect={both!r} uses it)"]
 

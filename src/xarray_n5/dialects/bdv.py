@@ -15,6 +15,7 @@ import numpy as np
 from xarray_n5.dialects import pyramids
 from xarray_n5.dialects.levels import images_in, listings
 from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.protocol import VIEW
 from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
@@ -46,6 +47,10 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
+    signs = (VIEW,)
+    group_signs = ()
+    group_keys = ("downsamplingFactors",)
+    level_lists = ("downsamplingFactors", "saved_completely")
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -180,6 +185,9 @@ class BigStitcher:
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
+    group_signs = (_ROOT,)
+    group_keys = (_ROOT,)
+    level_lists = (_ROOT,)
     list_order: ClassVar[Literal["N5"]] = "N5"
     completes: ClassVar[frozenset[str]] = frozenset({Ngff.name})
     """The dialects whose positions these ones replace without a warning."""
@@ -210,10 +218,6 @@ class BigStitcher:
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the root's cannot be written."""
         return pyramids.factors_if_any(geometry)
-
-    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return no attributes: those of a fusion are on the root."""
-        return {}
 
 
 def _in_ome_zarr(node: ArrayContext) -> Geometry | None:

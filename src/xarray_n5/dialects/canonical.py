@@ -36,6 +36,8 @@ class Canonical:
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
+    group_signs = ("multiscales",)
+    group_keys = ("multiscales",)
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""

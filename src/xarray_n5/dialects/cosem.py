@@ -32,6 +32,9 @@ class Cosem:
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
+    group_signs = ("multiscales",)
+    group_keys = ("axes", "units", "pixelResolution", "scales", "multiscales")
+    level_lists = ("scales", "multiscales")
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

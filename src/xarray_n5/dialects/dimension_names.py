@@ -23,6 +23,7 @@ class ArrayDimensions:
 
     name: ClassVar[str] = "array_dimensions"
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
+    group_signs = ()
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -60,6 +61,7 @@ class DimensionLabels:
 
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
+    group_signs = ()
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:

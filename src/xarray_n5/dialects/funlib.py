@@ -9,7 +9,7 @@ arrays/metadata.py.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.pyramids import axis
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _UNNAMED = re.compile(r"d\d+")
 """The names that funlib.persistence gives to unnamed axes."""
 
+
+_SHARED = ("offset", "units", "types")
+"""The usual keys that do not show this dialect."""
 
 _PHYSICAL = ("space", "time", "")
 """The types of axes that have coordinates."""
@@ -62,21 +65,24 @@ class Funlib:
     units_attr: str = "units"
     types_attr: str = "types"
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The attributes with its lists."""
-        named = (self.voxel_size_attr, self.axis_names_attr, self.offset_attr)
-        return (*named, self.units_attr, self.types_attr)
+    keys: tuple[str, ...] = field(init=False)
+    signs: tuple[str, ...] = field(init=False)
+    group_signs = ()
+
+    def __post_init__(self) -> None:
+        lists = (self.voxel_size_attr, self.axis_names_attr)
+        others = (self.offset_attr, self.units_attr, self.types_attr)
+        # Other dialects have lists that are called "offset" or "units".
+        unusual = [key for key in others if key not in _SHARED]
+        object.__setattr__(self, "keys", (*lists, *others))
+        object.__setattr__(self, "signs", (*lists, *unusual))
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None if there are neither voxel sizes nor names.
-
-        Other attributes show the dialect if their keys are not the usual ones.
-        """
+        """Return the axes, or None if no list is one that only this dialect has."""
         found = {key: node.attributes.get(key) for key in self.keys}
         if node.attribute_order == "N5":
             found = {k: v[::-1] if isinstance(v, list) else v for k, v in found.items()}
-        if all(found[key] is None for key in self._signs):
+        if all(found[key] is None for key in self.signs):
             return None
         ndim, empty = len(node.shape), ("",) * len(node.shape)
         names = texts(self.axis_names_attr, found[self.axis_names_attr], ndim, exact=True) or empty
@@ -128,13 +134,6 @@ class Funlib:
         said |= {"offset": self.offset_attr} if given[self.offset_attr] is not None else {}
         return Geometry(tuple(axes), said)
 
-    @property
-    def _signs(self) -> tuple[str, ...]:
-        """The keys that no other dialect has."""
-        usual = {self.offset_attr: "offset", self.units_attr: "units", self.types_attr: "types"}
-        unusual = (key for key, default in usual.items() if key != default)
-        return (self.voxel_size_attr, self.axis_names_attr, *unusual)
-
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes; raise ValueError unless all numbers are whole."""
         channels = [axis.kind == "channel" for axis in geometry.axes]
@@ -156,10 +155,6 @@ class Funlib:
             self.voxel_size_attr: [whole_number(each.step) for each in physical],
             self.offset_attr: [whole_number(each.offset) for each in physical],
         }
-
-    def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
-        """Return no attributes, because each level has its own."""
-        return {}
 
 
 def _picked(values: Any, places: list[int], ndim: int) -> Any:

@@ -32,6 +32,8 @@ class ImageJ:
 
     name: ClassVar[str] = "imagej"
     keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
+    signs = ("pixelUnit",)
+    group_signs = ()
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes if all attributes of ImageJ exist."""

@@ -36,6 +36,8 @@ class Neuroglancer:
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
+    group_signs = ("coordinateArrays", *_SHARED)
+    group_keys = (*_SHARED, "downsamplingFactors", "scales")
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -152,6 +154,8 @@ class TensorStore:
 
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
+    signs = ("axes", "units")
+    group_signs = ()
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

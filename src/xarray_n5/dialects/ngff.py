@@ -62,6 +62,9 @@ class Ngff:
 
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
+    group_signs = ("multiscales", "ome")
+    group_keys = ("multiscales", "ome")
+    level_lists = ("multiscales", "ome")
     version: str | None = None
     """The version that is written, by default that of the format."""
 

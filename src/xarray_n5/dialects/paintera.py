@@ -30,22 +30,22 @@ _UNITS = ("unit", "resolution_unit", "offset_unit")
 class Paintera:
     """The base level's resolution and offset with one unit, and the level's factors.
 
-    An offset next to ``axes`` or ``units`` only counts if the user has chosen this dialect.
+    Next to ``axes`` or ``units``, these count only if the user has chosen this dialect.
     """
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
+    signs = ("resolution", "offset")
+    group_signs = ("resolution", "offset")
+    hidden_by = ("axes", "units")
+    group_keys = ("resolution", "offset", *_UNITS)
+    level_lists = ("multiScale",)
     list_order: ClassVar[Literal["format"]] = "format"
-    chosen: bool = False
 
     def read(self, node: ArrayContext) -> Geometry | None:
-        """Return the axes, or None if ``axes`` or ``units`` belong to another dialect."""
+        """Return the axes, or None if there is neither a resolution nor an offset."""
         group = node.parents[0] if node.parents else {}
         own = node.attributes
-        if not (self.chosen and "offset" in {**own, **group}) and (
-            {"axes", "units"} & own.keys() or {"axes", "units"} & group.keys()
-        ):
-            return None
         if is_of_funlib(own) and "resolution" not in own:
             return None
         keys = ("resolution", "offset", "unit", "resolution_unit", "offset_unit")

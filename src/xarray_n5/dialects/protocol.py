@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
 
+VIEW = "(view of BigDataViewer)"
+"""The sign of arrays that are called like a view of BigDataViewer."""
+
 AttributeOrder: TypeAlias = Literal["auto", "C", "N5"]
 """The order of lists of axes: that of the dialect's writer, NumPy's, or x first."""
 
@@ -49,6 +52,17 @@ class ArrayContext:
     """The version of OME-NGFF that is written next to the array."""
     depth: int = 0
     """The number of groups between a new array and the group of its pyramid."""
+
+    @property
+    def signs(self) -> tuple[set[str], set[str]]:
+        """The attributes of the array, and those around it: they show whose metadata it has.
+
+        :data:`VIEW` is in the former for arrays that are called like a view of BigDataViewer.
+        """
+        around = [*self.parents, *([] if self.base is None else [self.base.attributes])]
+        # In HDF5, members of an object may be attributes of their own.
+        names = {key.partition("/")[0] for attributes in around for key in attributes}
+        return {*self.attributes, *([] if self.view is None else [VIEW])}, names
 
     @property
     def level(self) -> int | None:
@@ -107,8 +121,18 @@ def is_of_funlib(attributes: Attributes) -> bool:
 class Dialect(Protocol):
     """A convention for axes.
 
-    It may have one more member. If its lists may be in either order, ``list_order`` is that of its
-    writers: "C", "N5", or "format" for N5 order in N5 and C order elsewhere.
+    It may have more members, which are tuples of names of attributes:
+
+    - ``signs`` of an array, and ``group_signs`` of what is around it: only arrays with one of them
+      are read. Both are `keys` by default; without keys, all arrays are read.
+    - ``hidden_by``: attributes of the array or its group that are those of another dialect, unless
+      the user chooses this one.
+    - ``group_keys``: attributes of a group that describe the axes of an image, `group_signs` by
+      default; another image in the group replaces them.
+    - ``level_lists``: attributes of a group that show that it has levels.
+
+    If its lists may be in either order, ``list_order`` is that of its writers: "C", "N5", or
+    "format" for N5 order in N5 and C order elsewhere.
     """
 
     name: ClassVar[str]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xarray_n5.dialects import DIALECTS, resolve_geometry
-from xarray_n5.dialects.list_order import context_for
+from xarray_n5.dialects import DIALECTS, is_shown, read, resolve_geometry
 from xarray_n5.doctor.compare import differences
 from xarray_n5.doctor.readers.protocol import Reading, reading_of
 from xarray_n5.model.alerts import ODD
@@ -75,7 +74,7 @@ def _read(level: StoredArray, dialect: str) -> Geometry | None:
     reader = DIALECTS[dialect]
     node = level.context.without_users_own().without_units_of_values()
     try:
-        geometry = reader.read(context_for(reader, node))
+        geometry = read(reader, node) if is_shown(reader, node, node.signs) else None
     except ODD:
         return None
     return geometry if geometry is not None and geometry.ndim == level.ndim else None

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from xarray_n5.dialects import array_keys, level_lists
 from xarray_n5.errors import N5Error, NodeNotFoundError, UnsafePathError
 from xarray_n5.formats.documents import (
     get_all_documents,
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
 
 _GROUPS: tuple[Kind, ...] = ("setup", "timepoint", "hdf5 timepoint")
 """Names of BigDataViewer's groups."""
-
-_OF_GROUPS = frozenset(
-    {"multiScale", "multiscales", "scales", "saved_completely", "ome", "Bigstitcher-Spark"}
-)
-"""Attributes that describe the content of a group."""
 
 _PROBES = ("timepoint0", "s0", "0")
 """Names that are tried if a listing is refused, or would be long."""
@@ -151,7 +147,8 @@ def _is_doubtful(store: Store, node: Node) -> bool:
     name = node.path.rpartition("/")[2]
     is_group = any(number_in(name, kind) is not None for kind in _GROUPS)
     is_group = is_group or ".zgroup" in node.documents or lists_levels(attributes)
-    return bool(store.concurrency == 1 or is_group or _OF_GROUPS & attributes.keys())
+    of_groups = level_lists() - array_keys()
+    return bool(store.concurrency == 1 or is_group or of_groups & attributes.keys())
 
 
 def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[Node]:
