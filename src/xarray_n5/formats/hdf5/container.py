@@ -1,7 +1,7 @@
 """An HDF5 file as a container: its groups and datasets as metadata, its chunks by index.
 
-A chunk's bytes are its filter mask and its bytes in the file (see ``filters``). They are read
-outside HDF5's lock; only their location is looked up inside it.
+A chunk's bytes are its filter mask and its bytes in the file (see ``filters``). They are decoded
+outside HDF5's lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
 from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
-from xarray_n5.formats.hdf5.chunks import ChunkLocation
 from xarray_n5.formats.hdf5.filters import MASK_BYTES
 from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
 from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in
@@ -222,18 +221,16 @@ class Hdf5Container:
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], ahead: int
     ) -> Iterator[tuple[Index, bytes | None]]:
         """Iterate over chunks and their bytes, one after another."""
-        return ((index, self.get_chunk(path, metadata, index)) for index in indices)
+        with files.kept_open(self.file, follow=self.follow_external):
+            for index in indices:
+                yield index, self.get_chunk(path, metadata, index)
 
     def head_chunks(
         self, path: str, metadata: ArrayMetadata, indices: Iterable[Index], count: int
     ) -> Iterator[tuple[bytes, int] | None]:
         """Iterate over the first `count` bytes of chunks and their sizes; None if not stored."""
-        for index in indices:
-            found, _ = files.find_chunk(self.file, path, index, follow=self.follow_external)
-            if isinstance(found, ChunkLocation):
-                yield found.head(count)
-            else:
-                yield None if found is None else (found[:count], len(found))
+        for _, chunk in self.get_chunks(path, metadata, indices, 1):
+            yield None if chunk is None else (chunk[:count], len(chunk))
 
     def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
         """Return whether a chunk is stored."""

@@ -1,7 +1,7 @@
 """HDF5 files and their chunks: opened by path, closed within one operation, one lock for all.
 
 No handle is kept, pickled or inherited by a fork, so other programs may write in between. Facts
-about a file are kept until it changes. Chunks are read and decompressed outside the lock.
+about a file are kept until it changes. Chunks are decompressed outside the lock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import ChunkError, MetadataError, N5Error, PathError
 from xarray_n5.formats.hdf5 import opening
 from xarray_n5.formats.hdf5.attributes import VERSION
-from xarray_n5.formats.hdf5.chunks import ChunkLocation, Chunks
+from xarray_n5.formats.hdf5.chunks import Chunks
 from xarray_n5.formats.hdf5.filters import NO_FILTERS, split_mask
 from xarray_n5.formats.hdf5.format import stamp_of
 from xarray_n5.formats.hdf5.links import (
@@ -85,6 +85,8 @@ class CachedFile:
     """Whether links to other files are followed."""
     users: int = 0
     _handle: Any = None
+    _opened: dict[str, Any] = field(default_factory=dict)
+    """The datasets whose chunks are read while the file is open, by path."""
     _datasets: dict[str, tuple[Chunks | None, object]] = field(default_factory=dict)
     """Each dataset by path, and the stamp of the other file that it is in."""
     _members: dict[str, Members] = field(default_factory=dict)
@@ -99,9 +101,16 @@ class CachedFile:
 
     def close(self) -> None:
         """Close the file if it is open."""
+        self._opened.clear()
         if self._handle is not None:
             self._handle.close()
             self._handle = None
+
+    def leave(self) -> None:
+        """End a use, the last of which closes the file."""
+        self.users -= 1
+        if not self.users:
+            self.close()
 
     def node(self, path: str) -> Any:
         """Return the h5py group or dataset at a path; None if there is none."""
@@ -147,7 +156,13 @@ class CachedFile:
             return None
         if not self.follow and (why := outside(node)):
             raise PathError(f"{self.path}: {path!r}: {why}")
-        return Chunks(node, lambda: self.node(path))
+        return Chunks(node, lambda: self._dataset(path))
+
+    def _dataset(self, path: str) -> Any:
+        """Return the dataset at a path, which is kept until the file is closed."""
+        if path not in self._opened:
+            self._opened[path] = self.node(path)
+        return self._opened[path]
 
     def _other_stamp(self, chunks: Chunks | None) -> object:
         """Return the stamp of the file that an external link leads to; None for this file."""
@@ -171,7 +186,9 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
             yield None
             return
         file = cache.files.pop((path, follow), None)
-        if file is None or (file.stamp != stamp and not file.users):
+        if file is None or file.stamp != stamp:
+            if file is not None:
+                file.close()
             file = CachedFile(path, stamp, follow)
         cache.files[path, follow] = file
         while len(cache.files) > _MAX_FILES:
@@ -181,9 +198,22 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
             with _failures(path, "HDF5 cannot read it", ": the file is damaged; restore it"):
                 yield file
         finally:
-            file.users -= 1
-            if not file.users:
-                file.close()
+            file.leave()
+
+
+@contextlib.contextmanager
+def kept_open(path: str, *, follow: bool) -> Iterator[None]:
+    """Keep a file open between several uses, without the lock: others may use it meanwhile."""
+    cache = _cache
+    with reading(path, follow=follow) as file:
+        if file is not None:
+            file.users += 1
+    try:
+        yield
+    finally:
+        if file is not None:
+            with cache.lock:
+                file.leave()
 
 
 @contextlib.contextmanager
@@ -196,7 +226,8 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
     cache = _cache
     with cache.lock:
         for follow in (False, True):
-            cache.files.pop((path, follow), None)
+            if (known := cache.files.pop((path, follow), None)) is not None:
+                known.close()
         new = stamp_of(path) is None
         if new:
             opening.check_stub(path)
@@ -242,31 +273,10 @@ def chunk_name(index: Sequence[int]) -> str:
 
 def read_chunk(file: str, path: str, index: Index, *, follow: bool) -> bytes | None:
     """Return a stored chunk; None if it is not stored."""
-    found, stamp = find_chunk(file, path, index, follow=follow)
-    while isinstance(found, ChunkLocation):
-        # Another thread may write meanwhile, which moves the chunk.
-        try:
-            data = found.read()
-        except (EOFError, ValueError) as error:
-            raise ChunkError("decode", file, join(path, chunk_name(index)), str(error)) from error
-        before = found
-        if stamp_of(file) != stamp:
-            found, stamp = find_chunk(file, path, index, follow=follow)
-        if found == before:
-            return data
-    return found
-
-
-def find_chunk(
-    file: str, path: str, index: Index, *, follow: bool
-) -> tuple[ChunkLocation | bytes | None, object]:
-    """Return the location of a chunk, or the stored chunk itself, and the file's stamp."""
     with reading(file, follow=follow) as known:
         chunks = known.chunks(path) if known else None
-        if known is None or chunks is None:
-            return None, None
         try:
-            return chunks.find(index), known.stamp
+            return None if chunks is None else chunks.read(index)
         except FAILURES as error:
             if isinstance(error, N5Error):
                 raise
