@@ -214,5 +214,5 @@ def test_patterns_of_more_than_linear_time_are_found(text: str, method: str) -> 
 
 def test_the_patterns_of_all_modules_are_found() -> None:
     found = {use.where for use in USES}
-    assert {"xarray_n5.bdv.xml._START", "xarray_n5.stores._http._TAG"} <= found
+    assert {"xarray_n5.bdv.xml._START", "xarray_n5.stores._web._TAG"} <= found
     assert len(found) > 60

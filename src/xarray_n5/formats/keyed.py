@@ -18,7 +18,6 @@ from xarray_n5.formats.documents import (
     replace_documents,
     where,
 )
-from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.metadata import ArrayMetadata
@@ -179,7 +178,7 @@ class KeyedContainer:
 
     def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
         """Return the error for a node that is absent or of another kind, with a hint."""
-        return not_found(self.store, self.format, node, kind)
+        return structure.not_found(self.store, self.format, node, kind)
 
     def check_array(self, path: str, metadata: ArrayMetadata) -> None:
         """Raise if an array without any chunk turns out to be a group."""

@@ -1,4 +1,4 @@
-"""Numbers in the metadata of several formats."""
+"""Numbers and fill values in the metadata of several formats."""
 
 from __future__ import annotations
 
@@ -121,3 +121,41 @@ def _float(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _decode(value: Any) -> bytes:
     return b"" if value == 0 else base64.standard_b64decode(str(value))
+
+
+def fill_to_json(value: Any, dtype: np.dtype[Any], *, exact: bool = False) -> Any:
+    """Return a fill value as in Zarr; with `exact`, as in Zarr v3, every NaN keeps its bits.
+
+    Bytes of Zarr v2 are as long as an element, as TensorStore requires.
+
+    Examples
+    --------
+    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S3"))
+    ('NaN', 'YWIA')
+    """
+    if dtype.kind in "OU":
+        return str(value)
+    element = np.array(value, dtype if dtype.kind in "SV" else dtype.newbyteorder("="))
+    match dtype.kind:
+        case "f":
+            return _float_to_json(element[()], exact=exact)
+        case "c":
+            halves = element.reshape(1).view(f"f{dtype.itemsize // 2}")
+            return [_float_to_json(half, exact=exact) for half in halves]
+        case "m" | "M":
+            return int(element.view("i8"))
+        case "S" | "V":
+            raw = bytes(value) if exact and dtype.kind == "S" else element.tobytes()
+            return base64.standard_b64encode(raw).decode()
+    return element.item()
+
+
+def _float_to_json(value: Any, *, exact: bool) -> Any:
+    number = float(value)
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if not math.isnan(number):
+        return number
+    bits = value.view(f"u{value.dtype.itemsize}")
+    usual = np.array(math.nan, value.dtype).view(bits.dtype)
+    return f"0x{int(bits):0{2 * value.dtype.itemsize}x}" if exact and bits != usual else "NaN"

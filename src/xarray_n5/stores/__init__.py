@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from xarray_n5.stores._filesystems import anonymous_options
 from xarray_n5.stores._requests import heads, together
-from xarray_n5.stores._resolve import anonymous_options
 from xarray_n5.stores.archive import ArchiveStore
 from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
 from xarray_n5.stores.cached import CachedStore, uncached

@@ -1,16 +1,31 @@
-"""Facts about fsspec filesystems, each of which reports them differently."""
+"""fsspec filesystems: found by URL, and facts that each reports differently."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
+import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from xarray_n5.errors import MissingPackageError, RefusedError, RequestError
 from xarray_n5.model.paths import join, partial_key
-from xarray_n5.stores.redaction import fingerprint
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.stores._web import (
+    NO_RANGES,
+    WebError,
+    get_anonymous_client,
+    part_of_url,
+    with_client,
+)
+from xarray_n5.stores.base import FilePart, Range
+from xarray_n5.stores.redaction import fingerprint, redact, redact_urls
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
@@ -32,6 +47,25 @@ _RETRYING = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 
 _FLAT = frozenset({"s3", "s3a", "memory"})
 """Protocols where a directory never outlives the objects in it; others can have directories."""
+
+
+_EXTRAS = {
+    **dict.fromkeys(["s3", "s3a"], "s3"),
+    **dict.fromkeys(["gs", "gcs"], "gcs"),
+    **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
+    **dict.fromkeys(["http", "https"], "http"),
+}
+"""Protocols, and the extras that install the packages that fsspec needs for them."""
+
+
+_ANONYMOUS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        **{each: {each: {"get_client": get_anonymous_client}} for each in ("http", "https")},
+        **{each: {"anon": True} for each in ("s3", "s3a")},
+        **{each: {"token": "anon"} for each in ("gs", "gcs")},
+    }
+)
+"""Protocols, and the options of requests without credentials of the user or the environment."""
 
 
 def local_path(location: object) -> str | None:
@@ -241,3 +275,80 @@ def digest(fs: AbstractFileSystem) -> str:
 
 def _named(value: Any) -> str:
     return digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
+
+
+async def part_of(fs: Any, path: str, part: Range, *, whole: bool) -> FilePart:
+    """Return a part of a file; with `whole`, a web server may send all of a larger one instead."""
+    fs, path = in_folder(fs, path)
+    if part.stop is not None and part.stop <= part.start:
+        return FilePart(b"", None)
+    if is_http(fs):
+        return await part_of_url(fs, path, part, whole=whole)
+    read = fs._cat_file  # noqa: SLF001 - fsspec has no other name for it
+    try:
+        data = await read(path, start=part.start, end=part.stop, **in_one_request(fs))
+    except NotImplementedError:  # obstore has no ranges to the end
+        start, stop, _ = slice(*part[1:]).indices((await fs._info(path))["size"])  # noqa: SLF001
+        data = await read(path, start=start, end=stop) if start < stop else b""
+    most = -part.start if part.start < 0 else (part.stop or math.inf) - part.start
+    if len(data) > most:
+        raise WebError(f"the server sends {len(data)} bytes for {part[1:]}", NO_RANGES)
+    return FilePart(data, None)
+
+
+def anonymous_options(url: str) -> dict[str, Any] | None:
+    """Return options for requests without credentials; None if that is not possible."""
+    found = _ANONYMOUS.get(url.partition("://")[0])
+    return None if found is None else dict(found)
+
+
+def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:
+    """Return the filesystem of a URL and the path on it.
+
+    An archive, such as a zip, is opened for this: its errors are redacted.
+
+    Raises
+    ------
+    MissingPackageError
+        If fsspec needs a package that one of our extras installs.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        fs, root = url_to_fs(url, **with_client(url, options))
+    except ImportError as error:
+        for protocol in re.findall(r"(?<!\w)\w++(?=::|://)", url):
+            if protocol in _EXTRAS:
+                what = f"URLs of {protocol}://"
+                raise MissingPackageError(what, _EXTRAS[protocol], error) from error
+        raise
+    except Exception as error:  # each library has errors of its own
+        if not (isinstance(error, OSError) or is_refused(error) or is_transient(error)):
+            raise
+        failure = _failure(url, options, error)
+    else:
+        return fs, root
+    raise failure
+
+
+def split_query(fs: AbstractFileSystem, path: str) -> tuple[str, str]:
+    """Split a path on a filesystem, which is a URL on the web, into its path and its query."""
+    query = ""
+    if is_http(fs):
+        path, _, query = path.partition("#")[0].partition("?")
+    return path.rstrip("/") or path, query
+
+
+def path_at(fs: AbstractFileSystem, url: str) -> tuple[str, str] | None:
+    """Return the path and query of a URL on a filesystem; None if it has another protocol."""
+    known = has_protocol(fs, url.partition("://")[0])
+    return split_query(fs, fs._strip_protocol(url)) if known else None  # noqa: SLF001
+
+
+def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exception:
+    why = redact(f"{type(error).__name__}: {error}", options)
+    if is_missing(error):
+        return FileNotFoundError(
+            f"cannot open {redact_urls(url)!r}: not found, or permission denied ({why})"
+        )
+    return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)

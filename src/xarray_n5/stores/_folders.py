@@ -60,9 +60,6 @@ _LINKED = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", er
 _SOCKET = {errno.ENXIO, getattr(errno, "EOPNOTSUPP", errno.ENXIO)}
 """Errors for sockets, which cannot be opened."""
 
-_LARGE = 1 << 30
-"""The size above which another call is needed: directories may report any size."""
-
 LONGEST = 4095
 """The maximum length of a path in bytes: few programs can open longer ones."""
 
@@ -379,7 +376,7 @@ def is_link(status: os.stat_result) -> bool:
 def open_file(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
     """Open the regular file at a key; return its descriptor and size, or None.
 
-    Its position may be anywhere. A FIFO, a device or a socket is an error at once, without waiting.
+    A FIFO, a device or a socket is an error at once, without waiting.
 
     Raises
     ------
@@ -394,15 +391,13 @@ def open_file(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
         if error.errno in _SOCKET:
             raise UnsafePathError(root, key, _NOT_REGULAR) from error
         raise
-    try:
-        size = _size_of(file)
-    except IsADirectoryError:
-        os.close(file)
+    status = os.fstat(file)
+    if stat.S_ISREG(status.st_mode):
+        return file, status.st_size
+    os.close(file)
+    if stat.S_ISDIR(status.st_mode):
         return None
-    if size is None:
-        os.close(file)
-        raise UnsafePathError(root, key, _NOT_REGULAR)
-    return file, size
+    raise UnsafePathError(root, key, _NOT_REGULAR)
 
 
 @functools.lru_cache(maxsize=64)
@@ -450,45 +445,13 @@ def _open_in(root: str, key: str, *, follow: bool) -> int:
     return os.open(target, _READ) if inner is None else _open_in(root, inner, follow=follow)
 
 
-def _size_of(file: int) -> int | None:
-    """Return the size of a regular file, None for a FIFO, a device or a socket.
-
-    Raises
-    ------
-    IsADirectoryError
-        If it is a directory with the size of a possible file.
-    """
-    try:
-        size = os.lseek(file, 0, os.SEEK_END)
-    except OSError:
-        return None  # a FIFO or a terminal
-    if 0 < size < _LARGE:  # devices have no size; os.fstat would cost as much as opening
-        return size
-    status = os.fstat(file)
-    if stat.S_ISREG(status.st_mode):
-        return status.st_size
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError
-    return None
-
-
 def read_part(file: int, start: int, stop: int) -> bytes:
     """Return the bytes of an open file from `start` to `stop`, or to its end."""
-    data = b""
-    while (left := stop - start - len(data)) > 0:
-        more = _read_at(file, left, start + len(data))
-        if not more:
-            break
+    os.lseek(file, start, os.SEEK_SET)
+    data = os.read(file, max(0, stop - start))
+    while len(data) < stop - start and (more := os.read(file, stop - start - len(data))):
         data += more
     return data
-
-
-def _seek_and_read(file: int, count: int, start: int) -> bytes:
-    os.lseek(file, start, os.SEEK_SET)
-    return os.read(file, count)
-
-
-_read_at = getattr(os, "pread", _seek_and_read)  # Windows has no such call
 
 
 def status_of(root: str, key: str, *, follow: bool) -> os.stat_result | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 from xarray_n5.errors import ChunkError, MetadataError, ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _zip as zips
-from xarray_n5.stores._http import DOCUMENT
+from xarray_n5.stores._web import DOCUMENT
 from xarray_n5.stores.base import FilePart, ObjectInfo, Range, Store
 from xarray_n5.stores.local import LocalStore
 

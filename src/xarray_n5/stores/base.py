@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from xarray_n5.model.paths import join
-from xarray_n5.stores._parts import FilePart, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from xarray_n5.model.codec import Buffer
-
-__all__ = ["FilePart", "Listing", "ObjectInfo", "Range", "Store"]
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files directly under a prefix."""
@@ -36,6 +33,27 @@ class ObjectInfo(NamedTuple):
     """Its size in bytes, if requested."""
     time: float | None = None
     """When it was last written, in seconds since 1970, if known and requested."""
+
+
+class Range(NamedTuple):
+    """A part of a file."""
+
+    key: str
+    start: int
+    """The first byte; a negative one counts from the end of the file, and `stop` is None then."""
+    stop: int | None
+
+    def cut(self, data: bytes | None) -> bytes | None:
+        """Return the part, given all of the file."""
+        return None if data is None else data[self.start : self.stop]
+
+
+class FilePart(NamedTuple):
+    """The bytes in a range of a file."""
+
+    data: bytes
+    state: object
+    """A value that changes whenever the file is written; None if the store does not report it."""
 
 
 class Store(ABC):

@@ -12,12 +12,9 @@ from urllib.parse import quote
 from xarray_n5.errors import ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _filesystems as filesystems
-from xarray_n5.stores._http import DOCUMENT, at_most
-from xarray_n5.stores._listings import entries_below, files_below, forget, names
-from xarray_n5.stores._parts import FilePart, Range, part_of
-from xarray_n5.stores._requests import Requests
-from xarray_n5.stores._resolve import path_at, resolve_url, split_query
-from xarray_n5.stores.base import Store
+from xarray_n5.stores._requests import Requests, entries_below, files_below, forget, names
+from xarray_n5.stores._web import DOCUMENT, at_most
+from xarray_n5.stores.base import FilePart, Range, Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
 if TYPE_CHECKING:
@@ -50,16 +47,16 @@ class FsspecStore(Store):
         if isinstance(location, cls):
             return location
         if isinstance(location, str):
-            fs, root = resolve_url(location, options)
+            fs, root = filesystems.resolve_url(location, options)
         elif (found := filesystems.split(location)) is not None:
             fs, root = found
         else:
             return None
-        return cls(fs, *split_query(fs, root))
+        return cls(fs, *filesystems.split_query(fs, root))
 
     def at_url(self, url: str) -> Self | None:
         """Return the store at another URL of the filesystem; None if it is of another protocol."""
-        found = path_at(self.fs, url)
+        found = filesystems.path_at(self.fs, url)
         return None if found is None else replace(self, root=found[0], query=found[1])
 
     def __repr__(self) -> str:
@@ -176,7 +173,7 @@ class FsspecStore(Store):
         requests = self._requests(fs := self._source)
 
         async def get_async(part: Range) -> FilePart | None:
-            request = partial(part_of, fs, self._path(part.key), part, whole=whole)
+            request = partial(filesystems.part_of, fs, self._path(part.key), part, whole=whole)
             return await requests.get_async("read", part.key, request)
 
         def get(part: Range) -> FilePart | None:

@@ -160,8 +160,6 @@ class LocalStore(Store):
         file, size = opened
         try:
             return folders.read_part(file, 0, min(count, size)), size
-        except IsADirectoryError:
-            return None
         finally:
             os.close(file)
 

@@ -19,8 +19,8 @@ from xarray_n5.formats.hdf5.filters import MASK_BYTES
 from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
 from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in
 from xarray_n5.formats.hdf5.opening import Sidecar
-from xarray_n5.formats.missing import list_names
 from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.structure import list_names
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join

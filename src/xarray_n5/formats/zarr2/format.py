@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.codecs import config_of
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.values import parse_fill, whole_numbers
+from xarray_n5.formats.values import fill_to_json, parse_fill, whole_numbers
 from xarray_n5.formats.zarr2 import layout as zarr2_layout
 from xarray_n5.formats.zarr2.layout import (
     Zarr2Layout,
+    dtype_to_json,
     parse_compressor,
+    parse_dtype,
     parse_filters,
 )
-from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, check_members, parse_object

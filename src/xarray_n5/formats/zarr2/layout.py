@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,11 +17,11 @@ from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats.values import parse_fill
+from xarray_n5.formats.values import LARGEST, fill_to_json, parse_fill
 from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Chain, buffer, chain, flat
-from xarray_n5.formats.zarr2.values import dtype_to_json, fill_to_json, parse_dtype
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.model.roundtrip_attrs import UNMASKED
+from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,9 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _WHERE = "layout"
 
 _MOST_FILTERS = 32
+
+
+_SIMPLE = re.compile(r"[<>|=](?:[biufcSUV]\d+|O|[Mm]8\[\w+\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +272,71 @@ def parse_filters(
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     return filters
+
+
+# Types
+
+
+def parse_dtype(value: object, where: str) -> np.dtype[Any]:
+    """Return the type of a stored element, in the stored byte order.
+
+    Raises
+    ------
+    MetadataError
+        If it is not a type of Zarr v2.
+
+    Examples
+    --------
+    >>> parse_dtype([["x", "<i4"], ["y", "|S2", [3]]], "here").itemsize
+    10
+    """
+    try:
+        _check_dtype(value)
+        found: np.dtype[Any] = np.dtype(_as_numpy(value))
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        raise MetadataError(
+            f"{where}: 'dtype' is {str(value)[:200]!r}, which is not a type of Zarr v2: {error}"
+        ) from error
+    if not 0 < found.itemsize <= LARGEST:
+        raise MetadataError(f"{where}: 'dtype' has elements of {found.itemsize} bytes")
+    return found
+
+
+def _check_dtype(value: object) -> None:
+    match value:
+        case str() if _SIMPLE.fullmatch(value):
+            check_time_units(value)
+        case [*fields] if fields:
+            for field in fields:
+                if not isinstance(field, list) or len(field) not in {2, 3}:
+                    raise ValueError("expected a field with a name, a type and an optional shape")
+                if isinstance(field[1], str) and field[1].endswith("O"):
+                    raise ValueError("objects in fields cannot be decoded")
+                _check_dtype(field[1])
+        case _:
+            raise ValueError("expected a type such as '<f4', or a list of fields")
+
+
+def _as_numpy(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return [
+        (str(name), _as_numpy(kind), *(tuple(shape) for shape in rest))
+        for name, kind, *rest in value
+    ]
+
+
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    """Return the name of a type in a ``.zarray``.
+
+    >>> dtype_to_json(np.dtype([("x", "<i4"), ("y", "S2", (3,))]))
+    [['x', '<i4'], ['y', '|S2', [3]]]
+    """
+    if dtype.names is None:
+        return dtype.str
+    fields = []
+    for name in dtype.names:
+        inner = dtype.fields[name][0] if dtype.fields else dtype
+        base, shape = inner.subdtype or (inner, ())
+        fields.append([name, dtype_to_json(base), *([list(shape)] if shape else [])])
+    return fields

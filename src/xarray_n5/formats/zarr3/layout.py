@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.values import parse_fill
+from xarray_n5.formats.values import fill_to_json, parse_fill
 from xarray_n5.formats.zarr3 import types
 from xarray_n5.formats.zarr3.codecs import (
     SERIALIZERS,
@@ -282,10 +282,10 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
     if value is None:
         if dtype.kind in "mM":
             return int(np.iinfo(np.int64).min)
-        return "" if dtype.hasobject else types.fill_to_json(np.zeros((), dtype)[()], dtype)
+        return "" if dtype.hasobject else fill_to_json(np.zeros((), dtype)[()], dtype, exact=True)
     if isinstance(value, np.generic | bytes | complex | float):
         try:
-            return types.fill_to_json(np.array(value, dtype)[()], dtype)
+            return fill_to_json(np.array(value, dtype)[()], dtype, exact=True)
         except (TypeError, ValueError) as error:
             raise MetadataError(f"{_WHERE}: 'fill_value' is {value!r}: {error}") from error
     return value

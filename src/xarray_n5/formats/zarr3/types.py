@@ -6,9 +6,7 @@ zarr-extensions that zarr-python 3 writes.
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -150,39 +148,6 @@ def type_to_json(dtype: np.dtype[Any], where: str) -> Any:
 def extension(name: str, **configuration: Any) -> dict[str, Any]:
     """Return the name and the configuration of a type or a codec, as in JSON."""
     return {"name": name, "configuration": configuration}
-
-
-def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - as above
-    """Return the ``fill_value`` of a new array.
-
-    >>> fill_to_json(np.float32("nan"), np.dtype("f4")), fill_to_json(b"ab", np.dtype("S2"))
-    ('NaN', 'YWI=')
-    """
-    if dtype.kind == "f":
-        return _float_to_json(np.array(value, dtype)[()])
-    if dtype.kind == "c":
-        half = np.array(value, dtype).reshape(1).view(f"f{dtype.itemsize // 2}")
-        return [_float_to_json(part) for part in half]
-    if dtype.kind in "mM":
-        return int(np.array(value, dtype).view("i8"))
-    if dtype.kind == "S":
-        return base64.standard_b64encode(bytes(value)).decode()
-    if dtype.kind == "V":
-        return base64.standard_b64encode(np.array(value, dtype).tobytes()).decode()
-    if dtype.kind in "UO":
-        return str(value)
-    return np.array(value, dtype)[()].item()
-
-
-def _float_to_json(value: Any) -> Any:
-    number = float(value)
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    if not math.isnan(number):
-        return number
-    bits = value.view(f"u{value.dtype.itemsize}")
-    usual = np.array(math.nan, value.dtype).view(bits.dtype)
-    return "NaN" if bits == usual else f"0x{int(bits):0{2 * value.dtype.itemsize}x}"
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from xarray_n5.stores.base import FilePart, Range
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -44,14 +46,17 @@ _ANYWHERE = frozenset({"allow_redirects", "ssl", "proxy", "timeout", "server_hos
 
 _GONE = frozenset({404, 410})
 
-_WHOLE = 200
-"""The status of a whole file."""
+_WHOLE, _PARTIAL, _ERRORS, _MISSING, _BEYOND = 200, 206, 400, 404, 416
+"""Statuses of the whole file, a part, the first error, no file, and a range beyond the end."""
 
-_PARTIAL = 206
-"""The status of a part of a file."""
+_PACKED = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd"})
+"""Encodings of bodies that clients decode."""
 
-_ERRORS = 400
-"""The first status of errors."""
+_SENT = re.compile(r"bytes\s+(?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)")
+"""A header ``Content-Range``: the first and last byte, unless there are none, and the size."""
+
+NO_RANGES = "it would for each chunk: download the file, or use a server with range requests"
+"""What to do if a server sends whole files instead of parts."""
 
 _TAG = re.compile(r"<a(?=\s)((?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+)", re.IGNORECASE)
 """The attributes of a link on a page."""
@@ -241,3 +246,66 @@ def links_in(page: str) -> Iterator[str]:
             link = "".join(values)
             if name.lower() == "href" and 0 < len(link) <= _LONGEST:
                 yield _UNQUOTED.sub(lambda found: quote(found[0]), html.unescape(link))
+
+
+# Parts of files
+
+
+async def part_of_url(fs: Any, url: str, wanted: Range, *, whole: bool) -> FilePart:
+    """Return a part of a file on a web server, according to what the server says that it sends."""
+    from multidict import CIMultiDict
+
+    start, stop = wanted.start, wanted.stop
+    options = dict(fs.kwargs)
+    headers = CIMultiDict(options.pop("headers", None) or {})
+    last = "" if stop is None else stop - 1
+    headers["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{last}"
+    headers["Accept-Encoding"] = "identity"  # or else it is a range of the packed bytes
+    session = await fs.set_session()
+    async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
+        if answer.status == _MISSING:
+            await answer.read()  # the connection can be used again
+            raise FileNotFoundError(url)
+        sent, size = _sent_by(answer)
+        expected = range(start, stop or 0) if size is None else range(size)[start:stop]
+        if answer.status == _WHOLE and whole:
+            return FilePart((await answer.read())[start:stop], None)
+        if sent == expected:
+            with at_most(len(expected)):
+                data = await answer.read() if expected else b""
+            if len(data) == len(expected):
+                return FilePart(data, _state_of(answer, size))
+        answer.close()
+        raise _unlike(answer, headers["Range"])
+
+
+def _sent_by(answer: ClientResponse) -> tuple[range | None, int | None]:
+    """Return the positions in a file of what a response has, and the file's size."""
+    packed = answer.headers.get("Content-Encoding", "").lower() in _PACKED
+    if answer.status == _WHOLE:
+        size = None if packed else answer.content_length
+        return None if size is None else range(size), size
+    sent = _SENT.fullmatch(answer.headers.get("Content-Range", ""))
+    if sent is None or packed or answer.status not in {_PARTIAL, _BEYOND}:
+        return None, None
+    first, last, size = (None if part in {None, "*"} else int(part) for part in sent.groups())
+    if first is None or last is None or answer.status == _BEYOND:
+        return range(0), size
+    return range(first, last + 1), size
+
+
+def _state_of(answer: ClientResponse, size: int | None) -> object:
+    """Return the state of a file; None if the server does not report it."""
+    etag = answer.headers.get("ETag", "").removeprefix("W/")
+    version = etag or answer.headers.get("Last-Modified")
+    return None if version is None or size is None else (version, size)
+
+
+def _unlike(answer: ClientResponse, wanted: str) -> WebError:
+    """Return the error for a response that is not the requested part."""
+    if answer.status == _WHOLE:
+        return WebError(f"the server sends the whole file for {wanted!r}", NO_RANGES)
+    if answer.status != _BEYOND:
+        answer.raise_for_status()
+    sent = [answer.headers.get(name, "") for name in ("Content-Range", "Content-Encoding")]
+    return WebError(f"the server answers {answer.status} {sent}, expected {wanted!r}")
