@@ -142,45 +142,6 @@ def test_threads_lose_nothing_of_what_each_writes(tmp_path: Path, kind: str, for
     assert len(open_group(place, "new").arrays()) == workers * count
 
 
-PROCESS = """
-import sys
-from tests.formats.test_documents import everything
-print("ready", flush=True)
-sys.stdin.readline()
-everything(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
-"""
-
-
-@pytest.mark.more
-def test_processes_lose_nothing_and_consolidated_metadata_have_all_of_it(tmp_path: Path) -> None:
-    place, workers, count = str(tmp_path / "c.zarr"), cases(2, 3), cases(5, 20)
-    create_group(place)
-    create_array(place, "there", **SMALL)
-    zarr.consolidate_metadata(place, zarr_format=2)
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                Python("-c", PROCESS, place, worker, count, stdin=PIPE, stdout=PIPE)
-            )
-            for worker in range(workers)
-        ]
-        for each in processes:
-            assert each.stdout is not None
-            assert each.stdout.readline() == "ready\n"
-        for each in processes:
-            each.communicate("go\n")
-    assert [each.returncode for each in processes] == [0] * workers
-    group = open_group(place)
-    assert len(group.attrs) == len(open_array(place, "there").attrs) == workers * count
-    stored = {
-        file.relative_to(place).as_posix(): read(file)
-        for name in (".zarray", ".zattrs", ".zgroup")
-        for file in (tmp_path / "c.zarr").rglob(name)
-    }
-    assert read(tmp_path / "c.zarr/.zmetadata")["metadata"] == stored
-    assert len(stored) > workers * count
-
-
 def set_attributes(place: str) -> None:
     for number in range(cases(15, 30)):
         open_group(place, "g", mode="r+").attrs[f"k{number}"] = number

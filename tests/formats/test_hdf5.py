@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from click.testing import CliRunner
-from dask.array.core import PerformanceWarning
 
 from tests.conftest import CORPUS
 from tests.support.containers import digest
@@ -40,8 +39,6 @@ from xarray_n5.formats.containers import open_hdf5
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import dask.array as da
-    from distributed import Client
 
 ROWS: list[dict[str, Any]] = (
     [] if CORPUS is None else json.loads((CORPUS / "MANIFEST-hdf5.json").read_text("utf-8"))
@@ -495,23 +492,6 @@ def test_handles_pickle_and_forks_have_their_own(path: str) -> None:
 
 def _read(array: Any) -> np.ndarray:
     return np.asarray(array[...])
-
-
-def test_worker_processes_read(path: str, cluster: Client) -> None:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("v", data=X, chunks=(3, 4, 5), compression="gzip", shuffle=True)
-    total: da.Array = from_n5(path, "v").sum()
-    assert cluster.compute(total).result() == X.sum()
-
-
-def test_graphs_stay_small(path: str) -> None:
-    with h5py.File(path, "w") as file:
-        file.create_dataset("v", (100_000, 1000), "u1", chunks=(10, 10), compression="gzip")
-    with pytest.warns(PerformanceWarning, match='chunks="auto"'):
-        found = from_n5(path, "v")
-    assert found.npartitions == 1_000_000
-    assert len(pickle.dumps(found[:10, :10].dask)) < 100_000
-    assert (found[:10, :10].compute() == 0).all()
 
 
 def test_stores_are_told_by_their_files(tmp_path: Path) -> None:

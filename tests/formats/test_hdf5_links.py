@@ -333,20 +333,6 @@ def test_each_group_is_visited_once(
     assert sorted(WALKS[walk](url, how)) == [f"v{number}" for number in range(DEPTH)]
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("command", ["tree", "info", "verify", "digest", "doctor", "repair"])
-def test_commands_visit_each_group_once(
-    tmp_path: Path, graph: Callable[[h5py.File], None], command: str
-) -> None:
-    url = str(tmp_path / "a.h5")
-    with h5py.File(url, "w") as file:
-        graph(file)
-    how = ["-o", "follow_external=true"] if graph is _external_links else []
-    result = CliRunner().invoke(main, [command, url, *how])
-    assert result.exit_code in {0, 1}, result.output
-    assert len(result.output.splitlines()) < 25 * DEPTH
-
-
 LINKS: dict[str, tuple[dict[str, str], list[str]]] = {
     "the first of equally short paths": ({"b": "/c", "e": "/c"}, ["/b", "/b/d"]),
     "the shortest path": ({"a/x": "/c", "a/y": "/c/d"}, ["/a", "/a/y", "/c"]),

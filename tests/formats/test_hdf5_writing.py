@@ -18,7 +18,6 @@ import dask.array as da
 import h5py
 import numpy as np
 import pytest
-import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -283,23 +282,6 @@ def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
     assert (open_array(path, "v")[...] == X).all()
 
 
-def test_a_stopped_write_goes_on(path: str, tmp_path: Path) -> None:
-    def fail(block: np.ndarray, block_info: Any = None) -> np.ndarray:
-        if block_info[0]["chunk-location"] == (1, 1, 1) and not (tmp_path / "go").exists():
-            raise RuntimeError("stopped")
-        return block
-
-    x: Any = da.from_array(X, chunks=(3, 4, 5)).map_blocks(fail, dtype="u2", name="mapped")
-    with pytest.raises(RuntimeError, match="stopped"):
-        to_n5(x, path, "v")
-    with pytest.raises(NodeExistsError, match="resume=True"):
-        to_n5(x, path, "v")
-    (tmp_path / "go").touch()
-    to_n5(x, path, "v", resume=True)
-    assert (open_array(path, "v")[...] == X).all()
-    assert not [*tmp_path.rglob(".xn5/open*"), *tmp_path.rglob("*.partial")]
-
-
 def with_digests(*args: Any, **options: Any) -> None:
     with set_options(checksums=True):
         to_n5(*args, **options)
@@ -344,13 +326,6 @@ def test_a_link_named_like_the_hidden_directory_is_never_followed(
 
 
 # One writer
-
-
-def test_threads_write_one_after_another(path: str) -> None:
-    x = da.random.default_rng(0).integers(0, 99, (400, 400), chunks=(20, 20), dtype="i4")
-    x = x.persist(scheduler="synchronous")
-    to_n5(x, path, "v", chunks=(20, 20))
-    assert (from_n5(path, "v") == x).all().compute()
 
 
 def test_a_cluster_must_not_write(path: str, cluster: Client) -> None:
@@ -521,23 +496,6 @@ def test_what_is_replaced_is_known_by_every_name(tmp_path: Path) -> None:
         to_n5(from_n5(tmp_path / "l.n5", "a") + 1, tmp_path / "r.n5", "a", mode="w")
 
 
-def test_a_cluster_must_not_write_datasets(path: str, cluster: Client) -> None:
-    kept = xr.Dataset({"v": (("z", "y", "x"), X)})
-    with cluster.as_current():
-        with pytest.raises(OneWriterError, match="scheduler='threads'"):
-            kept.n5.to_n5(path)
-        assert not os.path.exists(path)  # noqa: PTH110
-        with dask.config.set(scheduler="threads"):
-            kept.n5.to_n5(path)
-    xr.testing.assert_identical(xr.open_dataset(path, engine="n5"), kept)
-
-
-def test_attributes_without_a_name_are_kept(path: str) -> None:
-    kept = xr.Dataset({"v": ("x", np.ones(2), {"": 1, "a\0b": 2})})
-    kept.n5.to_n5(path)
-    xr.testing.assert_identical(xr.open_dataset(path, engine="n5"), kept)
-
-
 def _of_equal_sizes(path: str, size: int) -> tuple[Any, np.ndarray]:
     """Return an array of one chunk, and values of it that take as many bytes with gzip."""
     array = create_array(path, "a", shape=(size,), dtype="u1", chunks=size, compression="gzip")
@@ -566,49 +524,6 @@ def test_a_deleted_chunk_is_written_again_whatever_bytes_it_takes(path: str) -> 
     assert (open_array(path, "a")[:] == values).all()
     with h5py.File(path) as file:
         assert (file["a"][:] == values).all()
-
-
-def test_digests_find_a_byte_that_has_changed(path: str) -> None:
-    values = da.from_array(np.arange(1, 9, dtype="i4"), chunks=4)
-    with set_options(checksums=True):
-        to_n5(values, path, "a", compression=None)
-    with h5py.File(path) as file:
-        offset = file["a"].id.get_chunk_info(0).byte_offset
-    with Path(path).open("r+b") as raw:
-        raw.seek(offset)
-        raw.write(b"\x55")
-    report = verify(path, "a").compute()
-    assert report.attrs["digests"] is True
-    assert report.state.values.tolist() == ["digest-differs", "ok"]
-
-
-def test_a_stopped_write_into_an_array_that_was_there_writes_no_chunk_again(path: str) -> None:
-    values = np.arange(1, 401).reshape(20, 20)
-    computed: list[Any] = []
-    fails = True
-
-    def block(part: np.ndarray, block_info: Any = None) -> np.ndarray:
-        where = block_info[None]["chunk-location"]
-        if fails and len(computed) >= 5:
-            raise RuntimeError("stopped")
-        computed.append(where)
-        return part
-
-    def write() -> None:
-        source = da.from_array(values, chunks=5)
-        same = source.map_blocks(block, dtype=source.dtype, name="same", meta=values[:0, :0])
-        with dask.config.set(scheduler="synchronous"):
-            to_n5(same, path, "a", mode="r+", resume=True)
-
-    to_n5(da.zeros((20, 20), chunks=5, dtype=values.dtype), path, "a")
-    with pytest.raises(RuntimeError, match="stopped"):
-        write()
-    done, fails = set(computed), False
-    computed.clear()
-    write()
-    assert done
-    assert not done & set(computed)
-    assert (open_array(path, "a")[...] == values).all()
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "\u2028", "ä\u0301/\n"])

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 
 from tests.support.containers import write_document
 from xarray_n5 import ChunkError, MetadataError, copy, from_n5, open_array, verify
-from xarray_n5.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,8 +125,3 @@ def test_chunks_of_label_multisets_are_verified(tmp_path: Path) -> None:
     stored.write_bytes(stored.read_bytes()[:-3])
     states = verify(place, "data/s0").compute()["state"].values.ravel()
     assert states[0] in {"truncated", "undecodable"}
-
-
-def run(*arguments: object) -> Any:
-    """The result of a command."""
-    return CliRunner().invoke(main, [str(each) for each in arguments])

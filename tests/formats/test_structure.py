@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
-from click.testing import CliRunner
 
 import xarray_n5
 from tests.support.remote import Far
@@ -28,7 +27,6 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.cli import main
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
@@ -172,20 +170,6 @@ def test_nothing_is_written_over_it(layout: tuple[LocalStore, str, str]) -> None
     assert open_array(store, f"{path}/more").shape == (4,)
 
 
-def test_the_command_line_shows_a_group(layout: tuple[LocalStore, str, str]) -> None:
-    store, path, inner = layout
-    run = CliRunner()
-    shown = json.loads(run.invoke(main, ["info", store.root, path, "--json"]).output)
-    assert shown["kind"] == "group"
-    assert inner.rpartition("/")[2] in run.invoke(main, ["tree", store.root]).output
-    verified = run.invoke(main, ["verify", store.root, "--json"])
-    reports = json.loads(verified.output)
-    assert verified.exit_code == 0
-    assert f"{path}/{inner}" in [each["path"] for each in reports]
-    assert path not in [each["path"] for each in reports]
-    assert not any(each["stray"] or each["error"] for each in reports)
-
-
 def test_attributes_of_such_a_group_can_be_changed(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "x.n5"))
     bigstitcher(store)
@@ -226,15 +210,6 @@ def test_what_looks_odd_is_looked_into_far_away(name: str) -> None:
     assert isinstance(open_group(store)[path], Group)
     with pytest.raises(NodeNotFoundError, match="it is a group"):
         open_array(store, path)
-
-
-def test_a_tree_far_away_holds_the_data_of_bigstitcher() -> None:
-    fs, store = far(bigstitcher)
-    fs.be_far(0.005)
-    place: Any = store
-    image = xr.open_datatree(place, engine="n5")["s0"].dataset["x_data"]
-    assert image[:, :, 0, 0, 0].values.tolist() == [[1, 2], [11, 12]]
-    assert fs.rounds < 20
 
 
 @pytest.mark.parametrize("name", ["levels", "names", "numbered levels"])

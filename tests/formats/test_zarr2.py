@@ -16,7 +16,6 @@ import xarray as xr
 
 from tests.support import compressions
 from xarray_n5 import (
-    ChunkError,
     MetadataError,
     NodeExistsError,
     create_array,
@@ -24,7 +23,6 @@ from xarray_n5 import (
     from_n5,
     open_array,
     open_group,
-    set_options,
     to_n5,
     verify,
 )
@@ -37,17 +35,6 @@ zarr = pytest.importorskip("zarr")
 
 TYPES = ["|b1", "|i1", "|u1", "<i2", ">i4", "<u8", ">u2", "<f2", ">f4", "<f8", "<c8", ">c16"]
 TYPES += ["|S3", "<U3", ">U2", "<M8[s]", ">m8[ms]", "|V4"]
-
-COMPRESSORS: list[Any] = [
-    None,
-    {"id": "zlib", "level": 1},
-    {"id": "gzip", "level": 5},
-    {"id": "bz2", "level": 1},
-    {"id": "lzma", "format": 1, "check": -1, "preset": None, "filters": None},
-    {"id": "lz4", "acceleration": 1},
-    {"id": "zstd", "level": 0},
-    {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0},
-]
 
 
 def values(dtype: str, shape: tuple[int, ...] = (5, 7)) -> np.ndarray:
@@ -173,38 +160,6 @@ def test_an_array_grows_with_its_fill_value(tmp_path: Path) -> None:
     np.testing.assert_array_equal(zarr.open_array(tmp_path, mode="r")[...], expected)
 
 
-def test_attributes_and_groups(tmp_path: Path) -> None:
-    create_group(tmp_path / "a.zarr", "g", attributes={"x": [1]}, format="zarr2")
-    array = create_array(tmp_path / "a.zarr", "g/a", shape=(3,), dtype="u1", attributes={"y": 2})
-    array.attrs["z"] = 3
-    theirs = zarr.open_group(tmp_path / "a.zarr", mode="r", zarr_format=2)
-    assert dict(theirs["g"].attrs) == {"x": [1]}
-    assert dict(theirs["g/a"].attrs) == {"y": 2, "z": 3}
-    again = open_group(tmp_path / "a.zarr", "g")
-    assert dict(again.attrs) == {"x": [1]}
-    assert list(again.arrays()) == ["a"]
-    assert not (tmp_path / "a.zarr/attributes.json").exists()
-
-
-def test_axes_come_back_and_are_known_to_xarray(tmp_path: Path) -> None:
-    places = {"y": ("y", 5 + 2.0 * np.arange(3), {"units": "um"}), "x": ("x", np.arange(4.0))}
-    data = xr.DataArray(np.ones((3, 4)), places, ("y", "x"), name="a")
-    to_n5(data, tmp_path / "a.zarr", "a", format="zarr2")
-    found = xr.open_dataset(tmp_path / "a.zarr", engine="n5")["a"]
-    xr.testing.assert_equal(found, data)
-    assert found.y.attrs == {"units": "um"}
-    assert xr.open_zarr(tmp_path / "a.zarr", consolidated=False)["a"].dims == ("y", "x")
-
-
-def test_a_killed_write_goes_on(tmp_path: Path) -> None:
-    source = da.from_array(values("<u2", (8, 8)), chunks=2)
-    to_n5(source, tmp_path, "a", chunks=2, format="zarr2", compute=False)
-    with set_options(checksums=False):
-        to_n5(source, tmp_path, "a", chunks=2, format="zarr2", resume=True)
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], source)
-    assert sorted(each.name for each in (tmp_path / "a").glob(".z*")) == [".zarray"]
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -227,31 +182,6 @@ def test_zeros_are_values_to_everybody(tmp_path: Path, data: np.ndarray) -> None
         np.testing.assert_array_equal(found.values, data)
         assert found.dtype.kind in {data.dtype.kind, "T", "O"}
     assert (verify(tmp_path, "a").state == "ok").all()
-
-
-@pytest.mark.parametrize("data", [np.array(5.0), np.array("ab"), np.array(7, "M8[s]")])
-def test_numbers_without_axes(tmp_path: Path, data: np.ndarray) -> None:
-    to_n5(xr.DataArray(data, name="a"), tmp_path, "a", format="zarr2")
-    assert open_array(tmp_path, "a")[()] == data
-    assert xr.open_dataset(tmp_path, engine="n5")["a"].values == data
-
-
-def test_a_scalar_beside_arrays_is_one(tmp_path: Path) -> None:
-    dataset = xr.Dataset({"a": ("x", [1.0])}, {"t": 5})
-    dataset.to_zarr(tmp_path, zarr_format=2, consolidated=False)
-    xr.testing.assert_equal(xr.open_dataset(tmp_path, engine="n5"), dataset)
-
-
-@pytest.mark.filterwarnings("ignore:Failed to open Zarr store with consolidated")
-def test_trees_of_datasets_open_as_xarray_opens_them(tmp_path: Path) -> None:
-    node = xr.Dataset(
-        {"a": (("y", "x"), [[0.0, 1.0]])}, {"x": [10, 20], "c": ("x", [7, 8])}, {"of": "node"}
-    )
-    for group in ("g", "g/h"):
-        node.to_zarr(tmp_path, group=group, zarr_format=2, consolidated=False)
-    ours, theirs = (xr.open_datatree(tmp_path, engine=engine) for engine in ("n5", "zarr"))  # type: ignore[call-overload]
-    assert ours.groups == theirs.groups
-    xr.testing.assert_equal(ours["g/h"].to_dataset(), theirs["g/h"].to_dataset())
 
 
 def test_a_container_keeps_its_format(tmp_path: Path) -> None:
@@ -401,17 +331,6 @@ def test_fill_values_are_those_of_the_specification(
     (tmp_path / ".zarray").write_text(json.dumps(members))
     found = open_array(tmp_path)[0]
     np.testing.assert_array_equal(found, np.array(expected, found.dtype))
-
-
-def test_damaged_chunks_are_told(tmp_path: Path) -> None:
-    to_n5(values("<u2", (4, 4)), tmp_path, "a", chunks=2, format="zarr2")
-    first, second = sorted((tmp_path / "a").glob("[0-9]*"))[:2]
-    first.write_bytes(first.read_bytes()[:-4])
-    second.write_bytes(b"")
-    report = verify(tmp_path, "a").compute()
-    assert report.state.values[0].tolist() == ["truncated", "truncated"]
-    with pytest.raises(ChunkError, match=r"a/0\.0"):
-        open_array(tmp_path, "a")[...]
 
 
 @pytest.mark.parametrize("dtype", [*TYPES, "O", [("a", "<i4"), ("b", "<f8")]])

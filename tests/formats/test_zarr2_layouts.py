@@ -136,7 +136,6 @@ print(json.dumps(tried(read, sys.argv[1], names)))
 _HERE: dict[str, Any] = {}
 exec(SCRIPT, _HERE)  # noqa: S102 - the text above
 
-TEXTS = ("|S3", "<U3", "|O")
 TIMES = ("<M8[s]", "<m8[ms]")
 
 Refusal = tuple[str, "Callable[[Case], bool]"]

@@ -9,7 +9,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -388,41 +387,6 @@ def test_a_tree_is_removed_with_its_links_and_not_with_what_they_lead_to(
     del open_group(inside, mode="r+")["g"]
     assert contents(outside) == before
     assert not (inside / "g").exists()
-
-
-def test_a_folder_that_is_swapped_while_it_is_removed_costs_nothing_outside(
-    tmp_path: Path,
-) -> None:
-    home = tmp_path / "home"
-    (home / "d").mkdir(parents=True)
-    (home / "d/f").write_text("x")
-    (home / "attributes.json").write_text("x")
-    before, place, stop = contents(home), tmp_path / "c.n5", threading.Event()
-
-    def attack() -> None:
-        while not stop.is_set():
-            for entry in os.scandir(place):
-                if entry.name.endswith(".partial") and not entry.is_symlink():
-                    try:
-                        os.rename(entry.path, tmp_path / f"stolen{entry.name}")  # noqa: PTH104
-                        os.symlink(home, entry.path)  # noqa: PTH211
-                    except OSError:
-                        pass
-
-    store = LocalStore(str(place))
-    store.set("attributes.json", b"{}")
-    attacker = threading.Thread(target=attack)
-    attacker.start()
-    try:
-        for _ in range(30):
-            for number in range(20):
-                store.set(f"a/{number % 4}/{number}", b"x")
-            with contextlib.suppress(OSError):
-                store.delete_tree("a", "attributes.json")
-    finally:
-        stop.set()
-        attacker.join()
-    assert contents(home) == before
 
 
 EVENTS = {"open", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.scandir"}

@@ -5,11 +5,9 @@ As a script, it is a writer that can be killed: python -m tests.stores.test_obje
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -23,15 +21,15 @@ from tests.support.processes import Python
 from tests.support.servers import KEY, SECRET, SERVED, Bucket
 from tests.support.stores import keys_below
 from xarray_n5 import Array, NodeNotFoundError, from_n5, open_array, open_group, to_n5, verify
-from xarray_n5.errors import FinishedAppendError, RequestError
+from xarray_n5.errors import RequestError
 from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from distributed import Client
 
-ROOT = Path(__file__).parents[2]
 
 NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
@@ -54,69 +52,11 @@ def write_array(data: Any, place: Any, options: Any, **more: Any) -> None:
     to_n5(data, place, "a", options, chunks=SOME, **more)
 
 
-def write_region(data: Any, place: Any, options: Any, **more: Any) -> None:
-    where = (slice(0, 40), slice(0, 36), slice(20, 40))
-    to_n5(data, place, "a", options, region=where, **more)
-
-
-def write_later(data: Any, place: Any, options: Any, **more: Any) -> None:
-    lazy: Any = to_n5(data, place, "a", options, chunks=SOME, compute=False, **more)
-    lazy.compute()
-
-
-def write_dataset(data: Any, place: Any, options: Any, **more: Any) -> None:
-    dataset = xr.Dataset({"a": (("z", "y", "x"), data), "b": ("z", np.arange(40.0))})
-    if "append_dim" not in more:
-        more["encoding"] = {"a": {"chunks": SOME}}
-    dataset.n5.to_n5(place, storage_options=options, **more)
-
-
-def append(data: Any, place: Any, options: Any, **more: Any) -> None:
-    write_dataset(data, place, options, append_dim="z", **more)
-
-
-KINDS: dict[str, tuple[Callable[..., None], Callable[[Any, Any], None] | None]] = {
-    "array": (write_array, None),
-    "region": (
-        write_region,
-        lambda place, options: write_array(np.zeros((40, 36, 40), "u4"), place, options),
-    ),
-    "deferred": (write_later, None),
-    "dataset": (write_dataset, None),
-    "append": (append, lambda place, options: write_dataset(NUMBERS, place, options)),
-}
-"""Writes that are killed, and what is there before."""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_write_is_resumed_on_s3(s3: Bucket, tmp_path: Path, kind: str) -> None:
-    write, prepare = KINDS[kind]
-    place, options = s3.place(f"{kind}.n5")
-    log = tmp_path / "log"
-    log.mkdir()
-    if prepare is not None:
-        prepare(place, options)
-    content = pickle.dumps((place, options)).hex()
-    held = hold(log)
-    with Python("-m", "tests.stores.test_object_stores", content, log, kind) as writer:
-        when(lambda: len(list(log.iterdir())) >= 6, writer)
-        assert kill(writer)
-    held.unlink()
-    write(source(log), place, options, resume=True)
-    sizes = {path.name: path.stat().st_size for path in log.iterdir()}
-    with contextlib.suppress(FinishedAppendError):
-        write(source(log), place, options, resume=True)
-    assert {path.name: path.stat().st_size for path in log.iterdir()} == sizes
-    stored = open_array(place, "a", storage_options=options)[-40:, :, -20:]
-    np.testing.assert_array_equal(stored, NUMBERS)
-    assert not [key for key in s3.keys(f"{kind}.n5") if "/open-" in key or "/notes-" in key]
-
-
-def main(content: str, log: str, kind: str = "array") -> None:
+def main(content: str, log: str) -> None:
     """Write slowly to a place."""
     place, options = pickle.loads(bytes.fromhex(content))  # noqa: S301 - of the test's own making
     with dask.config.set(scheduler="threads", num_workers=2):
-        KINDS[kind][0](source(log, pause=0.1), place, options)
+        write_array(source(log, pause=0.1), place, options)
 
 
 @pytest.fixture(params=SERVED)

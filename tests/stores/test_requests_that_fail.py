@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import os
 import pickle
-import socket
 import sys
 import time
 import traceback
@@ -36,7 +35,6 @@ from xarray_n5 import (
 from xarray_n5.errors import PathError, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, MemoryStore
-from xarray_n5.stores._errors import is_missing
 from xarray_n5.stores.redaction import redact, redact_urls
 
 if TYPE_CHECKING:
@@ -109,15 +107,11 @@ class NoBucket(MemoryFileSystem):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("error", [OfGoogle("Not Found"), OfAzure("no container"), of_amazon()])
-@pytest.mark.parametrize("format", ["n5", "zarr2", "zarr3"])
-def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
-    format: Any,
-    error: Exception,
-) -> None:
+def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(error: Exception) -> None:
     fs = NoBucket()
     fs.error = error
     with pytest.raises(RequestError) as raised:
-        to_n5(VALUES, (fs, "/no-bucket/x"), "a", format=format)
+        to_n5(VALUES, (fs, "/no-bucket/x"), "a")
     text = str(raised.value)
     assert "the bucket does not exist" in text
     assert "create the bucket, or correct its name" in text
@@ -125,7 +119,7 @@ def test_a_bucket_that_does_not_exist_is_not_worth_trying_again(
     assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args  # noqa: S301
     fs.error = TimeoutError("slow")
     with pytest.raises(RequestError, match="try again"):
-        to_n5(VALUES, FsspecStore(fs, "/no-bucket/x"), "a", format=format)
+        to_n5(VALUES, FsspecStore(fs, "/no-bucket/x"), "a")
 
 
 def test_a_bucket_that_does_not_exist_is_called_so_when_it_is_read() -> None:
@@ -240,35 +234,6 @@ def test_a_server_that_is_gone_is_an_error_and_nothing_is_missing(
         LOOKS[name](array)
 
 
-def test_a_report_that_was_begun_finds_nothing_missing_without_a_server(
-    stored: dict[str, bytes],
-) -> None:
-    with serving(stored) as server:
-        report = verify(server.url, "a", deep=False)
-    with pytest.raises(RequestError):
-        report.compute(scheduler="sync")
-
-
-def test_causes_that_are_no_answers_are_not_missing() -> None:
-    aiohttp = pytest.importorskip("aiohttp")
-
-    def caused(cause: Exception) -> Exception:
-        error = FileNotFoundError("x")
-        error.__cause__ = cause
-        return error
-
-    assert is_missing(caused(FileNotFoundError("x")))
-    assert is_missing(caused(KeyError("x")))
-    for cause in (
-        ConnectionRefusedError(),
-        socket.gaierror(),
-        aiohttp.ClientError(),
-        aiohttp.InvalidURL("x"),
-        caused(OSError("tls")),
-    ):
-        assert not is_missing(caused(cause)), cause
-
-
 def test_a_folder_that_cannot_be_listed_is_not_empty(stored: dict[str, bytes]) -> None:
     fs = Far({f"b/x.n5/{key}": data for key, data in stored.items()})
     store = FsspecStore(fs, "b/x.n5")
@@ -366,11 +331,6 @@ def test_long_texts_are_redacted_in_linear_time(part: str) -> None:
     assert time.process_time() - began < 5  # once more than an hour
 
 
-def test_numbers_that_are_secrets_are_hidden_and_words_are_not() -> None:
-    options = {"password": 12345678, "use_key": True}
-    assert redact("no 12345678, which is True", options) == "no ***, which is True"
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -379,14 +339,14 @@ def test_numbers_that_are_secrets_are_hidden_and_words_are_not() -> None:
         {"headers": [("X-Mine", SECRET)]},
         {"client_kwargs": {"headers": {"Authorization": f"Bearer {SECRET}"}}},
         {"token": SECRET},
+        {"key": SECRET.replace("-", "/")},
+        {"password": 12345678, "use_key": True},
     ],
 )
 def test_what_options_hold_of_secrets_is_hidden(options: dict[str, Any]) -> None:
-    assert SECRET not in redact(f"no {SECRET} here", options)
-
-
-def test_secrets_that_urls_quote_are_hidden() -> None:
-    assert "hush" not in redact("key hush%2Fhush%3D", {"key": "hush/hush="})
+    shown = redact(f"no {SECRET} hush%2Fhush 12345678 here, which is True", options)
+    assert shown.count("***") == 1
+    assert shown.endswith("here, which is True")
 
 
 def test_a_password_with_an_at_sign_is_not_shown(server: Server) -> None:
@@ -445,15 +405,6 @@ def test_a_read_in_the_filesystems_own_loop_is_refused_and_does_not_hang(server:
         with pytest.raises(NotImplementedError):
             answer.result(timeout=120)
     np.testing.assert_array_equal(array[...], VALUES)
-
-
-def test_a_tree_is_not_opened_in_the_filesystems_own_loop(server: Server) -> None:
-    async def read() -> Any:
-        return xr.open_datatree(server.url, engine="n5")
-
-    answer = asyncio.run_coroutine_threadsafe(read(), fsspec.asyn.get_loop())
-    with pytest.raises(NotImplementedError):
-        answer.result(timeout=120)
 
 
 def test_a_filesystem_without_a_loop_says_so(stored: dict[str, bytes]) -> None:

@@ -20,7 +20,6 @@ from tests.support.stores import STORES, keys_below
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
-    FsspecStore,
     LocalStore,
     MemoryStore,
 )
@@ -241,30 +240,6 @@ def test_a_failed_write_leaves_no_temporary_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
-    LocalStore(str(tmp_path)).set("precious/attributes.json", b"{}")
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c/link").symlink_to(tmp_path / "precious")
-    LocalStore(str(tmp_path / "c")).delete_tree("link", "attributes.json")
-    assert [path.name for path in (tmp_path / "c").iterdir()] == []
-    assert (tmp_path / "precious/attributes.json").read_bytes() == b"{}"
-
-
-def test_links_that_turn_back_are_not_followed_for_ever(tmp_path: Path) -> None:
-    LocalStore(str(tmp_path)).set("a/0", b"x")
-    (tmp_path / "a/back").symlink_to(tmp_path / "a")
-    assert keys_below(LocalStore(str(tmp_path)), "a") == ["0"]
-
-
-def test_local_writes_never_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "link", refuse)
-    LocalStore(str(tmp_path)).set("a/key", b"new")
-    assert (tmp_path / "a/key").read_bytes() == b"new"
-
-
 def test_a_server_without_listings_serves_what_is_named(tmp_path: Path) -> None:
     to_n5(np.arange(20).reshape(4, 5), tmp_path / "x.n5", "my arr/ä#1?", chunks=(2, 2))
     with serving(tmp_path) as url:
@@ -272,31 +247,6 @@ def test_a_server_without_listings_serves_what_is_named(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array[...], np.arange(20).reshape(4, 5))
         with pytest.raises(NodeNotFoundError, match="no array at 'nothing'"):
             open_array(f"{url}/x.n5", "nothing")
-
-
-class Refusing(MemoryFileSystem):  # type: ignore[misc]
-    """A server that refuses to say anything."""
-
-    protocol = "refusing"
-
-    def cat_file(self, path: str, *_: Any, **__: Any) -> bytes:
-        raise PermissionError(path)
-
-
-def test_a_refused_request_is_no_missing_key() -> None:
-    store = FsspecStore(Refusing(), "/x")
-    with pytest.raises(PermissionError):
-        store.get("key")
-    with pytest.raises(PermissionError):
-        store.get_many(["key", "other"])
-    with pytest.raises(PermissionError):
-        open_array((Refusing(), "/x"))
-
-
-def test_no_secret_shows() -> None:
-    fs = MemoryFileSystem(token="hush", skip_instance_cache=True)  # noqa: S106
-    store = FsspecStore(fs, "/x")
-    assert "hush" not in f"{store!r}{store.url}{store.identity('k')}"
 
 
 def test_views_of_other_places_have_tokens_and_urls_of_their_own(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import pickle
 import threading
 import time
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from tests.support.exhaustive import some
 from tests.support.processes import Python
 from tests.support.servers import WebServer, serving_ranges
-from xarray_n5 import N5Error, create_array, from_n5, open_array
+from xarray_n5 import N5Error, create_array, open_array
 from xarray_n5.errors import RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import Range
@@ -511,11 +510,3 @@ def test_a_chunk_that_the_host_itself_does_not_have_is_missing() -> None:
 
 
 # The file system
-
-
-def test_stores_on_the_web_travel_to_other_processes() -> None:
-    with serving(Handler.container) as site:
-        lazy = from_n5(f"{site.url}/c.n5", "a")
-        again = pickle.loads(pickle.dumps(lazy))  # noqa: S301
-        np.testing.assert_array_equal(again.compute(scheduler="sync"), [7] * 8)
-        assert from_n5(f"{site.url}/c.n5", "a").name == lazy.name
