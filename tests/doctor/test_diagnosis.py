@@ -26,13 +26,13 @@ from xarray_n5 import (
     to_n5,
 )
 from xarray_n5.cli import main
-from xarray_n5.doctor.diagnose import survey_at
+from xarray_n5.doctor.damage import survey_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from xarray_n5.doctor.finding import Finding
+    from xarray_n5.doctor.damage import Finding
 
     Break = Callable[[Path], object]
 
@@ -302,28 +302,6 @@ def test_levels_that_a_setup_lists_are_looked_for_at_all_time_points(tmp_path: P
     (found,) = diagnose(tmp_path / "x.n5")
     assert (found.kind, found.path) == ("missing-level", "setup0/timepoint1")
     assert "3 levels by 'downsamplingFactors', of which s2" in found.message
-
-
-def test_levels_that_a_fusion_lists_are_looked_for(tmp_path: Path) -> None:
-    place = tmp_path / "fused.n5"
-    levels = [{"dataset": f"ch0tp0/s{level}"} for level in range(2)]
-    create_group(place, "", attributes={"Bigstitcher-Spark": {"MultiResolutionInfos": [levels]}})
-    create_array(place, "ch0tp0/s0", shape=(4, 4, 4), dtype="u1", chunks=4)[...] = 1
-    (found,) = diagnose(place)
-    assert (found.kind, found.path) == ("missing-level", "ch0tp0")
-
-
-def test_levels_that_a_table_in_hdf5_lists_are_looked_for(tmp_path: Path) -> None:
-    place = tmp_path / "a.h5"
-    table = create_array(place, "s00/resolutions", shape=(2, 3), dtype="f8", chunks=3)
-    table[...] = [[1, 1, 1], [2, 2, 1]]
-    create_array(place, "t00000/s00/0/cells", shape=(4, 8, 8), dtype="u2", chunks=4)[...] = 1
-    (found,) = diagnose(place)
-    assert (found.kind, found.path) == ("missing-level", "t00000/s00")
-    level = create_array(place, "t00000/s00/1/cells", shape=(4, 4, 3), dtype="u2", chunks=4)
-    level[...] = 1
-    (found,) = diagnose(place)
-    assert (found.kind, found.path) == ("level-size", "t00000/s00/1/cells")
 
 
 def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ BROKEN = {
             levels=[{**MICRON, "downsamplingFactors": [f] * 3} for f in (1, 2)],
         ),
         disagree="neuroglancer",
-        axes=_in("um"),
+        axes=_in("micron"),
     ),
     "two truths, cosem's": Broken(
         sample=Sample(group=GROUP | FACTORS, levels=TALL),
@@ -449,9 +449,7 @@ BROKEN = {
     "ome-ngff in n5": Broken(
         sample=Sample(group=ngff("nm"), levels=[{}, {}]), disagree="neuroglancer"
     ),
-    "abbreviated units in zarr": Broken(
-        sample=IN_ZARR, disagree="neuroglancer", axes=_in("nanometer")
-    ),
+    "abbreviated units in zarr": Broken(sample=IN_ZARR, disagree="neuroglancer"),
     "a dialect that is not written": Broken(
         sample=Sample(group=GROUP | FACTORS, levels=[n | OTHER for n in MOVED]),
         disagree="",

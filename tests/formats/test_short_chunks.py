@@ -31,7 +31,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.arrays.transfer import read_points
-from xarray_n5.doctor.diagnose import survey_at
+from xarray_n5.doctor.damage import survey_at
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.doctor.api import Examined
     from xarray_n5.doctor.fix import Change
+    from xarray_n5.doctor.readers import Reading
 
 _WORDS = {"unread": "not read", "silent": "no axes"}
 
@@ -65,8 +66,7 @@ def doctor(
 def _report(examined: Examined, *, levels: bool, fix: bool) -> Iterator[str]:
     """Iterate over the lines about an image."""
     from xarray_n5.arrays.describe import times
-    from xarray_n5.doctor.compare import summary
-    from xarray_n5.doctor.readers import READERS
+    from xarray_n5.doctor.compare import READERS
 
     image = examined.image
     names = image.names if image.grouped else ("",)
@@ -77,7 +77,7 @@ def _report(examined: Examined, *, levels: bool, fix: bool) -> Iterator[str]:
         head = READERS[program.reader].title, _WORDS.get(program.verdict, program.verdict)
         for name, reading in zip(names, program.readings, strict=True):
             attribute = f"({reading.attribute})" if reading.attribute else ""
-            cells = (name if levels and reading.opens else "", summary(reading), attribute)
+            cells = (name if levels and reading.opens else "", _summary(reading), attribute)
             line = f"    {head[0]:{width}}  {head[1]:8}  {'  '.join(filter(None, cells))}"
             yield line.rstrip()
             head = "", ""
@@ -88,6 +88,18 @@ def _report(examined: Examined, *, levels: bool, fix: bool) -> Iterator[str]:
             but = "agrees, but " if program.verdict == "agrees" else ""
             yield f"    {READERS[program.reader].title}: {but}{program.reason}"
     yield from (f"    {line}" for line in _advice(examined, fix=fix))
+
+
+def _summary(reading: Reading) -> str:
+    """Return the axes of a level as one line, such as "z 40 nm from 20, y 4 nm"."""
+    from xarray_n5.doctor.compare import size_of
+
+    parts = []
+    for axis in reading.axes or ():
+        start = f" from {axis.offset:g}" if axis.offset else ""
+        size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
+        parts.append(" ".join(filter(None, [axis.name, size])) or "-")
+    return ", ".join(parts)
 
 
 def _advice(examined: Examined, *, fix: bool) -> Iterator[str]:
@@ -122,6 +134,6 @@ def _difference(change: Change) -> Iterator[str]:
 
 
 def _titles(names: Sequence[str]) -> str:
-    from xarray_n5.doctor.readers import READERS
+    from xarray_n5.doctor.compare import READERS
 
     return " and ".join(READERS[name].title for name in names)

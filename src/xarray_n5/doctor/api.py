@@ -11,22 +11,27 @@ import xarray as xr
 
 from xarray_n5.arrays.open import open_array, open_group
 from xarray_n5.dialects import DIALECTS
-from xarray_n5.doctor.compare import compare
-from xarray_n5.doctor.diagnose import survey_at
-from xarray_n5.doctor.expected import describes, expected_geometry, leading
-from xarray_n5.doctor.find import stored_images
-from xarray_n5.doctor.fix import AmbiguousError, RepairPlan, plan_repair
-from xarray_n5.doctor.readers import READERS
-from xarray_n5.doctor.readers.protocol import SeenAxis
+from xarray_n5.doctor.compare import (
+    READERS,
+    compare,
+    conflicts,
+    describes,
+    expected_geometry,
+    leading,
+)
+from xarray_n5.doctor.damage import survey_at
+from xarray_n5.doctor.fix import RepairPlan, plan_repair
+from xarray_n5.doctor.images import stored_images
+from xarray_n5.doctor.readers import SeenAxis
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.doctor.compare import Comparison
-    from xarray_n5.doctor.finding import Finding
-    from xarray_n5.doctor.readers.protocol import Reading, StoredImage
+    from xarray_n5.doctor.damage import Finding
+    from xarray_n5.doctor.images import StoredImage
     from xarray_n5.model.axes import Geometry
 
 
@@ -35,20 +40,19 @@ class Examined:
     """An image, what programs make of it, and what would make them agree."""
 
     image: StoredImage
-    expected: tuple[Geometry, ...]
-    comparisons: tuple[Comparison, ...]
+    expected: Sequence[Geometry]
+    comparisons: Sequence[Comparison]
     plan: RepairPlan | None
     """The changes that make programs agree; None if there are none that can."""
     obstacle: str = ""
     """Why there are none."""
-    ambiguous: bool = False
-    """Whether dialects contradict each other, and none was chosen."""
+    contradicted: bool = False
+    """Whether a dialect contradicts the geometry."""
 
     @property
     def agrees(self) -> bool:
         """Whether no program reads something else, and no dialect says something else."""
-        contradicted = self.ambiguous or bool(self.plan and self.plan.changes)
-        return not contradicted and all(program.agrees for program in self.comparisons)
+        return not self.contradicted and all(program.agrees for program in self.comparisons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,21 +213,22 @@ def diagnose_images(
 def _examined(image: StoredImage, dialect: str | None, root: str) -> Examined:
     chosen = dialect if dialect is not None and describes(image, dialect) else None
     expected = expected_geometry(image, chosen)
-    obstacle, ambiguous, plan = "", False, None
+    comparisons, against = compare(image, expected), conflicts(image, expected)
+    plan, obstacle = None, ""
     if image.grouped and len(image.path) < len(root):
         obstacle = f"it is a part of the image {image.path or '/'!r}; examine that to change it"
     else:
         try:
-            plan = plan_repair(image, expected, chosen)
+            plan = plan_repair(image, expected, comparisons, against, chosen)
         except ValueError as error:
-            obstacle, ambiguous = str(error), isinstance(error, AmbiguousError)
+            obstacle = str(error)
     return Examined(
         image=image,
         expected=expected,
-        comparisons=tuple(compare(image, expected)),
+        comparisons=comparisons,
         plan=plan,
         obstacle=obstacle,
-        ambiguous=ambiguous,
+        contradicted=bool(against),
     )
 
 
@@ -252,36 +257,33 @@ def _node(path: str, images: Iterable[str]) -> str:
     return f"{inner}image" if above else path or "/"
 
 
-_AXIS_FACTS = {"name": "", "scale": np.nan, "offset": np.nan, "unit": ""}
-"""What is read of each axis, and the value for what is not read."""
-
-
 def _dataset(examined: Examined, plan: RepairPlan | None) -> xr.Dataset:
-    programs, levels = examined.comparisons, examined.image.levels
+    programs, image = examined.comparisons, examined.image
     expected, changes = examined.expected[0].with_names(), plan.changes if plan else ()
     readings = [program.readings for program in programs]
+    none = (SeenAxis(),) * expected.ndim
+    axes = [[level.axes or none for level in row] for row in readings]
     by_level, by_axis = ("reader", "level"), ("reader", "level", "axis")
     variables: dict[str, Any] = {
-        "opens": (by_level, [[reading.opens for reading in row] for row in readings]),
-        "attribute": (by_level, _strings([[each.attribute for each in row] for row in readings])),
+        "opens": (by_level, [[level.opens for level in row] for row in readings]),
+        "attribute": (by_level, _strings([[level.attribute for level in row] for row in readings])),
+        "verdict": ("reader", _strings([program.verdict for program in programs])),
+        "agrees": ("reader", [program.agrees for program in programs]),
+        "reason": ("reader", _strings([program.reason for program in programs])),
     }
-    for fact, missing in _AXIS_FACTS.items():
-        values = [[_fact(reading, fact, expected.ndim) for reading in row] for row in readings]
-        known = [[[missing if v is None else v for v in axes] for axes in row] for row in values]
-        variables[fact] = (by_axis, _strings(known) if missing == "" else known)
-    variables["verdict"] = ("reader", _strings([program.verdict for program in programs]))
-    variables["agrees"] = ("reader", [program.agrees for program in programs])
-    variables["reason"] = ("reader", _strings([program.reason for program in programs]))
-    names = [program.reader for program in programs]
+    for key, missing in {"name": "", "scale": np.nan, "offset": np.nan, "unit": ""}.items():
+        facts = [[[getattr(axis, key) for axis in level] for level in row] for row in axes]
+        known = [[[missing if v is None else v for v in level] for level in row] for row in facts]
+        variables[key] = (by_axis, _strings(known) if missing == "" else known)
     coords = {
-        "reader": names,
-        "level": list(examined.image.names),
-        "array": ("level", [level.context.path for level in levels]),
+        "reader": [*READERS],
+        "level": list(image.names),
+        "array": ("level", [level.path for level in image.levels]),
         "axis": [str(axis.name) for axis in expected.axes],
-        "source": ("reader", [READERS[name].source for name in names]),
+        "source": ("reader", [reader.source for reader in READERS.values()]),
     }
     attrs = {
-        "path": examined.image.path,
+        "path": image.path,
         "dialect": leading(examined.expected[0]),
         "changes": {
             change.path: {**dict.fromkeys(change.gone), **change.after} for change in changes
@@ -295,9 +297,3 @@ def _dataset(examined: Examined, plan: RepairPlan | None) -> xr.Dataset:
 
 def _strings(values: list[Any]) -> np.ndarray:
     return np.array(values, object)
-
-
-def _fact(reading: Reading, name: str, ndim: int) -> list[Any]:
-    """Return a fact of each axis, None where it is not read."""
-    axes = reading.axes or (SeenAxis(),) * ndim
-    return [getattr(axis, name) for axis in axes]

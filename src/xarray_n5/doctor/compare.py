@@ -1,30 +1,80 @@
-"""Compare how programs read an image with the geometry that it has, and say it to people."""
+"""Compare how programs, and dialects, read an image with the geometry that it has."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from xarray_n5.doctor.readers import READERS
-from xarray_n5.doctor.readers.protocol import refused
+from xarray_n5.dialects import DIALECTS, is_shown, read, resolve_geometry
+from xarray_n5.doctor.neuroglancer import read_neuroglancer
+from xarray_n5.doctor.readers import (
+    Reading,
+    SeenAxis,
+    read_all_dialects,
+    read_n5_universe,
+    read_ngff,
+    reading_of,
+    refused,
+    unread,
+)
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.tolerances import ROUNDING, SAME
 from xarray_n5.model.units import ratio, unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from xarray_n5.doctor.readers.protocol import Offsets, Reading, SeenAxis, StoredImage
+    from xarray_n5.doctor.images import StoredArray, StoredImage
+    from xarray_n5.doctor.readers import Offsets
     from xarray_n5.model.axes import Axis, Geometry
 
 Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
 """Whether a program reads the same; "silent" without any axes, "refuses" because of attributes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """The first fact of a level that a program reads differently."""
+class Reader(NamedTuple):
+    """A program that opens containers, by its own rules."""
+
+    title: str
+    """The program, as users know it."""
+    source: str
+    """Where its rules are from."""
+    read: Callable[[StoredImage], Sequence[Reading]]
+    """A function that returns the axes of each level as the program sees them."""
+
+
+def _read_ome_zarr(image: StoredImage) -> list[Reading]:
+    if not image.format.startswith("zarr"):
+        return [unread("it reads OME-Zarr") for _ in image.levels]
+    return [read_ngff(level) for level in image.levels]
+
+
+READERS: dict[str, Reader] = {
+    "xarray_n5": Reader(
+        "xarray-n5",
+        "xarray_n5.dialects",
+        lambda image: [read_all_dialects(level) for level in image.levels],
+    ),
+    "neuroglancer": Reader(
+        "Neuroglancer",
+        "google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr",
+        read_neuroglancer,
+    ),
+    "n5_universe": Reader(
+        "n5-universe (Fiji)",
+        "saalfeldlab/n5-viewer: N5ViewerCreator; n5-ij: N5Importer; n5-universe: metadata",
+        lambda image: [read_n5_universe(level) for level in image.levels],
+    ),
+    "ome_ngff": Reader(
+        "OME-NGFF", "ngff.openmicroscopy.org, 0.4 to 0.6; ome/ome-zarr-py", _read_ome_zarr
+    ),
+}
+"""The programs, by name; the others are compared with what xarray-n5 reads."""
+
+
+class Difference(NamedTuple):
+    """The first fact of a level that is read differently."""
 
     level: int
     axis: int
@@ -49,6 +99,59 @@ class Comparison:
         return self.verdict not in {"differs", "refuses"}
 
 
+def expected_geometry(image: StoredImage, dialect: str | None = None) -> tuple[Geometry, ...]:
+    """Return the geometry of each level, by one dialect before all others, or by precedence."""
+    order = None if dialect is None else [dialect, *(name for name in DIALECTS if name != dialect)]
+    return tuple(resolve_geometry(level.context, order)[0] for level in image.levels)
+
+
+def describes(image: StoredImage, dialect: str) -> bool:
+    """Return whether a dialect describes all levels of an image."""
+    return all(_read(level, dialect) is not None for level in image.levels)
+
+
+def leading(geometry: Geometry) -> str | None:
+    """Return the dialect that a geometry is from, or None if there is none."""
+    sources = geometry.sources
+    source = next((sources[key] for key in ("scale", "units", "names") if key in sources), None)
+    return None if source is None else source.partition(":")[0]
+
+
+def conflicts(image: StoredImage, expected: Sequence[Geometry]) -> dict[str, Difference]:
+    """Return the dialects that contradict the geometry of the levels, by their first difference."""
+    contradicting = {}
+    for name in DIALECTS:
+        readings = tuple(_stated(level, name) for level in image.levels)
+        if (first := next(differences(readings, expected), None)) is not None:
+            contradicting[name] = first
+    return contradicting
+
+
+def _stated(level: StoredArray, dialect: str) -> Reading:
+    """Return the facts that a dialect states about a level, without those that it implies."""
+    geometry = _read(level, dialect)
+    if geometry is None:
+        return Reading(axes=None)
+    sizes = geometry.sources.get("scale")
+    if (geometry.placed and geometry.relative) or sizes == "units":  # voxels of unknown size
+        axes = (replace(axis, scale=None, offset=0.0) for axis in geometry.axes)
+        geometry = replace(geometry, axes=tuple(axes))
+    if "offset" in geometry.sources:
+        return reading_of(geometry)
+    implied = any(axis.factor != 1 for axis in geometry.axes)  # factors place a coarser level
+    return replace(reading_of(geometry), offsets="relative" if implied else "ignored")
+
+
+def _read(level: StoredArray, dialect: str) -> Geometry | None:
+    reader = DIALECTS[dialect]
+    node = level.context.without_users_own().without_units_of_values()
+    try:
+        geometry = read(reader, node) if is_shown(reader, node, node.signs) else None
+    except ODD:
+        return None
+    return geometry if geometry is not None and geometry.ndim == level.ndim else None
+
+
 def compare(image: StoredImage, expected: Sequence[Geometry]) -> list[Comparison]:
     """Compare each program's readings of an image with the expected geometries of its levels."""
     return [_compared(name, image, expected) for name in READERS]
@@ -60,33 +163,22 @@ def _compared(name: str, image: StoredImage, expected: Sequence[Geometry]) -> Co
     except ODD as error:
         readings = (refused(str(error)),) * len(image.levels)
     different = list(differences(readings, expected))
+    closed = ((n, reading.reason) for n, reading in enumerate(readings) if reading.reason)
+    level, reason = next(closed, (0, ""))
     verdict: Verdict
     if any(reading.fault for reading in readings):
-        verdict, reason = "refuses", _why_closed(readings, image.names if image.grouped else ())
+        verdict, reason = "refuses", f"{image.names[level]}: {reason}" if image.grouped else reason
     elif different:
         verdict, reason = "differs", _why_different(different, readings, image, expected)
     elif not readings[0].opens:
-        verdict, reason = "unread", _why_closed(readings, ())
+        verdict = "unread"
     else:
         stated = any(geometry.named or geometry.placed for geometry in expected)
         silent = all(reading.silent for reading in readings if reading.opens)
+        moved = any(axis.offset for axis in expected[0].axes if axis.placed)
         verdict = "silent" if silent or not stated else "agrees"
-        reason = "; ".join(dict.fromkeys(_notes(readings, expected)))
+        reason = readings[0].note if moved else ""
     return Comparison(reader=name, readings=readings, verdict=verdict, reason=reason)
-
-
-def _notes(readings: Sequence[Reading], expected: Sequence[Geometry]) -> Iterator[str]:
-    """Yield notes on readings whose offsets differ by the program's convention."""
-    for reading, geometry in zip(readings, expected, strict=True):
-        pairs = zip(reading.axes or (), geometry.axes, strict=bool(reading.axes))
-        if reading.note and any(_is_moved(seen, axis) for seen, axis in pairs):
-            yield reading.note
-
-
-def _is_moved(seen: SeenAxis, axis: Axis) -> bool:
-    if seen.offset is None or seen.scale is None or axis.scale is None:
-        return False
-    return abs(seen.offset / seen.scale - axis.offset / axis.scale) > SAME
 
 
 def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> Iterator[Difference]:
@@ -95,8 +187,6 @@ def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> It
     A fact that a program does not read, or that the attributes do not state, is not a difference,
     and neither is an offset where the program has none. Lengths are compared in metres or seconds.
     """
-    if not readings or len(readings) != len(expected):
-        return
     first = readings[0].axes
     for number, (reading, geometry) in enumerate(zip(readings, expected, strict=True)):
         if reading.axes is None or len(reading.axes) != geometry.ndim:
@@ -109,8 +199,7 @@ def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> It
                 base = (first[place].offset or 0.0, expected[0].axes[place].offset)
             fact = _first_difference(seen, axis, offsets, base)
             if fact is not None and (geometry.affine is None or fact[0] == "name"):
-                field, theirs, ours = fact
-                yield Difference(level=number, axis=place, field=field, theirs=theirs, ours=ours)
+                yield Difference(number, place, *fact)
 
 
 def _first_difference(
@@ -120,7 +209,8 @@ def _first_difference(
         return "name", seen.name, axis.name
     if seen.scale is None or axis.scale is None or axis.labels is not None:
         return None
-    times = _ratio(seen.unit, axis.unit)
+    known = unit_of(seen.unit) is not None and unit_of(axis.unit) is not None
+    times = ratio(seen.unit, axis.unit) if known else 1.0
     if times is None:
         return "unit", seen.unit, axis.unit
     if not math.isclose(seen.scale * times, axis.scale, rel_tol=SAME):
@@ -128,19 +218,10 @@ def _first_difference(
         return field, size_of(seen.scale, seen.unit), size_of(axis.scale, axis.unit)
     there, here = base
     moved, expected = ((seen.offset or 0.0) - there) * times, axis.offset - here
-    known = offsets != "ignored" and seen.offset is not None
-    if known and abs(moved - expected) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
+    read = offsets != "ignored" and seen.offset is not None
+    if read and abs(moved - expected) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
         return "offset", size_of(moved / times, seen.unit), size_of(expected, axis.unit)
     return None
-
-
-def _ratio(unit: str | None, other: str | None) -> float | None:
-    """Return how large a unit is in another one; 1 if one is unknown, None if they differ in kind.
-
-    >>> _ratio("m", "km"), _ratio(None, "nm"), _ratio("s", "nm")
-    (0.001, 1.0, None)
-    """
-    return 1.0 if unit_of(unit) is None or unit_of(other) is None else ratio(unit, other)
 
 
 def size_of(number: float, unit: str | None) -> str:
@@ -150,11 +231,6 @@ def size_of(number: float, unit: str | None) -> str:
     ('4 nm', '0.5')
     """
     return f"{number:g} {unit}" if unit else f"{number:g}"
-
-
-def _why_closed(readings: Sequence[Reading], names: Sequence[str]) -> str:
-    at, reason = next((n, closed.reason) for n, closed in enumerate(readings) if closed.reason)
-    return f"{names[at]}: {reason}" if names else reason
 
 
 def _why_different(
@@ -169,24 +245,8 @@ def _why_different(
     others = f"; {more} more difference{'s' if more > 1 else ''}" if more else ""
     theirs = f"from {reading.attribute}" if reading.attribute else "by default"
     keys = {"name": ("names",), "unit": ("units", "scale")}.get(first.field, (first.field, "scale"))
-    sources = geometry.sources
-    ours = next((sources[key] for key in keys if key in sources), "its metadata")
+    ours = next((geometry.sources[k] for k in keys if k in geometry.sources), "its metadata")
     return (
         f"{where}{first.field} of {geometry.with_names().axes[first.axis].name} is {first.theirs} "
         f"({theirs}), expected {first.ours} (from {ours}){others}"
     )
-
-
-def summary(reading: Reading) -> str:
-    """Return the axes of a level as one line.
-
-    >>> from xarray_n5.doctor.readers.protocol import Reading, SeenAxis
-    >>> summary(Reading(axes=(SeenAxis(name="z", scale=40.0, offset=20.0, unit="nm"), SeenAxis())))
-    'z 40 nm from 20, -'
-    """
-    parts = []
-    for axis in reading.axes or ():
-        start = f" from {axis.offset:g}" if axis.offset else ""
-        size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
-        parts.append(" ".join(filter(None, [axis.name, size])) or "-")
-    return ", ".join(parts)

@@ -11,26 +11,24 @@ from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_images, without_images
 from xarray_n5.dialects.pyramids import over
 from xarray_n5.dialects.write import write_geometry, write_pyramid
-from xarray_n5.doctor.compare import compare
-from xarray_n5.doctor.expected import conflicts
+from xarray_n5.doctor.compare import compare, conflicts
 from xarray_n5.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.doctor.expected import Conflict
-    from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
+    from xarray_n5.doctor.compare import Comparison, Difference
+    from xarray_n5.doctor.images import StoredArray, StoredImage
     from xarray_n5.model.axes import Geometry
-
-_IMAGES = ("multiscales", "ome", "omero")
-"""Attributes with members that no dialect writes, such as names and channels."""
 
 Nodes = tuple[dict[str, Any], ...]
 """The attributes of a pyramid's group (empty for a single array), and of each level."""
 
-
-class AmbiguousError(ValueError):
-    """Dialects of an image contradict each other, and none was chosen."""
+NO_AXES = (
+    "no attribute describes its axes; xarray_n5.create_array, with axes and in mode 'a', stores "
+    "them and keeps the data"
+)
+"""What to do about an image without axes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,40 +58,35 @@ class RepairPlan:
     """The programs that still read something else."""
 
 
-NO_AXES = (
-    "no attribute describes its axes; xarray_n5.create_array, with axes and in mode 'a', stores "
-    "them and keeps the data"
-)
-"""What to do about an image without axes."""
-
-
 def plan_repair(
-    image: StoredImage, expected: Sequence[Geometry], dialect: str | None = None
+    image: StoredImage,
+    expected: Sequence[Geometry],
+    comparisons: Sequence[Comparison],
+    against: Mapping[str, Difference],
+    dialect: str | None = None,
 ) -> RepairPlan:
     """Return the changes that make more programs agree, and none disagree that agreed.
 
-    The default dialects are written, and dialects that still contradict the geometry are removed.
+    The default dialects are written, and dialects that contradict the geometry are removed.
 
     Parameters
     ----------
     image
         The image as it is stored.
-    expected
-        The geometry of its levels.
+    expected, comparisons, against
+        The geometry of its levels, how programs read them, and the dialects that contradict it.
     dialect
         The dialect whose geometry this is; needed where dialects contradict each other.
 
     Raises
     ------
-    AmbiguousError
-        If dialects contradict each other, and `dialect` is None.
     ValueError
-        If the attributes cannot be changed, or no dialect can describe the geometry.
+        If dialects contradict each other, and `dialect` is None; if the attributes cannot be
+        changed, or no dialect can describe the geometry.
     """
-    against = conflicts(image, expected)
     if against and dialect is None:
-        raise AmbiguousError(_ambiguous(image, expected, against))
-    agreed, disagreed = _verdicts(image, expected)
+        raise ValueError(_ambiguous(image, expected, against))
+    agreed, disagreed = _verdicts(comparisons)
     if not disagreed and not against:
         return RepairPlan()
     if not any(geometry.placed or geometry.named for geometry in expected):
@@ -103,46 +96,21 @@ def plan_repair(
         dict(image.group) if image.grouped else {},
         *(dict(level.attributes) for level in image.levels),
     )
-    written = _written(image, expected)
-    known = tuple(
-        {key: value for key, value in more.items() if key in node}
-        for node, more in zip(stored, written, strict=True)
-    )
-    plans = []
-    for more in (known, written):  # attributes are added only if they must be
-        nodes = _rewritten(image, expected, stored, more)
-        changed = _changed(image, nodes)
-        still, left = _verdicts(changed, expected)
-        is_better = left < disagreed or (left == disagreed and against)
-        if is_better and agreed <= still and not conflicts(changed, expected):
-            plan = RepairPlan(
-                changes=tuple(_changes(image, stored, nodes)),
-                gained=tuple(sorted(still - agreed)),
-                left=tuple(sorted(left)),
-            )
-            plans.append(plan)
-    unchanged = RepairPlan(left=tuple(sorted(disagreed)))
-    return min(plans, key=lambda plan: len(plan.left), default=unchanged)
-
-
-def _rewritten(
-    image: StoredImage, expected: Sequence[Geometry], stored: Nodes, written: Nodes
-) -> Nodes:
-    """Return the stored and the written attributes, without those that still contradict them."""
-    joined = tuple(map(_joined, stored, written))
-    wrong = {conflict.dialect for conflict in conflicts(_changed(image, joined), expected)}
-    keys = {key for name in wrong for key in DIALECTS[name].keys}
-    if Ngff.name in wrong and not images_of(written[0]):
-        joined = (without_images(joined[0]), *joined[1:])
-    return tuple(
-        {key: value for key, value in node.items() if key not in keys or key in more}
-        for node, more in zip(joined, written, strict=True)
+    nodes = _rewritten(image, expected, stored)
+    changed = _changed(image, nodes)
+    still, left = _verdicts(compare(changed, expected))
+    is_better = left < disagreed or (left == disagreed and against)
+    if not is_better or not agreed <= still or conflicts(changed, expected):
+        return RepairPlan(left=tuple(sorted(disagreed)))
+    return RepairPlan(
+        changes=tuple(_changes(image, stored, nodes)),
+        gained=tuple(sorted(still - agreed)),
+        left=tuple(sorted(left)),
     )
 
 
-def _verdicts(image: StoredImage, expected: Sequence[Geometry]) -> tuple[set[str], set[str]]:
+def _verdicts(comparisons: Sequence[Comparison]) -> tuple[set[str], set[str]]:
     """Return the programs that agree about an image, and those that disagree."""
-    comparisons = compare(image, expected)
     agreed = {program.reader for program in comparisons if program.verdict == "agrees"}
     return agreed, {program.reader for program in comparisons if not program.agrees}
 
@@ -150,20 +118,33 @@ def _verdicts(image: StoredImage, expected: Sequence[Geometry]) -> tuple[set[str
 def _check(image: StoredImage, expected: Sequence[Geometry]) -> None:
     """Raise ValueError if attributes cannot be changed, or would not be of this image alone."""
     names = [axis.name for axis in expected[0].axes if axis.name]
+    inside = {level.path.rpartition("/")[0] for level in image.levels}
     if len(set(names)) < len(names):
         raise ValueError(f"its axes are called {names}, one name twice; correct them first")
-    if not image.grouped:
-        if image_of(image.levels[0].context) is not None:
-            raise ValueError("it is listed as a level of an image; correct the attributes by hand")
-        return
-    if any(level.context.path.rpartition("/")[0] != image.path for level in image.levels):
+    if not image.grouped and image_of(image.levels[0].context) is not None:
+        raise ValueError("it is listed as a level of an image; correct the attributes by hand")
+    if image.grouped and inside != {image.path}:
         raise ValueError("its levels are not directly in its group; correct the attributes by hand")
-    if len(images_of(image.group)) > 1:
+    if image.grouped and len(images_of(image.group)) > 1:
         raise ValueError("its group describes several images; correct the attributes by hand")
-    if have_systems(image.group):
+    if image.grouped and have_systems(image.group):
         at = repr(image.path) if image.path else "it"
         text = f"it is of OME-Zarr 0.6; for other programs, copy {at} with dialect='ngff'"
         raise ValueError(text)
+
+
+def _rewritten(image: StoredImage, expected: Sequence[Geometry], stored: Nodes) -> Nodes:
+    """Return the stored attributes with the default dialects, and without those that contradict."""
+    written = _written(image, expected)
+    joined = tuple(_joined(*both) for both in zip(stored, written, strict=True))
+    wrong = conflicts(_changed(image, joined), expected)
+    keys = {key for name in wrong for key in DIALECTS[name].keys}
+    if Ngff.name in wrong and not images_of(written[0]):
+        joined = (without_images(joined[0]), *joined[1:])
+    return tuple(
+        {key: value for key, value in node.items() if key not in keys or key in more}
+        for node, more in zip(joined, written, strict=True)
+    )
 
 
 def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
@@ -181,43 +162,35 @@ def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
 
 
 def _joined(stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored attributes and the written ones, with all that no dialect writes."""
-    joined = {**stored, **{key: v for key, v in written.items() if key not in _IMAGES}}
-    if not (images := images_of(written)):
-        return joined
-    before = images_of(stored)
-    if not before or not isinstance(before[0], dict):
-        return {**joined, **written}
-    image = {**before[0], **images[0]}
-    if "name" in before[0]:
-        image["name"] = before[0]["name"]
-    if "coordinateTransformations" not in images[0]:  # the written levels include them
-        image.pop("coordinateTransformations", None)
-    return joined | with_images(stored, [image])
+    """Return the stored attributes and the written ones; of images, with names and channels."""
+    before, images = images_of(stored), images_of(written)
+    if not images or not before or not isinstance(before[0], dict):
+        return {**stored, **written}
+    kept = {k: v for k, v in before[0].items() if k != "coordinateTransformations"}
+    image = {**kept, **images[0]} | {key: kept[key] for key in ("name",) if key in kept}
+    others = {k: v for k, v in written.items() if k not in {"multiscales", "ome", "omero"}}
+    return {**stored, **others} | with_images(stored, [image])
 
 
 def _changed(image: StoredImage, nodes: Nodes) -> StoredImage:
     """Return an image with other attributes of its group and its levels."""
-    around, *levels = nodes
-    first = levels[0]
+    around, first, *_ = nodes
+    inside = (around,) if image.grouped else ()
 
     def changed(level: StoredArray, attributes: dict[str, Any]) -> StoredArray:
-        base = level.context.base
-        if base is not None and base.path == image.levels[0].context.path:
-            base = replace(base, attributes=first)
-        context = replace(level.context, attributes=attributes, base=base)
-        if not image.grouped:
-            return replace(level, context=context)
-        if base is not None:
-            base = replace(base, parents=(around, *base.parents[1:]))
-        context = replace(context, base=base, parents=(around, *context.parents[1:]))
-        return replace(level, context=context, above=(around, *level.above[1:]))
+        context, base = level.context, level.context.base
+        parents = (*inside, *context.parents[len(inside) :])
+        if base is not None and base.path == image.levels[0].path:
+            above = (*inside, *base.parents[len(inside) :])
+            base = replace(base, attributes=first, parents=above)
+        context = replace(context, attributes=attributes, parents=parents, base=base)
+        return replace(level, context=context, above=(*inside, *level.above[len(inside) :]))
 
-    return replace(image, levels=tuple(map(changed, image.levels, levels)))
+    return replace(image, levels=tuple(map(changed, image.levels, nodes[1:])))
 
 
 def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
-    paths = [image.path, *(level.context.path for level in image.levels)]
+    paths = [image.path, *(level.path for level in image.levels)]
     for number, (path, old, new) in enumerate(zip(paths, stored, nodes, strict=True)):
         after = {k: v for k, v in new.items() if k not in old or old[k] != v}
         before = {k: v for k, v in old.items() if k not in new or k in after}
@@ -226,16 +199,14 @@ def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change
 
 
 def _ambiguous(
-    image: StoredImage, expected: Sequence[Geometry], against: Sequence[Conflict]
+    image: StoredImage, expected: Sequence[Geometry], against: Mapping[str, Difference]
 ) -> str:
-    fact = against[0].difference
+    other, fact = next(iter(against.items()))
     level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
-    axis = name or f"number {fact.axis}"
     used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
-    dialects = (used, *(conflict.dialect for conflict in against))
-    choices = " or ".join(f"dialect={dialect!r}" for dialect in dialects)
+    choices = " or ".join(f"dialect={dialect!r}" for dialect in (used, *against))
     return printable(
-        f"{used} and {against[0].dialect} metadata contradict each other on the {fact.field} of "
-        f"axis {axis} of {level.context.path or '/'}: {fact.ours} and {fact.theirs}; state which "
-        f"is right by {choices}"
+        f"{used} and {other} metadata contradict each other on the {fact.field} of axis "
+        f"{name or f'number {fact.axis}'} of {level.path or '/'}: {fact.ours} and {fact.theirs}; "
+        f"state which is right by {choices}"
     )

@@ -1,13 +1,11 @@
-"""Find the images in a container: pyramids with their levels, and single arrays."""
+"""The images in a container, as other programs see them: pyramids and single arrays."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.context import context_of
-from xarray_n5.doctor.readers.protocol import StoredArray, StoredImage
 from xarray_n5.formats.protocol import Node
 from xarray_n5.images.find import named_levels
 from xarray_n5.model.level_names import is_level_table, view_in
@@ -15,14 +13,73 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from xarray_n5.doctor.survey import Survey
+    from xarray_n5.dialects.protocol import ArrayContext
+    from xarray_n5.doctor.damage import Survey
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
 
-_DOCUMENTS = {"n5": "attributes.json", "zarr2": ".zarray", "zarr3": "zarr.json"}
-"""The documents that make nodes arrays."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArray:
+    """An array as it is stored, with all that is stored around it: a level, or all of an image."""
+
+    context: ArrayContext
+    """The array as dialects see it."""
+    metadata: ArrayMetadata
+    """The metadata of the array itself."""
+    above: tuple[Attributes, ...]
+    """The attributes of all groups above, the nearest first."""
+
+    @property
+    def path(self) -> str:
+        """The array's path in its container."""
+        return self.context.path
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.context.shape)
+
+    @property
+    def name(self) -> str:
+        """The array's name in its group."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def attributes(self) -> Attributes:
+        """The array's own attributes."""
+        return self.context.attributes
+
+    def only(self, attributes: Attributes, **changes: Any) -> ArrayContext:
+        """Return the array with some attributes, and nothing around it."""
+        return replace(self.context, attributes=attributes, parents=(), base=None, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """A pyramid, or a single array, as it is stored: what it means, each program decides."""
+
+    path: str
+    """The path of the group of a pyramid, or of the array."""
+    format: str
+    levels: tuple[StoredArray, ...]
+    """The levels, the base level first."""
+    grouped: bool = False
+    """Whether `path` is the group around the levels."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The paths of the levels in the group around them, or the name of an array."""
+        if not self.grouped:
+            return tuple(level.name for level in self.levels)
+        return tuple(level.path.removeprefix(self.path).strip("/") for level in self.levels)
+
+    @property
+    def group(self) -> Attributes:
+        """The attributes of the group around the levels."""
+        return dict(next(iter(self.levels[0].above), {}))
 
 
 def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]:
@@ -39,16 +96,15 @@ def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]
     single = {path: arrays[path] for path in arrays.keys() - _coordinates(arrays)}
     form = survey.container.format.name
     images = []
-    groups, names = _groups_around(single)
-    for group in sorted(groups):
-        if levels := _levels_in(group, groups[group], names[group], single):
+    for group in sorted({above for path in single for above in _above(path)}):
+        if levels := _levels_in(group, single):
             images.append(StoredImage(path=group, format=form, levels=levels, grouped=True))
             for level in levels:
-                del single[level.context.path]
-    for path, array in single.items():
-        images.append(StoredImage(path=path, format=form, levels=(array,)))
-    first = _first_times(arrays)
-    images = [image for image in images if not _is_later(image.levels[0], first)]
+                del single[level.path]
+    images += [StoredImage(path=path, format=form, levels=(single[path],)) for path in single]
+    views = sorted(view for path in arrays if (view := view_in(path)) is not None)
+    later = {*views} - {*{setup: (setup, time) for setup, time in reversed(views)}.values()}
+    images = [image for image in images if image.levels[0].context.view not in later]
     return sorted(images, key=lambda image: image.path)
 
 
@@ -61,7 +117,7 @@ def _stored_arrays(survey: Survey, xml: bytes | None) -> dict[str, StoredArray]:
         context = context_of(survey.arrays[path].node)
         arrays[path] = StoredArray(
             context=context if xml is None else replace(context, xml=xml),
-            document=_document(container, path),
+            metadata=survey.arrays[path].node.metadata,
             above=tuple(groups.get(above, {}) for above in _above(path)),
         )
     return arrays
@@ -90,32 +146,7 @@ def _attributes(container: Container, paths: Sequence[str]) -> dict[str, Attribu
     return attributes
 
 
-def _document(container: Container, path: str) -> dict[str, Any]:
-    """Return an array's document, which the container has read; empty in HDF5, which has none."""
-    name = _DOCUMENTS.get(container.format.name)
-    data = None if name is None else container.store.get(join(path, name))
-    document = json.loads(data) if data else {}
-    return document if isinstance(document, dict) else {}
-
-
-def _groups_around(
-    arrays: Mapping[str, StoredArray],
-) -> tuple[dict[str, Attributes], dict[str, list[str]]]:
-    """Return the attributes of all groups around arrays, and the names of the nodes in each."""
-    groups: dict[str, Attributes] = {}
-    names: dict[str, list[str]] = {}
-    for path, array in arrays.items():
-        child = path
-        for group, attributes in zip(_above(path), array.above, strict=True):
-            groups[group] = attributes
-            names.setdefault(group, []).append(child.rpartition("/")[2])
-            child = group
-    return groups, names
-
-
-def _levels_in(
-    group: str, attributes: Attributes, names: list[str], arrays: Mapping[str, StoredArray]
-) -> tuple[StoredArray, ...]:
+def _levels_in(group: str, arrays: Mapping[str, StoredArray]) -> tuple[StoredArray, ...]:
     """Return the levels of the pyramid in a group, as far as they have as many axes as the first.
 
     Levels of views in HDF5 are groups with an array ``cells``.
@@ -129,44 +160,28 @@ def _levels_in(
         cells = {path: f"{at}/cells" for path, at in inner.items()}
         return {path: arrays[at] for path, at in cells.items() if at in arrays and view_in(at)}
 
+    inside = f"{group}/" if group else ""
+    below = [path for path in arrays if path.startswith(inside)]
+    attributes = arrays[below[0]].above[_above(below[0]).index(group)] if below else {}
+    names = dict.fromkeys(path.removeprefix(inside).partition("/")[0] for path in below)
     levels = list(named_levels(attributes, names, find).values())
     return tuple(level for level in levels if level.ndim == levels[0].ndim)
-
-
-def _first_times(arrays: Mapping[str, StoredArray]) -> dict[int, int]:
-    """Return the first time point of each setup of BigDataViewer."""
-    views = sorted(view for path in arrays if (view := view_in(path)) is not None)
-    return dict(reversed(views))
-
-
-def _is_later(array: StoredArray, first: Mapping[int, int]) -> bool:
-    view = array.context.view
-    return view is not None and view[1] > first[view[0]]
 
 
 def _coordinates(arrays: Mapping[str, StoredArray]) -> set[str]:
     """Return the arrays that hold coordinates or bounds of others, by their names or attributes."""
     coordinates = set()
     for path, array in arrays.items():
-        names = array.attributes.get("_ARRAY_DIMENSIONS", array.document.get("dimension_names"))
-        inside = path.rpartition("/")[0]
-        cited = {join(inside, name) for name in _cited(array.attributes)} - {path}
-        for attributes in array.above[:1]:
-            cited |= {join(inside, name) for name in _cited(attributes)}
-        coordinates |= cited & arrays.keys()
+        group = path.rpartition("/")[0]
+        names = array.attributes.get("_ARRAY_DIMENSIONS")
         for name in names if isinstance(names, list) else ():
-            sibling = join(inside, str(name))
+            sibling = join(group, str(name))
             if sibling != path and sibling in arrays and arrays[sibling].ndim == 1:
                 coordinates.add(sibling)
+        for attributes in (array.attributes, *array.above[:1]):
+            for key in ("coordinates", "bounds", "climatology"):
+                cited = attributes.get(key)
+                named = cited.split() if isinstance(cited, str) else ()
+                coordinates |= {join(group, name) for name in named} - {path}
+    coordinates &= arrays.keys()
     return coordinates if coordinates < arrays.keys() else set()
-
-
-def _cited(attributes: Attributes) -> Iterator[str]:
-    """Iterate over the names of other arrays in CF attributes.
-
-    >>> list(_cited({"coordinates": "lon lat", "bounds": "x_bounds", "units": "m"}))
-    ['lon', 'lat', 'x_bounds']
-    """
-    for key in ("coordinates", "bounds", "climatology"):
-        if isinstance(value := attributes.get(key), str):
-            yield from value.split()
