@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -24,71 +24,55 @@ _WEB: Mapping[str, int] = MappingProxyType({"http": 80, "https": 443})
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+(?=:)")
 """The scheme of a URI, or a protocol of fsspec; one letter is a drive of Windows."""
 
-_URL = re.compile(r"://([^/?#]*)((?:[/?#].*)?)", re.DOTALL)
-
-_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,5}))?")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _CONTAINER = re.compile(r"[A-Za-z0-9$][A-Za-z0-9-]*")
 """A container of Azure; with dots, it could name another account."""
 
-_LARGEST_PORT = (1 << 16) - 1
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 """Control characters, some of which parsers of URLs drop."""
 
-
-class Server(NamedTuple):
-    """What receives a request: a server, or a kind of object store whose server the user names."""
-
-    scheme: str
-    host: str = ""
-    port: int | None = None
+Server: TypeAlias = tuple[str, ...]
+"""What receives a request: a server, or a kind of object store whose server the user names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
     """A URL without credentials or other URLs in it."""
 
-    scheme: str
-    """The scheme in lower case."""
-    host: str
-    """The server, or the bucket."""
-    port: int | None
-    path: str
-    """The path with its slash, and a query."""
+    text: str
+    parts: SplitResult
 
     def __str__(self) -> str:
-        return f"{self.origin}{self.path}"
+        return self.text
 
     @property
     def origin(self) -> str:
         """The URL of the server or the bucket."""
-        port = "" if self.port is None else f":{self.port}"
-        return f"{self.scheme}://{self.host}{port}"
+        return f"{self.parts.scheme}://{self.parts.netloc}"
 
     @property
     def is_web(self) -> bool:
         """Whether it is the URL of a web server, which the URL names."""
-        return self.scheme in _WEB
+        return self.parts.scheme in _WEB
 
     @property
     def server(self) -> Server:
         """The server; equal for all spellings of the same one."""
-        if self.scheme in _WEB:
-            return Server(self.scheme, self.host.lower(), self.port or _WEB[self.scheme])
-        if self.scheme in SCHEMES:
-            return Server(self.scheme)
-        return Server(self.scheme, self.host, self.port)
+        scheme = self.parts.scheme
+        if scheme in _WEB:
+            return scheme, self.parts.hostname or "", str(self.parts.port or _WEB[scheme])
+        return (scheme,) if scheme in SCHEMES else (scheme, self.parts.netloc)
 
 
-def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
+def parse_location(text: str, servers: Collection[Server] = ()) -> str | Url:
     r"""Return the local path or the URL that a string in an XML means.
 
     Parameters
     ----------
     text
         An absolute path or a URI. A path in a URI of the scheme "file" is percent-encoded.
-    own
+    servers
         The servers that the user named, which may have other schemes.
 
     Raises
@@ -108,11 +92,10 @@ def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
     """
     if _CONTROL.search(text):
         raise ValueError("it has control characters; expected a path or a URL without them")
-    found = _SCHEME.match(text)
-    scheme = found[0].lower() if found else ""
+    scheme = _scheme_of(text)
     if scheme and scheme != "file":
         url = parse_url(text)
-        if scheme not in SCHEMES and url.server not in own:
+        if scheme not in SCHEMES and url.server not in servers:
             raise ValueError(_expected(scheme))
         return url
     path = _path_in(text) if scheme else text.replace("\\", "/")
@@ -123,10 +106,10 @@ def parse_location(text: str, own: Collection[Server] = ()) -> str | Url:
 
 def _path_in(text: str) -> str:
     """Return the path that a URI of the scheme "file" means."""
-    found = re.fullmatch(r"[^:]+:(?://(?:localhost)?)?(/.*)", text, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"[^:]+:(?://(?:localhost)?)?(/.*)", text, re.IGNORECASE)
+    if match is None:
         raise ValueError("expected an absolute path on this machine, such as 'file:///data/a.n5'")
-    path = unquote(found[1])
+    path = unquote(match[1])
     if "\0" in path:
         raise ValueError("it has a NUL; expected the path of a file")
     return path
@@ -140,34 +123,38 @@ def parse_url(text: str) -> Url:
     ValueError
         If it is not a URL, has credentials or another URL in it, or an invalid server.
     """
-    if _CONTROL.search(text) or (found := _SCHEME.match(text)) is None:
+    scheme = _scheme_of(text)
+    if not scheme or _CONTROL.search(text):
         raise ValueError("it is not a URL")
-    scheme = found[0].lower()
-    parts = _URL.fullmatch(text, found.end())
-    if parts is None or "::" in text:
+    text = scheme + text[len(scheme) :]
+    if "::" in text or not text.startswith(f"{scheme}://"):
         raise ValueError(_expected(scheme))
-    server = _server_in(scheme, parts[1])
-    if server is None:
+    parts = urlsplit(text)
+    if parts.scheme != scheme or not _names_server(parts):
         raise ValueError(
-            f"{parts[1][:200]!r} is not the name of a server or bucket; expected one without "
+            f"{parts.netloc[:200]!r} is not the name of a server or bucket; expected one without "
             "credentials, such as 'https://example.org/a.n5' or 's3://bucket/a.n5'"
         )
-    return Url(scheme, *server, parts[2])
+    return Url(text, parts)
 
 
-def _server_in(scheme: str, text: str) -> tuple[str, int | None] | None:
-    """Return the host and the port, or the bucket, between a URL's scheme and path; or None."""
-    if not text and scheme not in SCHEMES:
-        return "", None
-    if scheme == "az":
-        return (text, None) if _CONTAINER.fullmatch(text) else None
-    found = _HOST.fullmatch(text)
-    if found is None:
-        return None
-    port = None if found[2] is None else int(found[2])
-    has_ports = scheme in _WEB or scheme not in SCHEMES
-    valid = port is None or (has_ports and port <= _LARGEST_PORT)
-    return (found[1], port) if valid else None
+def _scheme_of(text: str) -> str:
+    match = _SCHEME.match(text)
+    return match[0].lower() if match else ""
+
+
+def _names_server(parts: SplitResult) -> bool:
+    """Return whether a URL has a plain server, or bucket, between its scheme and path."""
+    if not parts.netloc:
+        return parts.scheme not in SCHEMES
+    if parts.scheme == "az":
+        return _CONTAINER.fullmatch(parts.netloc) is not None
+    host, colon, port = parts.netloc.partition(":")
+    if colon:
+        may_have_port = parts.scheme in _WEB or parts.scheme not in SCHEMES
+        if not may_have_port or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
+            return False
+    return _HOST.fullmatch(host) is not None
 
 
 def _expected(scheme: str) -> str:
