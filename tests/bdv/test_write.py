@@ -371,7 +371,7 @@ def test_a_tile_is_moved_by_its_matrix_or_its_origin(two_tiles: xr.Dataset, tmp_
         np.testing.assert_array_equal(found.origin_x.sel(channel=0), [0, 30])
     with pytest.raises(ValueError, match="use the methods of its accessor n5"):
         by_matrix["tiles"].n5.to_world([0, 0, 0])
-    with pytest.raises(MetadataError, match=r"ds.assign\(name=image\)"):
+    with pytest.raises(MetadataError):
         by_matrix["tiles"].n5.to_bdv(tmp_path / "no.xml")
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.bdv.loaders import View
-from xarray_n5.bdv.project import KINDS
-from xarray_n5.bdv.registrations import NDIM
+from xarray_n5.bdv.project import KINDS, NDIM
 from xarray_n5.datasets.placed import matrices
 from xarray_n5.datasets.world import AXES
 from xarray_n5.dialects.pyramids import axes_at_level

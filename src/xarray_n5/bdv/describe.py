@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.bdv.combine import checked
+from xarray_n5.bdv.images import PROJECT
 from xarray_n5.bdv.loaders import View
-from xarray_n5.bdv.matrices import Placement, axis_along
-from xarray_n5.bdv.project import KINDS, Project, ViewSetup
-from xarray_n5.bdv.setups import Setups, value_of, whole
+from xarray_n5.bdv.matrices import Placement
+from xarray_n5.bdv.project import KINDS, Entity, Project, ViewSetup
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.factors import of_one_sample
-from xarray_n5.model.level_names import level_number
-from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import xarray as xr
 
-    from xarray_n5.bdv.project import Entity
-    from xarray_n5.bdv.registrations import Registration
-    from xarray_n5.model.axes import Axis
+    from xarray_n5.bdv.project import Registration
 
 _BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
 """Variables of an image's Dataset that are not the image."""
@@ -173,91 +168,175 @@ def _timepoints(dataset: xr.Dataset, dims: Sequence[str]) -> list[int]:
     return list(range(values.size))
 
 
-def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
-    """Return the Datasets of a tree by image and by node: levels are called s0, s1, ....
+IN_XML = ("illumination", "channel", "tile", "angle")
+"""The order in which BigStitcher lists the attributes of a setup."""
 
-    Raises
-    ------
-    MetadataError
-        If there are none.
-    """
-    found: dict[str, dict[int, tuple[str, xr.Dataset]]] = {}
-    for node in tree.subtree:
-        if not node.data_vars:
-            continue
-        path = node.relative_to(tree)
-        path = "" if path == "." else path
-        above, _, name = path.rpartition("/")
-        level = level_number(name)
-        image, number = (path, 0) if level is None else (above, level)
-        found.setdefault(image, {})[number] = (node.path, node.to_dataset())
-    if not found:
-        raise MetadataError("the tree has no variables; expected an image for the project")
-    return {image: dict(levels[n] for n in sorted(levels)) for image, levels in found.items()}
+MOST_IDS = 1 << 31
 
 
-def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[int, ...]]:
-    """Return the factors of an image's levels over the first along z, y, x.
-
-    Raises
-    ------
-    MetadataError
-        If they are not whole numbers, or levels are not in order.
-    """
-    columns = [_column(name, axis, levels) for axis in AXES]
-    found = list(zip(*columns, strict=True))
-    for before, after in pairwise(found):
-        if after == before or any(a < b for a, b in zip(after, before, strict=True)):
-            raise MetadataError(
-                f"the levels of {name!r} have the factors {[list(each) for each in found]} over "
-                "the first along z, y, x; expected each to be coarser than the level before it"
-            )
-    return found
+def whole(values: np.ndarray) -> list[int] | None:
+    """Return values as ids, if they are unique whole numbers in the range of ids."""
+    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        return None
+    ids = [int(value) for value in values]
+    good = all(0 <= n < MOST_IDS for n in ids) and len(set(ids)) == len(ids)
+    return ids if good and (values == np.array(ids)).all() else None
 
 
-def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
-    axes = [axis_along(level, dim) for level in levels]
-    axes = [axis if axis and axis.placed else None for axis in axes]
-    base, found = axes[0], []
-    for number, (level, axis) in enumerate(zip(levels, axes, strict=True)):
-        factor = _factor(base, levels[0].sizes[dim], axis, level.sizes[dim])
-        whole = round(factor)
-        if abs(factor - whole) > SAME * factor or whole < 1:
-            raise MetadataError(
-                f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
-                "first; a project requires whole numbers"
-            )
-        found.append(whole)
-        if base is not None and axis is not None:
-            middle = base.offset + base.step * (whole - 1) / 2
-            if abs(axis.offset - middle) > SAME * abs(base.step):
-                warn(
-                    f"level {number} of {name!r} begins at {dim} = {axis.offset:g}; a project "
-                    f"centres samples on those that they cover, which begins at {middle:g}"
-                )
-    return found
+def value_of(dataset: xr.Dataset, name: str, position: Mapping[str, int]) -> Any:
+    """Return the value of a coordinate for a view."""
+    found = dataset[name]
+    one = found.isel({dim: n for dim, n in position.items() if dim in found.dims})
+    if one.dims:
+        raise MetadataError(
+            f"the coordinate {name!r} has the dimensions {', '.join(map(str, found.dims))}; "
+            "expected one value for each view"
+        )
+    return one.values[()]
 
 
-def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> float:
-    if base is None or axis is None:
-        return size // max(count, 1)
-    if count > 1:
-        return axis.step / base.step
-    factor = of_one_sample(axis, base, otherwise=float(size))
-    return factor if factor.is_integer() else float(size)
+@dataclass(frozen=True)
+class Setups:
+    """The setups of an image."""
+
+    dataset: xr.Dataset
+    placement: Placement
+    dims: Sequence[str]
+    array: xr.DataArray
+    before: Project | None
+    taken: Mapping[int, ViewSetup]
+
+    def all(self) -> Iterator[tuple[ViewSetup, dict[str, int]]]:
+        """Iterate over setups, with their positions along the dimensions."""
+        known = {**(self.before.setups if self.before else {}), **self.taken}
+        sizes = [self.array.sizes[dim] for dim in self.dims]
+        own = "setup" in self.dataset.coords
+        used: set[int] = set()
+        seen = [setup.attributes for setup in known.values()]
+        for at in np.ndindex(*sizes):
+            position = dict(zip(self.dims, at, strict=True))
+            attributes = self._attributes(position, own=own)
+            if own:
+                number = int(value_of(self.dataset, "setup", position))
+            elif "setup" in self.dims:
+                number = position["setup"]
+            else:
+                number = self._number(attributes, known, used)
+            used.add(number)
+            if not own and number in known:
+                attributes = {k: n for k, n in known[number].attributes.items() if k in KINDS}
+            elif not own and not self._has_tiles:
+                while any(_is_same(attributes, other) for other in seen):
+                    attributes["tile"] += 1  # another stack is another tile
+            if not 0 <= number < MOST_IDS:
+                raise MetadataError(f"the setup is {number}; expected a whole number of at least 0")
+            seen.append(attributes)
+            yield self._setup(number, attributes, position, own=own), position
+
+    @property
+    def _has_tiles(self) -> bool:
+        """Whether the tiles of an image have ids: as a dimension, or as numbers."""
+        tile = self.dataset.coords.get("tile")
+        return "tile" in self.dims or (tile is not None and tile.dtype.kind in "iuf")
+
+    def _number(
+        self, attributes: Mapping[str, int], known: Mapping[int, ViewSetup], used: set[int]
+    ) -> int:
+        """Return the id of the setup with these attributes, or a new one."""
+        for number, setup in known.items():
+            if (
+                _is_same(attributes, setup.attributes)
+                and number not in self.taken
+                and number not in used
+            ):
+                return number
+        return next(n for n in range(MOST_IDS) if n not in known and n not in used)
+
+    def _setup(
+        self,
+        number: int,
+        attributes: dict[str, int],
+        position: Mapping[str, int],
+        *,
+        own: bool,
+    ) -> ViewSetup:
+        name = self._text("setup_name", position)
+        if name is None and not own:
+            varied = [kind for kind in attributes if kind in self.dims]
+            named = [f"{k} {self.name_of(k, attributes[k], position).name}" for k in varied]
+            name = ", ".join(named) or str(number if self.array.name is None else self.array.name)
+            if self.before is not None and number in self.before.setups:
+                name = self.before.setups[number].name
+        project = self._opened_from
+        more: dict[str, int] = {}
+        if own and project is not None and number in project.setups:
+            others = project.setups[number].attributes
+            more = {kind: n for kind, n in others.items() if kind not in KINDS}
+        return ViewSetup(
+            number,
+            name=name,
+            size=tuple(self.array.sizes[axis] for axis in AXES),
+            voxel_size=self.placement.voxel_size,
+            unit=self.placement.unit,
+            attributes={**attributes, **more},
+        )
+
+    def _attributes(self, position: Mapping[str, int], *, own: bool) -> dict[str, int]:
+        """Return the ids of a view's channel, tile, angle and illumination."""
+        found = {}
+        for kind in IN_XML:
+            number = self._id(kind, position)
+            if number is None and not own:
+                number = 0
+            if number is not None and number >= 0:
+                found[kind] = number
+        return found
+
+    def _id(self, kind: str, position: Mapping[str, int]) -> int | None:
+        if kind not in self.dataset.coords:
+            return position.get(kind)
+        values = np.atleast_1d(self.dataset[kind].values)
+        if values.dtype.kind in "iu" or (kind not in self.dims and values.dtype.kind == "f"):
+            return int(value_of(self.dataset, kind, position))
+        ids = whole(values) if kind in self.dims else None
+        if ids is not None:
+            return ids[position[kind]]
+        if kind in self.dims:
+            return position[kind]
+        distinct = list(dict.fromkeys(values.ravel().tolist()))
+        return distinct.index(value_of(self.dataset, kind, position))
+
+    def name_of(self, kind: str, number: int, position: Mapping[str, int]) -> Entity:
+        """Return a channel, tile, angle or illumination with its name."""
+        project = self._opened_from
+        known = project.entities.get(kind, {}).get(number) if project is not None else None
+        if kind not in KINDS:
+            return known or Entity(number)
+        name = self._text(f"{kind}_name", position)
+        if name is None and kind in self.dataset.coords:
+            found = self.dataset[kind]
+            name = self._text(kind, position) if found.dtype.kind in "UOS" else None
+        before = self.before.name_of(kind, number) if self.before is not None else str(number)
+        entity = Entity(number, name or before)
+        return entity if known is None else replace(entity, facts=known.facts)
+
+    def _text(self, name: str, position: Mapping[str, int]) -> str | None:
+        if name not in self.dataset.coords:
+            return None
+        found = str(value_of(self.dataset, name, position)).strip()
+        try:
+            return checked(found) or None
+        except ValueError as error:
+            raise MetadataError(f"{name}: {error}") from error
+
+    @property
+    def _opened_from(self) -> Project | None:
+        """The project that the Dataset was opened from, if it is still known."""
+        setup = self.dataset.coords.get("setup")
+        found = None if setup is None else setup.encoding.get(PROJECT)
+        return found if isinstance(found, Project) else None
 
 
-def check_alike(
-    name: str, datasets: Mapping[str, xr.Dataset], arrays: Sequence[xr.DataArray]
-) -> None:
-    """Raise MetadataError if levels differ in more than the sizes of z, y and x."""
-    first = arrays[0]
-    outer = {dim: size for dim, size in first.sizes.items() if dim not in AXES}
-    for path, array in zip(datasets, arrays, strict=True):
-        sizes = {dim: size for dim, size in array.sizes.items() if dim not in AXES}
-        if sizes != outer or array.dtype != first.dtype:
-            raise MetadataError(
-                f"the level {path!r} of {name!r} is {array.dtype} of {dict(array.sizes)}, the "
-                f"first {first.dtype} of {dict(first.sizes)}; expected levels of one type, with "
-                "the same views"
-            )
+def _is_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Return whether setups have the same channel, tile, angle and illumination."""
+    return all(one.get(kind, 0) == other.get(kind, 0) for kind in KINDS)

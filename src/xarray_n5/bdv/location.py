@@ -15,8 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.bdv.loaders import Bucket, XmlPath
-from xarray_n5.bdv.references import Url, parse_location, parse_url
+from xarray_n5.bdv.loaders import Bucket, Url, XmlPath, parse_location, parse_url
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import KEYED_FORMATS, N5
 from xarray_n5.formats.containers import open_hdf5, open_store
@@ -29,9 +28,8 @@ from xarray_n5.stores.redaction import redact_urls
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from xarray_n5.bdv.loaders import Loader
+    from xarray_n5.bdv.loaders import Loader, Server
     from xarray_n5.bdv.project import Project
-    from xarray_n5.bdv.references import Server
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.stores import Store

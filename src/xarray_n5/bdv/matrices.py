@@ -12,8 +12,8 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5.bdv.images import PROJECT
-from xarray_n5.bdv.registrations import CALIBRATION, NDIM, Registration, Transform
-from xarray_n5.datasets.world import AXES, FRAME, WORLD_SYSTEM, check_origins, within
+from xarray_n5.bdv.project import CALIBRATION, NDIM, Registration, Transform
+from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, placed_by_matrices, within
 from xarray_n5.dialects.values import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
@@ -84,44 +84,44 @@ class Placement:
         )
 
     def registration(self, view: View, position: Mapping[str, int]) -> Registration | None:
-        """Return the registration of a view; None if its matrix is unknown."""
+        """Return the registration of a view; None if its matrix is unknown.
+
+        The one that the Dataset was opened with is kept, with its steps, if it is still the view's.
+        """
         rows = _at(self.matrices, position)
         if not np.isfinite(rows).all():
             return None
         world = np.array(self.world)[:, None]
-        total = _quotient(rows, world)
-        known: Any = None
+        total = rows / world
         if "registration" in self.dataset.variables:
             registered = self.dataset["registration"]
             stated = _at(registered, position)
-            if np.array_equal(stated * world if (world != 1).any() else stated, rows):
-                total = stated
-            if (project := registered.encoding.get(PROJECT)) is not None:
-                known = project.registrations.get(view)
+            project = registered.encoding.get(PROJECT)
+            known = None if project is None else project.registrations.get(view)
             if known is not None and not np.array_equal(in_c_order(stated), known.total):
                 raise MetadataError(
                     "the coordinate 'registration' was changed, but it shows what was opened, and "
                     "is not written; change 'affine'"
                 )
-        in_xyz = np.array(in_c_order(total))
-        if known is not None and np.array_equal(known.total, in_xyz):
-            found: Registration = known
-            return found
-        return Registration(self._steps(in_xyz))
+            if np.array_equal(stated * world, rows):
+                if known is not None:
+                    return Registration(known.transforms)
+                total = stated
+        return Registration(self._steps(np.array(in_c_order(total))))
 
     def _steps(self, total: np.ndarray) -> tuple[Transform, ...]:
         """Return a matrix as BigStitcher's steps: the movement, and the calibration before it."""
         if not self.calibrated or self.voxel_size is None:
             return (Transform("registration", as_tuples(total)),)
-        scales = _quotient(np.array(self.voxel_size), np.array(self.world))[::-1]
+        scales = (np.array(self.voxel_size) / np.array(self.world))[::-1]
         calibration = Transform(CALIBRATION, as_tuples(np.eye(NDIM, NDIM + 1) * [*scales, 1.0]))
         rest = np.array(total)
-        rest[:, :NDIM] = _quotient(total[:, :NDIM], scales)
-        if np.allclose(rest[:, :NDIM], np.eye(NDIM), rtol=0, atol=ROUNDING):
-            if not rest[:, NDIM].any() and np.array_equal(rest, np.eye(NDIM, NDIM + 1)):
-                return (calibration,)
-            return (Transform("Translation", as_tuples(rest)), calibration)
-        return (Transform("registration", as_tuples(rest)), calibration)
+        rest[:, :NDIM] = total[:, :NDIM] / scales
+        if np.array_equal(rest, np.eye(NDIM, NDIM + 1)):
+            return (calibration,)
+        is_shift = np.allclose(rest[:, :NDIM], np.eye(NDIM), rtol=0, atol=ROUNDING)
+        name = "Translation" if is_shift else "registration"
+        return (Transform(name, as_tuples(rest)), calibration)
 
 
 def _voxel_size(
@@ -180,43 +180,35 @@ def _matrices(
     dataset: xr.Dataset, axes: Sequence[Axis | None], unit: str | None
 ) -> tuple[xr.DataArray, str | None]:
     """Return the matrices from samples to positions, and the unit of positions."""
-    if "affine" in dataset.variables:
-        check_origins(dataset)
-        affine = dataset["affine"].reset_coords(drop=True)
-        if "axis" in affine.dims and "axis" in dataset.coords:
-            affine = affine.assign_coords(axis=dataset["axis"]).sel(axis=list(AXES))
-        affine = affine.transpose(..., "axis", "column")
-        _warn_of_unit(affine, unit)
-        moved = affine.copy(data=np.asarray(affine.values, np.float64) @ within(dataset))
-        return moved, affine.attrs.get("units", unit)
-    for image in dataset.data_vars.values():
-        numbers = np.asarray(image.attrs.get("affine", ()))
-        if numbers.shape == (NDIM * (NDIM + 1),):
-            rows = numbers.astype(np.float64).reshape(NDIM, NDIM + 1)
-            return xr.DataArray(rows, dims=("axis", "column")), unit
-    if any(
-        axis is not None and dataset[axis.name].encoding.get(FRAME) for axis in axes
-    ) and not all(f"origin_{name}" in dataset.variables for name in AXES):
-        raise MetadataError(
-            "the coordinates are distances in a view, whose position was in 'affine', a "
-            "coordinate of the Dataset that was opened. Put computed images into that, "
-            "ds.assign(name=image), and use its methods; or set other coordinates"
-        )
-    scales = [1.0 if axis is None else axis.step * _converted(axis.unit, unit) for axis in axes]
-    whole = xr.DataArray(np.eye(NDIM, NDIM + 1) * [*scales, 1.0], dims=("axis", "column"))
-    offsets = []
-    for name, axis in zip(AXES, axes, strict=True):
-        start = 0.0 if axis is None else axis.offset * _converted(axis.unit, unit)
-        origin: Any = xr.DataArray(0.0)
-        if f"origin_{name}" in dataset.variables:
-            origin = dataset[f"origin_{name}"].reset_coords(drop=True)
-            origin = origin * _converted(origin.attrs.get("units"), unit)
-        offsets.append(origin + start)
-    moved = xr.concat(xr.broadcast(*offsets), "axis").expand_dims(column=1, axis=-1)
-    return xr.concat(
-        [whole.isel(column=slice(NDIM)).broadcast_like(moved.isel(column=0, drop=True)), moved],
-        "column",
-    ), unit
+    origins = [f"origin_{name}" for name in AXES if f"origin_{name}" in dataset.variables]
+    if AFFINE in dataset.variables or not origins:
+        try:
+            placed = placed_by_matrices(dataset)
+        except ValueError as error:
+            raise MetadataError(str(error)) from error
+        if placed is not None:
+            dims, values = placed
+            if AFFINE in dataset.variables:
+                _warn_of_unit(dataset[AFFINE], unit)
+                unit = dataset[AFFINE].attrs.get("units", unit)
+            return xr.DataArray(values, dims=(*dims, "axis", "column")), unit
+    scales, starts = np.ones(NDIM), []
+    for row, (name, axis) in enumerate(zip(AXES, axes, strict=True)):
+        start: Any = xr.DataArray(0.0)
+        if f"origin_{name}" in origins:
+            start = dataset[f"origin_{name}"].reset_coords(drop=True)
+            start = start * _converted(start.attrs.get("units"), unit)
+        if axis is not None:
+            factor = _converted(axis.unit, unit)
+            scales[row] = axis.step * factor
+            start = start + axis.offset * factor
+        starts.append(start)
+    moved = xr.concat(xr.broadcast(*starts), "axis")
+    dims = tuple(str(dim) for dim in moved.dims if dim != "axis")
+    matrices = np.zeros((*(moved.sizes[dim] for dim in dims), NDIM, NDIM + 1))
+    matrices[..., :NDIM] = np.diag(scales)
+    matrices[..., NDIM] = moved.transpose(*dims, "axis").values
+    return xr.DataArray(matrices, dims=(*dims, "axis", "column")), unit
 
 
 def _warn_of_unit(affine: xr.DataArray, unit: str | None) -> None:
@@ -252,14 +244,4 @@ def _at(several: xr.DataArray, position: Mapping[str, int]) -> np.ndarray:
     """Return the matrix of a view; one without its dimensions applies to all views."""
     one = several.isel({dim: n for dim, n in position.items() if dim in several.dims})
     found: np.ndarray = np.asarray(one.transpose("axis", "column").values, np.float64)
-    return found
-
-
-def _quotient(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
-    """Return quotients that restore the numbers when they are multiplied, if there are any."""
-    found: np.ndarray = np.divide(numbers, divisors)
-    for end in (np.inf, -np.inf):
-        other = np.nextafter(found, end)
-        better = (found * divisors != numbers) & (other * divisors == numbers)
-        found = np.where(better, other, found)
     return found

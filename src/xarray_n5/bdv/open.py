@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.bdv.coordinates import ViewSelection
-from xarray_n5.bdv.fusions import in_world_of_input
-from xarray_n5.bdv.images import images_of
-from xarray_n5.bdv.layouts import layout_of
+from xarray_n5.bdv.images import images_of, in_world_of_input
 from xarray_n5.bdv.location import container_of
-from xarray_n5.bdv.stored import StoredViews, find_views
+from xarray_n5.bdv.stored import StoredViews, find_views, layout_of
 from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.images.select import pick_level

@@ -20,12 +20,11 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import hint_of_xml
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_group
-from xarray_n5.bdv.layouts import groups_of, layout_of
 from xarray_n5.bdv.loaders import Bucket, View
 from xarray_n5.bdv.location import ProjectFile, container_of
 from xarray_n5.bdv.open import OpenProject
-from xarray_n5.bdv.project import read_project
-from xarray_n5.bdv.registrations import NDIM
+from xarray_n5.bdv.project import NDIM, read_project
+from xarray_n5.bdv.stored import groups_of, layout_of
 from xarray_n5.bdv.xml import looks_like_project
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError

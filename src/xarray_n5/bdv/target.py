@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xarray_n5.bdv.combine import updated
-from xarray_n5.bdv.elements import document_of
+from xarray_n5.bdv.combine import document_of, updated
 from xarray_n5.bdv.loaders import XmlPath, absolute_of, reference_of, uri_of
 from xarray_n5.bdv.location import ProjectFile, check_location, container_of
 from xarray_n5.bdv.project import Project, read_project

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,7 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported
-from xarray_n5.bdv.describe import (
-    Described,
-    check_alike,
-    describe,
-    factors_of_levels,
-    images_of_tree,
-)
+from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
 from xarray_n5.bdv.save import difference_of, write_views
@@ -27,9 +21,12 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import find_scene, open_store
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.level_names import view_path
+from xarray_n5.model.factors import of_one_sample
+from xarray_n5.model.level_names import level_number, view_path
 from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.plan import planned_array
@@ -119,6 +116,96 @@ def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
         if sides and not is_dask_collection(array.variable):
             lazy[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
     return dataset.assign(lazy) if lazy else dataset
+
+
+def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
+    """Return the Datasets of a tree by image and by node: levels are called s0, s1, ....
+
+    Raises
+    ------
+    MetadataError
+        If there are none.
+    """
+    found: dict[str, dict[int, tuple[str, xr.Dataset]]] = {}
+    for node in tree.subtree:
+        if not node.data_vars:
+            continue
+        path = node.relative_to(tree)
+        path = "" if path == "." else path
+        above, _, name = path.rpartition("/")
+        level = level_number(name)
+        image, number = (path, 0) if level is None else (above, level)
+        found.setdefault(image, {})[number] = (node.path, node.to_dataset())
+    if not found:
+        raise MetadataError("the tree has no variables; expected an image for the project")
+    return {image: dict(levels[n] for n in sorted(levels)) for image, levels in found.items()}
+
+
+def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[int, ...]]:
+    """Return the factors of an image's levels over the first along z, y, x.
+
+    Raises
+    ------
+    MetadataError
+        If they are not whole numbers, or levels are not in order.
+    """
+    columns = [_column(name, axis, levels) for axis in AXES]
+    found = list(zip(*columns, strict=True))
+    for before, after in pairwise(found):
+        if after == before or any(a < b for a, b in zip(after, before, strict=True)):
+            raise MetadataError(
+                f"the levels of {name!r} have the factors {[list(each) for each in found]} over "
+                "the first along z, y, x; expected each to be coarser than the level before it"
+            )
+    return found
+
+
+def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
+    axes = [axis_along(level, dim) for level in levels]
+    axes = [axis if axis and axis.placed else None for axis in axes]
+    base, found = axes[0], []
+    for number, (level, axis) in enumerate(zip(levels, axes, strict=True)):
+        factor = _factor(base, levels[0].sizes[dim], axis, level.sizes[dim])
+        whole = round(factor)
+        if abs(factor - whole) > SAME * factor or whole < 1:
+            raise MetadataError(
+                f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
+                "first; a project requires whole numbers"
+            )
+        found.append(whole)
+        if base is not None and axis is not None:
+            middle = base.offset + base.step * (whole - 1) / 2
+            if abs(axis.offset - middle) > SAME * abs(base.step):
+                warn(
+                    f"level {number} of {name!r} begins at {dim} = {axis.offset:g}; a project "
+                    f"centres samples on those that they cover, which begins at {middle:g}"
+                )
+    return found
+
+
+def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> float:
+    if base is None or axis is None:
+        return size // max(count, 1)
+    if count > 1:
+        return axis.step / base.step
+    factor = of_one_sample(axis, base, otherwise=float(size))
+    return factor if factor.is_integer() else float(size)
+
+
+def check_alike(
+    name: str, datasets: Mapping[str, xr.Dataset], arrays: Sequence[xr.DataArray]
+) -> None:
+    """Raise MetadataError if levels differ in more than the sizes of z, y and x."""
+    first = arrays[0]
+    outer = {dim: size for dim, size in first.sizes.items() if dim not in AXES}
+    for path, array in zip(datasets, arrays, strict=True):
+        sizes = {dim: size for dim, size in array.sizes.items() if dim not in AXES}
+        if sizes != outer or array.dtype != first.dtype:
+            raise MetadataError(
+                f"the level {path!r} of {name!r} is {array.dtype} of {dict(array.sizes)}, the "
+                f"first {first.dtype} of {dict(first.sizes)}; expected levels of one type, with "
+                "the same views"
+            )
 
 
 @dataclass(frozen=True)
