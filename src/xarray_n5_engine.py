@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.dialects import DialectChoice
 
 
@@ -156,8 +157,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
             "label_multisets": label_multisets,
             **unknown,
         }
-        settings = _settings("n5", group, drop_variables, storage_options, options)
-        return open_dataset(filename_or_obj, form=format, **settings)
+        options |= {"format": format, "storage_options": storage_options}
+        return open_dataset(filename_or_obj, group or "", _options("n5", drop_variables, options))
 
     def open_groups_as_dict(
         self,
@@ -165,8 +166,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        format: str | None = None,
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Return every array below a node as a Dataset of its own, by path.
@@ -175,8 +174,7 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray_n5.datasets.engine import open_groups
 
-        settings = _settings("n5", group, drop_variables, storage_options, options)
-        return open_groups(filename_or_obj, form=format, **settings)
+        return open_groups(filename_or_obj, group or "", _options("n5", drop_variables, options))
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
         """Return the tree of arrays below a node, each a node of its own.
@@ -287,11 +285,12 @@ class BdvBackendEntrypoint(BackendEntrypoint):
             "decode_timedelta": decode_timedelta,
             "missing": missing,
             "level": level,
+            "storage_options": storage_options,
             **unknown,
         }
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
-        settings = _settings("bdv", group, drop_variables, storage_options, options)
-        return open_dataset(filename_or_obj, choice=choice, **settings)
+        how = _options("bdv", drop_variables, options)
+        return open_dataset(filename_or_obj, group or "", how, choice)
 
     def open_groups_as_dict(
         self,
@@ -299,7 +298,6 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
         setup: int | None = None,
         timepoint: int | None = None,
         setups: Literal["grid", "flat"] | None = None,
@@ -312,8 +310,8 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         from xarray_n5.bdv.scene import open_groups
 
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
-        settings = _settings("bdv", group, drop_variables, storage_options, options)
-        return open_groups(filename_or_obj, choice=choice, **settings)
+        how = _options("bdv", drop_variables, options)
+        return open_groups(filename_or_obj, group or "", how, choice)
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
         """Return the tree of all levels of the images of a project.
@@ -330,14 +328,10 @@ for _engine in (N5BackendEntrypoint, BdvBackendEntrypoint):
     _engine.open_dataset_parameters = tuple(signature(_engine.open_dataset).parameters)[1:-1]
 
 
-def _settings(
-    engine: str,
-    group: str | None,
-    drop: str | Iterable[str] | None,
-    storage_options: Mapping[str, Any] | None,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the parameters of the package's functions; this imports dask.array.from_n5, too."""
+def _options(
+    engine: str, drop: str | Iterable[str] | None, options: dict[str, Any]
+) -> DatasetOptions:
+    """Return the options of an engine; this imports dask.array.from_n5, too."""
     import xarray_n5  # noqa: F401
     from xarray_n5.datasets.build import DatasetOptions
 
@@ -355,13 +349,8 @@ def _settings(
             f"the engine {engine!r} has no parameter {unknown[0]!r}; its parameters are "
             f"{', '.join(parameters)}"
         )
-    return {
-        "path": group or "",
-        "storage_options": storage_options,
-        "drop": frozenset([drop] if isinstance(drop, str) else drop or ()),
-        "decoders": decoders,
-        "options": DatasetOptions(**options),
-    }
+    dropped = frozenset([drop] if isinstance(drop, str) else drop or ())
+    return DatasetOptions(drop=dropped, decoders=decoders, **options)
 
 
 _OF_PROJECTS = {"setup", "timepoint", "setups"}

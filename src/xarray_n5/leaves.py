@@ -119,22 +119,10 @@ class Scene(Protocol):
     def container(self, storage_options: Mapping[str, Any] | None) -> Container:
         """Return the container of the images."""
 
-    def open_dataset(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,
-        options: DatasetOptions,
-        **how: Any,
-    ) -> xr.Dataset:
+    def open_dataset(self, group: str, options: DatasetOptions) -> xr.Dataset:
         """Open an image at one level."""
 
-    def open_groups(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,
-        options: DatasetOptions,
-        **how: Any,
-    ) -> dict[str, xr.Dataset]:
+    def open_groups(self, group: str, options: DatasetOptions) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path."""
 
     def images(

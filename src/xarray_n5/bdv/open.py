@@ -49,7 +49,6 @@ class OpenProject:
     def at(
         cls,
         file: ProjectFile,
-        storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
         group: str = "",
         choice: Mapping[str, Any] | None = None,
@@ -77,7 +76,8 @@ class OpenProject:
                 raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
         if (level := numbers.pop("level", None)) is not None:
             options = replace(options, level=level_name(level))
-        return cls(file, container_of(file, storage_options), options, **{**chosen, **numbers})
+        container = container_of(file, options.storage_options)
+        return cls(file, container, options, **{**chosen, **numbers})
 
     @property
     def selection(self) -> ViewSelection:
@@ -155,7 +155,7 @@ class OpenProject:
         project = in_world_of_input(project, stored, self.file.url)
         return images_of(project, stored, selection, self.file.url)
 
-    def open_dataset(self, **how: Any) -> xr.Dataset:
+    def open_dataset(self) -> xr.Dataset:
         """Open one level as a Dataset.
 
         Raises
@@ -177,14 +177,13 @@ class OpenProject:
         placed = images[""]
         if number is not None and level_name(number) not in placed.image.levels:
             placed = self.images()[""]  # for an error with the names of all levels
-        return self.dataset(placed, self.level_of(placed.image), **how)
+        return self.dataset(placed, self.level_of(placed.image))
 
-    def open_groups(self, **how: Any) -> dict[str, xr.Dataset]:
+    def open_groups(self) -> dict[str, xr.Dataset]:
         """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
         if self.options.level is not None:
-            return {"/": self.open_dataset(**how)}
-        where = (self.file.name, self.file.url, self.options)
-        found = open_levels(self.images(), *where, **how)
+            return {"/": self.open_dataset()}
+        found = open_levels(self.images(), self.file.name, self.file.url, self.options)
         return {path: self._of_timepoint(dataset) for path, dataset in found.items()}
 
     def level_of(self, image: Image[Array]) -> str:
@@ -201,9 +200,9 @@ class OpenProject:
         chosen = level if number is None else level_name(number)
         return pick_level(names, chosen, lambda: image.levels, where)
 
-    def dataset(self, placed: PlacedImage, level: str, **how: Any) -> xr.Dataset:
+    def dataset(self, placed: PlacedImage, level: str) -> xr.Dataset:
         """Return a level of an image as a Dataset."""
-        dataset = placed.dataset(level, self.file.name, self.file.url, self.options, **how)
+        dataset = placed.dataset(level, self.file.name, self.file.url, self.options)
         return self._of_timepoint(dataset)
 
     def _of_timepoint(self, dataset: xr.Dataset) -> xr.Dataset:

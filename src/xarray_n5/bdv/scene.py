@@ -74,34 +74,29 @@ class ProjectScene:
     def open_dataset(
         self,
         group: str,
-        storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
         choice: Mapping[str, Any] | None = None,
-        **how: Any,
     ) -> xr.Dataset:
         """Open an image at one level."""
-        opened = OpenProject.at(self.file, storage_options, options, group, choice)
-        return opened.open_dataset(**how)
+        return OpenProject.at(self.file, options, group, choice).open_dataset()
 
     def open_groups(
         self,
         group: str,
-        storage_options: Mapping[str, Any] | None,
         options: DatasetOptions,
         choice: Mapping[str, Any] | None = None,
-        **how: Any,
     ) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path."""
         if options.level is not None:
             raise ValueError("level= is for open_dataset; a tree has all levels")
-        opened = OpenProject.at(self.file, storage_options, options, group, choice)
-        return opened.open_groups(**how)
+        return OpenProject.at(self.file, options, group, choice).open_groups()
 
     def images(
         self, group: str, storage_options: Mapping[str, Any] | None
     ) -> Mapping[str, Image[Array]]:
         """Return the images, or those at a path, by name."""
-        opened = OpenProject.at(self.file, storage_options, DatasetOptions(), group)
+        options = DatasetOptions(storage_options=storage_options)
+        opened = OpenProject.at(self.file, options, group)
         found = {name: placed.image for name, placed in opened.images().items()}
         if opened.options.level is None:
             return found
@@ -208,29 +203,17 @@ def missing_images(document: bytes, nodes: Mapping[str, Array | Group]) -> str:
 
 
 def open_dataset(
-    url: object,
-    choice: Mapping[str, Any],
-    *,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    **how: Any,
+    url: object, path: str, options: DatasetOptions, choice: Mapping[str, Any]
 ) -> xr.Dataset:
     """Open one level of the project in an XML, for the engine "bdv"."""
-    scene = _scene_at(url, storage_options)
-    return scene.open_dataset(path, storage_options, choice=choice, **how)
+    return _scene_at(url, options.storage_options).open_dataset(path, options, choice)
 
 
 def open_groups(
-    url: object,
-    choice: Mapping[str, Any],
-    *,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    **how: Any,
+    url: object, path: str, options: DatasetOptions, choice: Mapping[str, Any]
 ) -> dict[str, xr.Dataset]:
     """Open all levels of the project in an XML, for the engine "bdv"."""
-    scene = _scene_at(url, storage_options)
-    return scene.open_groups(path, storage_options, choice=choice, **how)
+    return _scene_at(url, options.storage_options).open_groups(path, options, choice)
 
 
 def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:

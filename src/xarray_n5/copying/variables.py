@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.datasets.build import build
+from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.conventions import convention_of
 from xarray_n5.datasets.encoded import NAMELESS
 from xarray_n5.datasets.write import plan_dataset
@@ -51,7 +51,7 @@ def undecoded(
     images: Mapping[str, Image[Array]], attributes: Attributes, storage: Storage
 ) -> xr.Dataset:
     """Return a Dataset of elements as they are stored, but with decoded coordinates and strings."""
-    raw = build(images, dict(attributes), decoders=_RAW)
+    raw = build(images, dict(attributes), DatasetOptions(decoders=_RAW))
     decoded = _decoded(images, attributes)
     named = {None if name == NAMELESS else name: image for name, image in images.items()}
     if len(images) == 1:
@@ -81,7 +81,7 @@ def _decoded(images: Mapping[str, Image[Array]], attributes: Attributes) -> xr.D
         if not any(NAMES in image.base.attributes for image in images.values()):
             with suppress(*ODD):
                 how = dict.fromkeys(("mask_and_scale", "decode_times", "concat_characters"), True)
-                return build(images, dict(attributes), decoders=how)
+                return build(images, dict(attributes), DatasetOptions(decoders=how))
         return build(images, dict(attributes))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping
+    from collections.abc import Collection, Mapping
 
     from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
@@ -43,24 +43,25 @@ AXIS_UNITS = "axis_units"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetOptions:
-    """The options of the xarray engine for variables."""
+    """The options of the xarray engine, besides what to open."""
 
     attribute_order: AttributeOrder = "auto"
     dialect: DialectChoice | None = None
     missing: Missing = "fill"
     label_multisets: LabelMultisets = "error"
     level: LevelChoice | None = None
+    drop: Collection[str] = frozenset()
+    """The names of variables to leave out."""
+    decoders: Mapping[str, bool | None] = field(default_factory=dict)
+    """The decoders of xarray that the user enabled or disabled."""
+    storage_options: Mapping[str, Any] | None = None
+    format: str | None = None
 
     @property
     def opening(self) -> dict[str, Any]:
-        """The options of :func:`open_node`."""
+        """The options of :func:`open_node` for arrays."""
         names = ("attribute_order", "missing", "label_multisets")
         return {name: getattr(self, name) for name in names}
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The options with which axes are read."""
-        return {"dialect": self.dialect}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +82,6 @@ def build(
     images: Mapping[str, Image[Array]],
     attributes: dict[str, Any],
     options: DatasetOptions | None = None,
-    *,
-    drop: Container[str] = (),
-    decoders: Mapping[str, bool | None] | None = None,
     budget: Room | None = None,
 ) -> xr.Dataset:
     """Return images as variables of one Dataset.
@@ -93,11 +91,7 @@ def build(
     images, attributes
         The images by name, and the attributes of their group.
     options
-        The options for variables.
-    drop
-        Names of variables to leave out.
-    decoders
-        The decoders of xarray that the user enabled or disabled.
+        The options of the engine.
     budget
         The budget of samples with coordinates.
 
@@ -108,7 +102,7 @@ def build(
     """
     options = DatasetOptions() if options is None else options
     budget = Room() if budget is None else budget
-    sources = {key: each for key, each in _sources(images).items() if key not in drop}
+    sources = {key: each for key, each in _sources(images).items() if key not in options.drop}
     _check_sizes(sources.values())
     coords: dict[str, xr.Variable] = {}
     for source in sources.values():
@@ -119,7 +113,7 @@ def build(
     decoded, kept, coordinates = decode(
         {key: _variable(source, options) for key, source in sources.items()},
         decode_attributes(attributes, "the group") if attributes else {},
-        decoders or {},
+        options.decoders,
         encoded=encoded,
     )
     own = {name for name, variable in decoded.items() if variable.dims == (name,)}

@@ -36,7 +36,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.leaves import Scene
@@ -46,16 +46,7 @@ _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""
 
 
-def open_dataset(
-    url: object,
-    path: str,
-    *,
-    storage_options: Mapping[str, Any] | None,
-    form: str | None,
-    drop: Iterable[str],
-    decoders: Mapping[str, bool | None],
-    options: DatasetOptions,
-) -> xr.Dataset:
+def open_dataset(url: object, path: str, options: DatasetOptions) -> xr.Dataset:
     """Open an array, or the arrays directly in a group, as a Dataset.
 
     Raises
@@ -65,16 +56,14 @@ def open_dataset(
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
-    drop = frozenset(drop)
-    how: dict[str, Any] = {"drop": drop, "decoders": decoders}
-    if (scene := find_scene(url, storage_options)) is not None:
-        return scene.open_dataset(path, storage_options, options, **how)
+    if (scene := find_scene(url, options.storage_options)) is not None:
+        return scene.open_dataset(path, options)
     for again in (True, True, False):
-        node, inner = _open(url, path, storage_options, form, options)
+        node, inner = _open(url, path, options)
         if not isinstance(node, (Array, Group)):
-            return node.open_dataset(inner, storage_options, options, **how)
+            return node.open_dataset(inner, options)
         try:
-            return _dataset_of(node, drop, decoders, options)
+            return _dataset_of(node, options)
         except ValueError:
             # An append resizes one array after another: its record, read again, says which.
             if isinstance(node, Array) or not again:
@@ -82,35 +71,22 @@ def open_dataset(
     raise AssertionError  # pragma: no cover
 
 
-def _dataset_of(
-    node: Array | Group,
-    drop: frozenset[str],
-    decoders: Mapping[str, bool | None],
-    options: DatasetOptions,
-) -> xr.Dataset:
+def _dataset_of(node: Array | Group, options: DatasetOptions) -> xr.Dataset:
     """Return the Dataset of an array, or of the arrays directly in a group."""
+    how: dict[str, Any] = {"without": options.drop, "dialect": options.dialect}
     if options.level is None:
-        images = select_images(node, without=drop, **options.reading)
+        images = select_images(node, **how)
     else:
-        node, images = select_level(node, options.level, without=drop, **options.reading)
+        node, images = select_level(node, options.level, **how)
     attributes = {} if isinstance(node, Array) else dict(node.attrs)
     if options.level is not None:
         attributes = without_levels(attributes, images)
-    dataset = build(images, attributes, options, drop=drop, decoders=decoders)
+    dataset = build(images, attributes, options)
     dataset.encoding["source"] = node.url
     return dataset
 
 
-def open_groups(
-    url: object,
-    path: str,
-    *,
-    storage_options: Mapping[str, Any] | None,
-    form: str | None,
-    drop: Iterable[str],
-    decoders: Mapping[str, bool | None],
-    options: DatasetOptions,
-) -> dict[str, xr.Dataset]:
+def open_groups(url: object, path: str, options: DatasetOptions) -> dict[str, xr.Dataset]:
     """Open every array below a node as a Dataset, by path, and the attributes of groups.
 
     Levels of a pyramid differ in size under the same names, so each array has its own Dataset; but
@@ -124,14 +100,12 @@ def open_groups(
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    how: dict[str, Any] = {"drop": frozenset(drop), "decoders": decoders}
-    if (scene := find_scene(url, storage_options)) is not None:
-        return scene.open_groups(path, storage_options, options, **how)
-    root, path = _open(url, path, storage_options, form, options, whole=True)
+    if (scene := find_scene(url, options.storage_options)) is not None:
+        return scene.open_groups(path, options)
+    root, path = _open(url, path, options, whole=True)
     if not isinstance(root, (Array, Group)):
-        return root.open_groups(path, storage_options, options, **how)
-    tree = _Tree(drop=frozenset(drop), decoders=decoders, options=options)
-    return tree.open(root, "/") or {"/": xr.Dataset()}
+        return root.open_groups(path, options)
+    return _Tree(options).open(root, "/") or {"/": xr.Dataset()}
 
 
 def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
@@ -156,27 +130,21 @@ def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
 
 
 def _open(
-    url: object,
-    path: str,
-    storage_options: Mapping[str, Any] | None,
-    form: str | None,
-    options: DatasetOptions,
-    *,
-    whole: bool = False,
+    url: object, path: str, options: DatasetOptions, *, whole: bool = False
 ) -> tuple[Array | Group | Scene, str]:
     """Open a node, or a scene: one that a group describes, or a file on a server.
 
     The path of an image in the scene is returned, too: the name of such a file does not show that
     it is one.
     """
-    where: dict[str, Any] = {"storage_options": storage_options, "format": form}
+    where: dict[str, Any] = {"storage_options": options.storage_options, "format": options.format}
     try:
         listed = whole or options.level is not None
         node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
         scene = None
         with suppress(OSError):  # keep the original error if this fails
-            scene = find_scene(url, storage_options, by_name=False)
+            scene = find_scene(url, options.storage_options, by_name=False)
         if scene is None:
             raise
         return scene, path
@@ -184,12 +152,10 @@ def _open(
     return scene or node, ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Tree:
     """The options for the nodes of a tree, and the arrays that have been opened."""
 
-    drop: frozenset[str]
-    decoders: Mapping[str, bool | None]
     options: DatasetOptions
     budget: Room = field(default_factory=lambda: Room(_MOST))
     done: set[str] = field(default_factory=set)
@@ -199,10 +165,10 @@ class _Tree:
     ) -> dict[str, xr.Dataset]:
         """Open a node and all below it; `is_part` if it is part of an image."""
         if isinstance(node, Array):
-            return {path: self._image(node.node.name, single_image(node, **self.options.reading))}
+            image = single_image(node, dialect=self.options.dialect)
+            return {path: self._image(node.node.name, image)}
         if (scene := scene_in(node)) is not None:
-            how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
-            found = scene.open_groups("", None, self.options, **how)
+            found = scene.open_groups("", self.options)
             return {f"{path.rstrip('/')}{each}".rstrip("/") or "/": found[each] for each in found}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
@@ -216,7 +182,7 @@ class _Tree:
         return bool(self.done) and self.done.issuperset(a.path for a in group.arrays().values())
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
-        images = select_images(group, without=self.drop, **self.options.reading)
+        images = select_images(group, **self._how)
         found = {path: self._build(images, dict(group.attrs))}
         for name, inner in group.nodes().items():
             if isinstance(inner, Group):
@@ -228,12 +194,12 @@ class _Tree:
         below: dict[str, xr.Dataset] = {}
         combined = {}
         if not is_part:
-            combined = combined_images(group, without=self.drop, **self.options.reading)
+            combined = combined_images(group, **self._how)
         for name, image in combined.items():
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
-        children = group.nodes(without=self.drop)
+        children = group.nodes(without=self.options.drop)
         arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
         known = levels_of(group, arrays)
         images = self._images(group, arrays, known)
@@ -262,7 +228,7 @@ class _Tree:
         """Return the arrays of a group, and levels in its groups, that are not opened yet."""
         inner = levels_in_groups(group, levels)
         images = {
-            name: single_image(array, **self.options.reading)
+            name: single_image(array, dialect=self.options.dialect)
             for name, array in {**arrays, **inner}.items()
             if array.path not in self.done
         }
@@ -278,8 +244,11 @@ class _Tree:
         return dataset
 
     def _build(self, images: Mapping[str, Image[Array]], attributes: dict[str, Any]) -> xr.Dataset:
-        how: dict[str, Any] = {"drop": self.drop, "decoders": self.decoders}
-        return _without_slashes(build(images, attributes, self.options, budget=self.budget, **how))
+        return _without_slashes(build(images, attributes, self.options, self.budget))
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"without": self.options.drop, "dialect": self.options.dialect}
 
 
 def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:

@@ -45,7 +45,12 @@ class PlacedImage:
     """Attributes of all levels, such as ``omero``."""
 
     def dataset(
-        self, level: str, name: str, source: str, options: DatasetOptions, **how: Any
+        self,
+        level: str,
+        name: str,
+        source: str,
+        options: DatasetOptions,
+        budget: Room | None = None,
     ) -> xr.Dataset:
         """Return a level of the image as a Dataset.
 
@@ -57,14 +62,14 @@ class PlacedImage:
             The name of the variable, unless a coordinate has it.
         source
             The location of what describes the positions.
-        options, **how
+        options, budget
             As for :func:`~xarray_n5.datasets.build.build`.
         """
         found, coords = self.image.levels[level], self.coords[level]
         taken = {*coords, *(str(axis.name) for axis in found.named().axes)}
         while name in taken:
             name += "_data"
-        dataset = build({name: self.image.at(level)}, dict(self.attributes), options, **how)
+        dataset = build({name: self.image.at(level)}, dict(self.attributes), options, budget)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
@@ -112,15 +117,9 @@ class GroupScene(ABC):
         """Return the container of the images."""
         return self.group.container
 
-    def open_groups(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
-        options: DatasetOptions,
-        **how: Any,
-    ) -> dict[str, xr.Dataset]:
+    def open_groups(self, group: str, options: DatasetOptions) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path: ``/s0``, or ``/image/s0`` if they differ."""
-        return open_levels(self.at(group, options), self.name, self.url, options, **how)
+        return open_levels(self.at(group, options), self.name, self.url, options)
 
     def images(
         self,
@@ -138,7 +137,7 @@ class GroupScene(ABC):
 
 
 def open_levels(
-    images: Mapping[str, PlacedImage], name: str, source: str, options: DatasetOptions, **how: Any
+    images: Mapping[str, PlacedImage], name: str, source: str, options: DatasetOptions
 ) -> dict[str, xr.Dataset]:
     """Return all levels of images as Datasets, by path: ``/s0``, or ``/name/s0``."""
     budget, root = Room(_MOST), xr.Dataset()
@@ -147,7 +146,7 @@ def open_levels(
     for key, placed in images.items():
         for level in placed.image.levels:
             path = f"/{key}/{level}".replace("//", "/")
-            found[path] = placed.dataset(level, name, source, options, budget=budget, **how)
+            found[path] = placed.dataset(level, name, source, options, budget)
     return found
 
 

@@ -6,7 +6,7 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import GroupScene, chosen_level
@@ -14,8 +14,6 @@ from xarray_n5.imaris.images import read_image
 from xarray_n5.model.paths import stem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import xarray as xr
 
     from xarray_n5.datasets.build import DatasetOptions
@@ -34,18 +32,12 @@ class ImarisImage(GroupScene):
 
     kind = "imaris"
 
-    def open_dataset(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
-        options: DatasetOptions,
-        **how: Any,
-    ) -> xr.Dataset:
+    def open_dataset(self, group: str, options: DatasetOptions) -> xr.Dataset:
         """Open one level, by default the finest."""
         placed = self.at(group, options)[""]
         options = replace(options, level=0) if options.level is None else options
         level = chosen_level(placed.image, options, self.url)
-        return placed.dataset(level, self.name, self.url, options, **how)
+        return placed.dataset(level, self.name, self.url, options)
 
     @property
     def name(self) -> str:

@@ -100,9 +100,7 @@ def read_layers(url: object) -> list[LayerData]:
         If there are more than 32 layers; the others are left out.
     """
     options = DatasetOptions(label_multisets="argmax")
-    groups = open_groups(
-        url, "", storage_options=None, form=None, drop=(), decoders={}, options=options
-    )
+    groups = open_groups(url, "", options)
     layers = [layer for image in images_of_datasets(groups) for layer in _layers(image)]
     if not layers:
         hint = "napari shows arrays of numbers with at least two axes"

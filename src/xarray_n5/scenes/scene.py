@@ -5,7 +5,7 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import GroupScene, chosen_level
@@ -16,8 +16,6 @@ from xarray_n5.scenes.placing import World
 from xarray_n5.scenes.stacking import images_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import xarray as xr
 
     from xarray_n5.datasets.build import DatasetOptions
@@ -37,13 +35,7 @@ class NgffScene(GroupScene):
 
     kind = "scene"
 
-    def open_dataset(
-        self,
-        group: str,
-        storage_options: Mapping[str, Any] | None,  # noqa: ARG002
-        options: DatasetOptions,
-        **how: Any,
-    ) -> xr.Dataset:
+    def open_dataset(self, group: str, options: DatasetOptions) -> xr.Dataset:
         """Open one level of all images, if they are alike."""
         placed = self.at(group, options)
         if "" not in placed:
@@ -54,7 +46,7 @@ class NgffScene(GroupScene):
                 "xarray.open_datatree"
             )
         level = chosen_level(placed[""].image, options, self.url)
-        return placed[""].dataset(level, self.name, self.url, options, **how)
+        return placed[""].dataset(level, self.name, self.url, options)
 
     @property
     def name(self) -> str:
