@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoded import NAMELESS
+from xarray_n5.datasets.encoded import NAMELESS, convention_of
 from xarray_n5.datasets.write import plan_dataset
 from xarray_n5.dialects.write import override, write_geometry
 from xarray_n5.model.alerts import ODD, warn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +13,25 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
 from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import to_json
-from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode, decode_attributes, is_native
+from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode_attributes, is_native
 from xarray_n5.datasets.lazy import LazyArray, LazyCharacters, LazyStack
 from xarray_n5.datasets.world import AFFINE, AFFINE_SIZES
-from xarray_n5.datasets.xarray_internals import LazilyIndexedArray
+from xarray_n5.datasets.xarray_internals import LazilyIndexedArray, decode_cf_variables
 from xarray_n5.dialects.ngff_systems import described_problems
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
-from xarray_n5.model.alerts import warn
+from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.level_names import level_number
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
+from xarray_n5.model.times import check_time_units
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Container, Mapping
 
     from xarray_n5.arrays.node import LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder, DialectChoice
@@ -110,7 +112,7 @@ def build(
     encoded = {key for key, each in sources.items() if "_ARRAY_DIMENSIONS" in each.level.attributes}
     if encoded:  # Zarr v3 has no names of no dimensions
         encoded |= {key for key, each in sources.items() if not each.level.shape}
-    decoded, kept, coordinates = decode(
+    decoded, kept, coordinates = _decode(
         {key: _variable(source, options) for key, source in sources.items()},
         decode_attributes(attributes, "the group") if attributes else {},
         options.decoders,
@@ -309,3 +311,67 @@ def _clash(array: Array, why: str) -> str:
         f"the arrays in {parent!r} cannot share a Dataset ({why}); open {advice}, or all of them "
         "with xarray.open_datatree"
     )
+
+
+def _decode(
+    variables: Mapping[str, xr.Variable],
+    attributes: dict[str, Any],
+    decoders: Mapping[str, bool | None],
+    *,
+    encoded: Container[str],
+) -> tuple[dict[str, xr.Variable], Mapping[str, Any], set[Any]]:
+    """Decode variables; return them, the remaining attributes and the names of coordinates.
+
+    By default, only variables that xarray wrote (`encoded`) are decoded: in others, ``_FillValue``
+    and ``scale_factor`` may have other meanings. Variables that cannot be decoded are returned as
+    stored, with a warning, unless a decoder was requested.
+    """
+    decoded, coordinates = dict(variables), set[Any]()
+    kept: Any = attributes
+    usual = ("concat_characters", "mask_and_scale", "decode_times", "decode_coords")
+    for written in (True, False):
+        chosen: dict[str, Any] = {
+            **dict.fromkeys(usual, written),
+            "use_cftime": None,
+            "decode_timedelta": None if written else False,
+            **{key: value for key, value in decoders.items() if value is not None},
+        }
+        part = {key: value for key, value in variables.items() if (key in encoded) is written}
+        if any(chosen.values()) and part:
+            part = _decodable(part, chosen, requested=any(decoders.values()))
+            found, kept, named = decode_cf_variables(part, kept, **chosen)
+            decoded |= found
+            coordinates |= named
+    return decoded, kept, coordinates
+
+
+def _decodable(
+    variables: Mapping[str, xr.Variable], chosen: dict[str, Any], *, requested: bool
+) -> dict[str, xr.Variable]:
+    """Return the variables that can be decoded; warn of others, or raise if it was requested."""
+    decodable = dict(variables)
+    for name, variable in variables.items():
+        try:
+            _check_numbers(variable.attrs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about references to other variables
+                decode_cf_variables({name: variable.copy(deep=False)}, {}, **chosen)
+        except ODD as error:
+            if requested:
+                raise
+            del decodable[name]
+            warn(
+                f"{name!r} is not decoded: its attributes {list(variable.attrs)} are invalid "
+                f"({error})"
+            )
+    return decodable
+
+
+def _check_numbers(attributes: Mapping[str, Any]) -> None:
+    """Raise for attributes that xarray would pass on to NumPy, then or when values are read."""
+    dtype = attributes.get("dtype")
+    if isinstance(dtype, str) and dtype.startswith("timedelta64"):
+        check_time_units(dtype)
+    for key in ("scale_factor", "add_offset"):
+        if np.asarray(attributes.get(key, 1)).dtype.kind not in "biuf":
+            raise ValueError(f"{key!r} is {attributes[key]!r:.100}; expected a number")

@@ -1,4 +1,4 @@
-"""Variables and attributes as they are stored, and back.
+"""Variables and attributes as they are stored, by the conventions of xarray's Zarr and of N5.
 
 Variables have the form of stored arrays, as xarray's CF conventions encode them. Attributes become
 JSON; a note restores what JSON, or a dialect, would change. The note may come from anybody, so it
@@ -8,27 +8,41 @@ is checked when it is decoded.
 from __future__ import annotations
 
 import json
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import dask.array as da
 import numpy as np
 
-from xarray_n5.datasets.xarray_internals import decode_cf_variables
+from xarray_n5.datasets.xarray_internals import (
+    CharacterArrayCoder,
+    EncodedStringCoder,
+    cf_encoder,
+    encode_zarr_variable,
+    ensure_dtype_not_object,
+)
+from xarray_n5.dialects import all_keys
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import as_json, parse_json
-from xarray_n5.model.roundtrip_attrs import NOTES, invalid_notes, is_text, note_of
-from xarray_n5.model.times import check_time_units
+from xarray_n5.model.roundtrip_attrs import (
+    HIDDEN,
+    NOTE,
+    NOTES,
+    invalid_notes,
+    is_text,
+    note_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Collection, Container, Hashable, Mapping
 
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
+    from xarray_n5.formats.protocol import Format
 
 NAMELESS = "__values__"
 """The name of the array for a variable whose name is None, as in xarray's netCDF."""
@@ -38,6 +52,23 @@ _TYPED = frozenset({"_FillValue", "missing_value", "scale_factor", "add_offset"}
 
 _SHOWN = 3
 """The maximum number of invalid attributes that a warning names."""
+
+_ZARR_KINDS = "biufcSUO"
+"""The kinds of types that Zarr v2 supports; objects are strings of any length."""
+
+_TOO_WIDE = frozenset({"float128", "complex256"})
+
+_N5_TYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)) | {
+    "float32",
+    "float64",
+}
+
+_N5_KEYS = NOTES | {"n5", "dimensions", "blockSize", "dataType", "compression"}
+
+_CODERS: tuple[Any, ...] = (
+    EncodedStringCoder(allows_unicode=False),  # type: ignore[no-untyped-call]
+    CharacterArrayCoder(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,70 +111,6 @@ def cf_attributes(array: Array, attributes: Mapping[str, Any] | None = None) -> 
 def is_native(array: Array, attributes: Mapping[str, Any]) -> bool:
     """Return whether xarray reads an array as a variable without this package."""
     return array.node.format.native_to_xarray and "_ARRAY_DIMENSIONS" in attributes
-
-
-def decode(
-    variables: Mapping[str, xr.Variable],
-    attributes: dict[str, Any],
-    decoders: Mapping[str, bool | None],
-    *,
-    encoded: Container[str],
-) -> tuple[dict[str, xr.Variable], Mapping[str, Any], set[Any]]:
-    """Decode variables; return them, the remaining attributes and the names of coordinates.
-
-    By default, only variables that xarray wrote (`encoded`) are decoded: in others, ``_FillValue``
-    and ``scale_factor`` may have other meanings. Variables that cannot be decoded are returned as
-    stored, with a warning, unless a decoder was requested.
-    """
-    decoded, coordinates = dict(variables), set[Any]()
-    kept: Any = attributes
-    usual = ("concat_characters", "mask_and_scale", "decode_times", "decode_coords")
-    for written in (True, False):
-        chosen: dict[str, Any] = {
-            **dict.fromkeys(usual, written),
-            "use_cftime": None,
-            "decode_timedelta": None if written else False,
-            **{key: value for key, value in decoders.items() if value is not None},
-        }
-        part = {key: value for key, value in variables.items() if (key in encoded) is written}
-        if any(chosen.values()) and part:
-            part = _decodable(part, chosen, requested=any(decoders.values()))
-            found, kept, named = decode_cf_variables(part, kept, **chosen)
-            decoded |= found
-            coordinates |= named
-    return decoded, kept, coordinates
-
-
-def _decodable(
-    variables: Mapping[str, xr.Variable], chosen: dict[str, Any], *, requested: bool
-) -> dict[str, xr.Variable]:
-    """Return the variables that can be decoded; warn of others, or raise if it was requested."""
-    decodable = dict(variables)
-    for name, variable in variables.items():
-        try:
-            _check(variable.attrs)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about references to other variables
-                decode_cf_variables({name: variable.copy(deep=False)}, {}, **chosen)
-        except ODD as error:
-            if requested:
-                raise
-            del decodable[name]
-            warn(
-                f"{name!r} is not decoded: its attributes {list(variable.attrs)} are invalid "
-                f"({error})"
-            )
-    return decodable
-
-
-def _check(attributes: Mapping[str, Any]) -> None:
-    """Raise for attributes that xarray would pass on to NumPy, then or when values are read."""
-    dtype = attributes.get("dtype")
-    if isinstance(dtype, str) and dtype.startswith("timedelta64"):
-        check_time_units(dtype)
-    for key in ("scale_factor", "add_offset"):
-        if np.asarray(attributes.get(key, 1)).dtype.kind not in "biuf":
-            raise ValueError(f"{key!r} is {attributes[key]!r:.100}; expected a number")
 
 
 def encode_attributes(
@@ -190,13 +157,23 @@ def _with_nan(value: Any, error: MetadataError) -> str:
         raise error from error.__cause__
 
 
-def hide(
-    plain: dict[str, Any], note: Mapping[str, Any], hidden: Container[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return attributes, and their note with those that other readers would misinterpret."""
-    aside = {key: value for key, value in plain.items() if key in hidden}
-    rest = {key: value for key, value in plain.items() if key not in aside}
-    return rest, {**note, **({"attributes": aside} if aside else {})}
+def _with_note(
+    plain: Mapping[str, Any], note: Mapping[str, Any], hidden: Container[str], key: str
+) -> dict[str, Any]:
+    """Return attributes, with the `hidden` ones in a note, which is the attribute `key`."""
+    aside = {name: value for name, value in plain.items() if name in hidden}
+    note = {**note, **({"attributes": aside} if aside else {})}
+    rest = {name: value for name, value in plain.items() if name not in aside}
+    return rest | ({key: note} if note else {})
+
+
+def _ambiguous(plain: Mapping[str, Any], *, of_group: bool = False) -> set[str]:
+    """Return the names of attributes that a dialect would interpret as metadata of axes.
+
+    An array's `units` are known to be those of its values; those of a group are not.
+    """
+    of_values = not of_group and isinstance(plain.get("units"), str)
+    return plain.keys() & all_keys() - ({"units"} if of_values else set())
 
 
 def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -208,22 +185,203 @@ def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, An
     plain = {key: value for key, value in attributes.items() if key not in NOTES}
     plain |= note.get("attributes", {})
     invalid = {key: f"{value!r:.80}" for key, value in invalid_notes(attributes).items()}
-    for key, text in note.get("text", {}).items():
-        try:
-            plain[key] = parse_json(text, where)
-        except MetadataError as error:
-            invalid[key] = str(error)
-    for key, text in note.get("bytes", {}).items():
-        try:
-            plain[key] = text.encode("latin-1")
-        except ODD as error:
-            invalid[key] = f"{type(error).__name__}: {error}"
-    for key, dtype in note.get("dtypes", {}).items():
-        try:
-            plain[key] = np.array(plain[key], dtype)[()]
-        except ODD as error:
-            invalid[key] = f"{type(error).__name__}: {error}"
+    for member in ("text", "bytes", "dtypes"):
+        for key, stored in note.get(member, {}).items():
+            try:
+                plain[key] = _restored(member, stored, plain, key)
+            except ODD as error:
+                invalid[key] = f"{type(error).__name__}: {error}"
     if invalid:
         shown = ", ".join(f"{key!r} ({why})" for key, why in islice(invalid.items(), _SHOWN))
         warn(f"{where}: {len(invalid)} invalid values in the attributes' note are ignored: {shown}")
     return plain
+
+
+def _restored(member: str, stored: str, plain: Mapping[str, Any], key: str) -> Any:
+    """Return the value of an attribute by a member of the note."""
+    if member == "text":
+        return parse_json(stored, key)
+    if member == "bytes":
+        return stored.encode("latin-1")
+    return np.array(plain[key], stored)[()]
+
+
+@dataclass(frozen=True, slots=True)
+class ZarrConvention:
+    """Types, axes and fill values are Zarr's own; names of dimensions make arrays a Dataset."""
+
+    roundtrip_key: ClassVar[str] = HIDDEN
+    """The attribute that only this package needs to restore a Dataset."""
+    coordinates_in_axes: ClassVar[bool] = False
+    """Whether regular coordinates are stored in the axes of arrays, rather than as arrays."""
+    null_padded: ClassVar[tuple[type[str | bytes], ...]] = (bytes,)
+    """The types of strings that lose trailing NULs."""
+
+    def encode_together(
+        self, variables: Mapping[Hashable, xr.Variable]
+    ) -> dict[Hashable, xr.Variable]:
+        """Return variables unchanged: for Zarr, xarray encodes them one by one."""
+        return dict(variables)
+
+    def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
+        """Encode a variable as xarray's Zarr writer does."""
+        encoded: Any = encode_zarr_variable(variable, name=name)
+        data, attributes = encoded.data, dict(encoded.attrs)
+        if data.dtype.kind in "SU" and data.dtype.itemsize <= 1:
+            # Zarr has no strings of length 0, and xarray joins those of one byte into one string.
+            data = data.astype("S2" if data.dtype.kind == "S" else "U1")
+        if data.dtype.kind not in _ZARR_KINDS or data.dtype.name in _TOO_WIDE:
+            raise MetadataError(
+                f"Zarr cannot store variable {name!r} of type {data.dtype}; convert it with "
+                "astype()"
+            )
+        fill = attributes.pop("_FillValue", None)
+        if fill is not None and data.dtype.kind != "O":
+            fill = np.array(fill, data.dtype)[()]
+        return EncodedVariable(
+            data,
+            tuple(map(str, encoded.dims)),
+            self._attributes(attributes, f"variable {name!r}", {}),
+            dict(encoded.encoding),
+            fill,
+        )
+
+    def group_attributes(
+        self, attributes: Mapping[Any, Any], where: str, *, empty: bool
+    ) -> dict[str, Any]:
+        """Encode a group's attributes; without arrays, mark it as a Dataset."""
+        note = {"dataset": True} if empty else {}
+        return self._attributes(attributes, where, note, of_group=True)
+
+    def array_attributes(
+        self,
+        encoded: EncodedVariable,
+        axis_coords: Collection[str],  # noqa: ARG002
+        *,
+        placed: bool,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return an array's attributes, with the names of its dimensions."""
+        return {**encoded.attributes, "_ARRAY_DIMENSIONS": list(encoded.dims)}
+
+    @classmethod
+    def _attributes(
+        cls,
+        attributes: Mapping[Any, Any],
+        where: str,
+        note: Mapping[str, Any],
+        *,
+        of_group: bool = False,
+    ) -> dict[str, Any]:
+        """Return attributes as JSON; the note lists those that a dialect would interpret."""
+        plain, restored = encode_attributes(attributes, where)
+        hidden = NOTES | {"_ARRAY_DIMENSIONS"}
+        ambiguous = sorted(_ambiguous(plain, of_group=of_group) - hidden)
+        note = {**note, **restored, **({"own": ambiguous} if ambiguous else {})}
+        return _with_note(plain, note, hidden, cls.roundtrip_key)
+
+
+@dataclass(frozen=True, slots=True)
+class N5Convention:
+    """xarray's coders convert everything to numbers and bytes; a note has the original types."""
+
+    roundtrip_key: ClassVar[str] = NOTE
+    coordinates_in_axes: ClassVar[bool] = True
+    null_padded: ClassVar[tuple[type[str | bytes], ...]] = (str, bytes)
+
+    def encode_together(
+        self, variables: Mapping[Hashable, xr.Variable]
+    ) -> dict[Hashable, xr.Variable]:
+        """Encode variables as xarray does for netCDF."""
+        encoded, _ = cf_encoder(dict(variables), {})
+        return dict(encoded)
+
+    def encode(self, name: str, variable: xr.Variable) -> EncodedVariable:
+        """Encode a variable as one of N5's ten types, with at least one axis.
+
+        Raises
+        ------
+        MetadataError
+            If N5 has no type for it, or JSON none for an attribute.
+        """
+        variable = ensure_dtype_not_object(variable, name=name)
+        try:
+            for coder in _CODERS:
+                variable = coder.encode(variable, name=name)
+        except TypeError as error:
+            raise MetadataError(_advice(name, variable.dtype)) from error
+        data, note = variable.data, {}
+        if data.dtype == np.dtype("S1"):
+            data, note = data.view("u1"), {"dtype": "S1"}
+        if data.dtype.newbyteorder("=").name not in _N5_TYPES:
+            raise MetadataError(_advice(name, data.dtype))
+        if not variable.dims:
+            data = data.reshape((1,))
+        attributes = self._attributes(variable.attrs, f"variable {name!r}", note)
+        dims = tuple(map(str, variable.dims))
+        return EncodedVariable(data, dims, attributes, dict(variable.encoding))
+
+    def group_attributes(
+        self,
+        attributes: Mapping[Any, Any],
+        where: str,
+        *,
+        empty: bool,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Encode a group's attributes, and mark it as a Dataset."""
+        return self._attributes(attributes, where, {"dataset": True})
+
+    def array_attributes(
+        self, encoded: EncodedVariable, axis_coords: Collection[str], *, placed: bool
+    ) -> dict[str, Any]:
+        """Return an array's attributes, with the note of the coordinates in its axes."""
+        attributes, note = dict(encoded.attributes), dict(note_of(encoded.attributes))
+        if placed and "units" in attributes:
+            # In N5, `units` are those of the axes.
+            note["attributes"] = {**note.get("attributes", {}), "units": attributes.pop("units")}
+        note["axes"] = list(axis_coords)
+        return {**attributes, NOTE: note, "_ARRAY_DIMENSIONS": list(encoded.dims)}
+
+    @classmethod
+    def _attributes(
+        cls, attributes: Mapping[Any, Any], where: str, note: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return attributes as JSON; those that readers of N5 would interpret are in the note."""
+        plain, restored = encode_attributes(attributes, where)
+        hidden = _ambiguous(plain) | _N5_KEYS
+        return _with_note(plain, {**note, **restored}, hidden, cls.roundtrip_key)
+
+
+def fit(encoded: EncodedVariable, array: Array) -> EncodedVariable:
+    """Pad strings of N5 to the length of the stored ones, their characters in one block."""
+    if not encoded.is_string:
+        return encoded
+    data = encoded.data
+    short = array.shape[-1] - data.shape[-1]
+    if short > 0:
+        pad: Any = da.pad if isinstance(data, da.Array) else np.pad
+        data = pad(data, [(0, 0)] * (data.ndim - 1) + [(0, short)], mode="constant")
+    return replace(encoded, data=data.rechunk({-1: -1}) if isinstance(data, da.Array) else data)
+
+
+def _advice(name: str, dtype: np.dtype[Any]) -> str:
+    hints = {
+        "c": "store its real and imaginary parts as two variables",
+        "f": "convert it with astype('float32') or astype('float64')",
+        "O": "convert it to numbers, or to strings with astype(str)",
+        "M": "xarray did not encode it as numbers; set 'units' in its encoding",
+    }
+    return (
+        f"N5 cannot store variable {name!r} of type {dtype}: "
+        f"{hints.get(dtype.kind, 'convert it to one of ' + ', '.join(sorted(_N5_TYPES)))}"
+    )
+
+
+Convention: TypeAlias = N5Convention | ZarrConvention
+"""The storage of xarray's types, coordinates and attributes in a format that may lack them."""
+
+_N5, _ZARR = N5Convention(), ZarrConvention()
+
+
+def convention_of(form: Format) -> Convention:
+    """Return the convention for a format."""
+    return _ZARR if form.native_to_xarray else _N5

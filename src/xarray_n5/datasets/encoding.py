@@ -14,8 +14,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
 from xarray_n5.arrays.spec import ArraySpec, check_storable, completed
-from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable
+from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable, convention_of
 from xarray_n5.datasets.lossless import (
     CF,
     check,
@@ -36,7 +35,7 @@ from xarray_n5.writing.blocks import values_of
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable
 
-    from xarray_n5.datasets.conventions import Convention
+    from xarray_n5.datasets.encoded import Convention
     from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.options import Encoding
 

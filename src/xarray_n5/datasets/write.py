@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
-from xarray_n5.datasets.conventions import convention_of
+from xarray_n5.datasets.encoded import convention_of
 from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.overwrite import (

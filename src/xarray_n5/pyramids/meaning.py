@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.datasets.conventions import convention_of
-from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
+from xarray_n5.datasets.encoded import cf_attributes, convention_of, decode_attributes
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.roundtrip_attrs import note_of
 
