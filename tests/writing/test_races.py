@@ -96,7 +96,7 @@ def new_array(place: Path, form: Any) -> None:
 def dead_commit(place: Path, form: Any) -> None:
     """Begin a series, and kill an append when all its data are stored."""
     begin_series(place, form)
-    from xarray_n5.datasets.commit import Commit
+    from xarray_n5.datasets.append import Commit
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Commit, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
@@ -298,7 +298,7 @@ def test_an_append_that_reads_some_grown_arrays_looks_again(
 ) -> None:
     """Its look finds no record, then another append has grown only "v": both are done."""
     from xarray_n5.arrays.records import read_appends
-    from xarray_n5.datasets.commit import complete
+    from xarray_n5.datasets.append import complete
     from xarray_n5.datasets.update import plan_update
 
     place, seen = tmp_path / NAMES[form], list[str]()

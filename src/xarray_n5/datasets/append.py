@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dask.base import tokenize
 
@@ -22,7 +22,6 @@ from xarray_n5.arrays.records import (
     read_appends,
     state_of,
 )
-from xarray_n5.datasets.commit import Commit, complete, row_of
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples
 from xarray_n5.datasets.update import open_stored, plan_update, update
@@ -31,6 +30,7 @@ from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
 from xarray_n5.writing.begin import Begun, CrossedError, tried
 from xarray_n5.writing.blocks import aligned_blocks
+from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.request import short_hash
 from xarray_n5.writing.run import compute_writes, report_of
@@ -38,15 +38,16 @@ from xarray_n5.writing.tasks import ArrayWrite
 from xarray_n5.writing.user_code import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.records import Record
     from xarray_n5.datasets.region import Region
     from xarray_n5.datasets.update import Update
     from xarray_n5.writing.deferred import DeferredWrite
-    from xarray_n5.writing.options import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +167,7 @@ def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
     earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
     claim = Claim(
         store=how.store,
-        path=plan.group.path,
+        path=plan.existing.group.path,
         name=append_name(attempt),
         token=_token(plan),
         began=earlier.get("began", attempt),
@@ -211,32 +212,30 @@ def _discard(append: _Append, records: Mapping[str, dict[str, Any]]) -> None:
 
 def _check_earlier(append: _Append) -> None:
     """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
-    plan, how, dim = append.plan, append.plan.how, str(append.plan.append_dim)
+    how, dim = append.plan.how, str(append.plan.append_dim)
     tokens = [facts.get("token") for facts in append.records.values()]
     if how.resume and append.claim.token not in tokens:
         _check_not_finished(append)
     for facts in append.records.values():
         if not how.resume or facts.get("token") != append.claim.token:
-            ways = "repeat that call with resume=True, or pass discard=True to give it up"
-            raise ResumeError(
-                how.container.url, plan.group.path, began(facts), f"it is an append: {ways}"
-            )
+            why = "it is an append: repeat that call with resume=True, or pass discard=True"
+            raise ResumeError(how.container.url, append.claim.path, began(facts), why)
         if facts.get("grows", append.grows) != append.grows:
             why = f"{dim!r} has changed its length since: pass discard=True to append again"
-            raise ResumeError(how.container.url, plan.group.path, began(facts), why)
+            raise ResumeError(how.container.url, append.claim.path, began(facts), why)
 
 
 def _check_not_finished(append: _Append) -> None:
     """Raise FinishedAppendError if an array has the row of this append, or its samples."""
     plan, dim = append.plan, str(append.plan.append_dim)
-    samples = stored_samples(plan.dataset, plan.stored, dim)
-    row = row_of(append.claim.token)
-    keys = [join(plan.group.path, name, HIDDEN, row) for name in append.writes]
+    samples = stored_samples(plan.dataset, plan.existing.dataset, dim)
+    row = f"{HIDDEN}/done/append-{append.claim.token}"
+    keys = [join(append.claim.path, name, row) for name in append.writes]
     if samples is None and any(data is not None for data in plan.how.store.get_many(keys)):
         end = plan.slices[dim].start
         samples = slice(end - plan.dataset.sizes[dim], end)
     if samples is not None:
-        raise FinishedAppendError(plan.group.url, dim, samples)
+        raise FinishedAppendError(plan.existing.group.url, dim, samples)
 
 
 def _unfinished(how: WriteOptions, path: str, record: Record) -> ResumeError:
@@ -315,3 +314,93 @@ def _look(append: _Append, *, first: bool) -> None:
         if [*shape] not in ([old, new] if may_have_grown else [old]):
             why = f"{append.plan.append_dim!r} of {node.path!r} has changed its length meanwhile"
             raise CrossedError(why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The rest of an append, which may be repeated."""
+
+    how: WriteOptions
+    claim: Claim
+    facts: Mapping[str, Any]
+    """What the record states."""
+
+    @classmethod
+    def take(cls, how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Take over an append that has been committed by others."""
+        attempt, facts = new_attempt(), dict(next(iter(records.values())))
+        token, first = str(facts.pop("token", "")), str(facts.pop("began", attempt))
+        claim = Claim(
+            store=how.store, path=path, name=append_name(attempt), token=token, began=first
+        )
+        claim.begin(facts)
+        now = look(how.store, path).appends
+        delete_records(how.store, path, [append_name(key) for key in now if key in records])
+        return cls(how=how, claim=claim, facts=facts)
+
+    def grow(self) -> None:
+        """Resize the arrays that still have their former shapes, but no consolidated metadata.
+
+        Raises
+        ------
+        ResumeError
+            If an array has another shape than before or after the append; none was resized then.
+        """
+        calls = []
+        for path, (shape, old, new) in self._shapes().items():
+            if shape not in {old, new}:
+                why = f"{path!r} has the shape {shape} now, before the append it was {old}"
+                url = self.how.container.url
+                raise ResumeError(url, self.claim.path, began(dict(self.facts)), why)
+            if shape == old:
+                calls.append(partial(self.how.container.quiet().resize, path, new))
+        if calls:
+            self.claim.check()
+            together(self.claim.store, calls)
+
+    def shrink(self) -> None:
+        """Resize the arrays to their former shapes, as HDF5 needs it to give up an append."""
+        for path, (shape, old, new) in self._shapes().items():
+            if shape == new:
+                self.how.container.resize(path, old)
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """Return the shapes of the arrays as stored, and before and after, by path."""
+        grows = self.facts.get("grows", {})
+        paths = [join(self.claim.path, name) for name in grows]
+        nodes = self.how.container.fresh().nodes(paths, verify=False)
+        stored = [getattr(getattr(node, "metadata", None), "shape", ()) for node in nodes]
+        pairs = [map(tuple, pair) for pair in grows.values()]
+        return {p: (s, *pair) for p, s, pair in zip(paths, stored, pairs, strict=True)}
+
+    def finish(self) -> None:
+        """Resize the arrays, consolidate, leave the rows, and remove the record."""
+        how, claim, grows = self.how, self.claim, self.facts.get("grows", {})
+        self.grow()
+        how.consolidate(claim.path, default=True)
+        how.container.renew([claim.path, *(join(claim.path, name) for name in grows)])
+        calls: list[Callable[[], Any]] = [claim.note_names]
+        for name, pair in grows.items():
+            array, row = replace(claim, path=join(claim.path, name)), f"done/append-{claim.token}"
+            calls.append(partial(array.finish, row, {"grows": {name: pair}}))
+        notes, *_ = together(claim.store, calls)
+        claim.delete_notes(notes)
+        claim.end()
+
+
+def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Finish an append that has stored all its data; return whether there was one."""
+    committed = {key: facts for key, facts in records.items() if facts.get("commit")}
+    if committed:
+        Commit.take(how, path, committed).finish()
+    return bool(committed)
+
+
+def complete_appends(array: Array) -> None:
+    """Finish appends to the group of an array that have stored all of their data."""
+    container = array.node.container.uncached()
+    if array.path:
+        group = array.path.rpartition("/")[0]
+        how = WriteOptions(container=container, mode="r+", consolidated=False)
+        attempts = look(container.store, group).appends
+        complete(how, group, read_appends(container.store, group, attempts))

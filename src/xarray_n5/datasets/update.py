@@ -11,7 +11,6 @@ from dask.base import is_dask_collection
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.spec import ArraySpec
-from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import convention_of, fit
 from xarray_n5.datasets.encoding import encode_like, regular_axis, space_axis
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
@@ -48,11 +47,7 @@ class Update:
     """A dataset to write to the arrays of a group, checked against them."""
 
     how: WriteOptions
-    group: Group
-    stored: xr.Dataset
-    """The arrays as a Dataset."""
-    arrays: Mapping[str, Array]
-    """The array of each variable."""
+    existing: ExistingGroup
     dataset: xr.Dataset
     slices: Mapping[str, slice]
     """The part of the stored Dataset to write."""
@@ -64,27 +59,23 @@ class Update:
 
     @cached_property
     def requests(self) -> Mapping[str, WriteRequest]:
-        """The requests to write the variables, by the paths of their arrays in the group."""
-        return {self.inner(name): self._request(name) for name in self.encoded}
+        """The requests to write the variables."""
+        return {name: self._request(name) for name in self.encoded}
 
     @property
     def shapes(self) -> dict[str, list[list[int]]]:
-        """The stored shapes of the arrays, before and after; by their paths in the group."""
+        """The stored shapes of the arrays, before and after."""
         shapes = {}
         for name in self.encoded:
-            node = self.arrays[name].node
+            node = self.existing.arrays[name].node
             after = node.with_shape(self.shape_of(name))
-            shapes[self.inner(name)] = [[*node.metadata.shape], [*after.metadata.shape]]
+            shapes[name] = [[*node.metadata.shape], [*after.metadata.shape]]
         return shapes
-
-    def inner(self, name: str) -> str:
-        """Return the path of an array in the group."""
-        return self.arrays[name].path.removeprefix(self.group.path).strip("/")
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Return the shape that an array will have, in the user's order of axes."""
-        shape, data = list(self.arrays[name].shape), self.encoded[name].data
-        dims = self.stored.variables[name].dims
+        shape, data = list(self.existing.arrays[name].shape), self.encoded[name].data
+        dims = self.existing.dataset.variables[name].dims
         if self.append_dim is not None and self.append_dim in dims:
             shape[dims.index(self.append_dim)] = self.slices[self.append_dim].stop
         if self.encoded[name].is_string:
@@ -92,9 +83,9 @@ class Update:
         return tuple(shape)
 
     def _request(self, name: str) -> WriteRequest:
-        array, encoded = self.arrays[name], self.encoded[name]
+        array, encoded = self.existing.arrays[name], self.encoded[name]
         data, shape = encoded.data, self.shape_of(name)
-        dims = self.stored.variables[name].dims
+        dims = self.existing.dataset.variables[name].dims
         pairs = zip(dims, data.shape, strict=False)
         region = [self.slices.get(str(dim), slice(0, size)) for dim, size in pairs]
         region += [slice(0, size) for size in shape[len(region) :]]
@@ -154,8 +145,9 @@ def update_tree(
 def _widen(plan: Update) -> None:
     """Resize arrays for strings that are longer than the stored ones."""
     for name in plan.encoded:
-        if (shape := plan.shape_of(name)) != plan.arrays[name].shape:
-            plan.arrays[name].refresh().resize(shape)
+        array = plan.existing.arrays[name]
+        if (shape := plan.shape_of(name)) != array.shape:
+            array.refresh().resize(shape)
 
 
 def open_stored(path: str, how: WriteOptions) -> Group:
@@ -174,8 +166,13 @@ def plan_update(
     region: Region | None = None,
 ) -> Update:
     """Check a dataset against the arrays of a group, and encode it like them."""
-    group, dataset = existing.group, existing.renamed(dataset)
-    stored, arrays, placed = _stored_in(existing)
+    group, arrays, dataset = existing.group, existing.arrays, existing.renamed(dataset)
+    if not arrays and (images := select_images(group)):
+        raise ValueError(
+            f"{list(images)} in {group.url!r} are several arrays each, as in BigDataViewer; "
+            "write to them one by one with xarray_n5.open_array"
+        )
+    stored = existing.dataset
     slices = region_slices(dataset, stored, region, append_dim)
     whole = append_dim is None and region is None
     written = select_written(dataset, stored, slices, append_dim, whole=whole)
@@ -188,6 +185,8 @@ def plan_update(
         if dim in group:
             raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
         check_axis(dataset, stored, dim, slices[dim], regular_axis(stored, dim))
+    axes = [axis for image in existing.images.values() for axis in image.base.named().axes]
+    placed = {str(axis.name) for axis in axes if axis.scale is not None}
     for dim in placed & {*slices} & {*written.variables} - {*in_axes}:
         if axis := space_axis(stored, dim):
             check_axis(dataset, stored, dim, slices[dim], axis)
@@ -196,9 +195,7 @@ def plan_update(
         _check_sources(encoded, arrays)
     return Update(
         how=how,
-        group=group,
-        stored=stored,
-        arrays=arrays,
+        existing=existing,
         dataset=dataset,
         slices=slices,
         append_dim=append_dim,
@@ -225,29 +222,6 @@ def _check_sources(encoded: Mapping[str, EncodedVariable], arrays: Mapping[str, 
     for variable in encoded.values():
         if is_dask_collection(variable.data):
             check_independent(variable.data, replaced)
-
-
-def _stored_in(
-    existing: ExistingGroup,
-) -> tuple[xr.Dataset, Mapping[str, Array], set[str]]:
-    """Return the arrays of a group as a Dataset, by variable, and the axes that have scales.
-
-    All must be readable: an array that is left out would not grow with the others.
-    """
-    group, images = existing.group, existing.images
-    if images:
-        stored, arrays = existing.dataset, existing.arrays
-    else:
-        images = select_images(group)
-        if stacked := [name for name, image in images.items() if image.base.numbers]:
-            raise ValueError(
-                f"{stacked} in {group.url!r} are several arrays each, as in BigDataViewer's files; "
-                "write to them one by one with xarray_n5.open_array"
-            )
-        stored = build(images, dict(group.attrs))
-        arrays = {name: image.base.first for name, image in images.items()}
-    axes = [axis for image in images.values() for axis in image.base.named().axes]
-    return stored, arrays, {str(axis.name) for axis in axes if axis.scale is not None}
 
 
 def _bounded(stored: xr.Dataset, arrays: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from xarray_n5.arrays.changes import end_repairs, reopen
 from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.records import look, new_attempt
-from xarray_n5.datasets.commit import complete_appends
+from xarray_n5.datasets.append import complete_appends
 from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.integrity.report import DAMAGED, check_chunk
 from xarray_n5.integrity.report import report as report_on
