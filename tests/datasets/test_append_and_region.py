@@ -111,7 +111,7 @@ def test_what_does_not_fit_a_region_is_refused(tmp_path: Path) -> None:
     for region, message in (
         ({"time": slice(0, 9)}, "selects 9, expected 2"),
         ({"time": slice(0, 4, 2)}, "step 1"),
-        ({"nowhere": slice(0, 2)}, "is not a dimension of the Dataset"),
+        ({"nowhere": slice(0, 2)}, "is not a dimension of both"),
     ):
         with pytest.raises(ValueError, match=message):
             part.n5.to_n5(tmp_path, "g", region=region)

@@ -141,10 +141,7 @@ def test_coordinates_that_stay_the_same_are_not_written_again(tmp_path: Path) ->
         ({"v": ("x", [1, 2]), "x": [1.0, 3.0]}, r"1\.0 .* is not among the 22 stored coordinates"),
         ({"v": ("x", [1, 2]), "x": [4.0, 8.0]}, "are not adjacent"),
         ({"v": ("x", [1, 2]), "x": [6.0, 4.0]}, "are not adjacent"),
-        (
-            {"v": ("y", [1, 2]), "y": [0.0, 1.0]},
-            "'y', which is not a dimension of the stored Dataset",
-        ),
+        ({"v": ("y", [1, 2]), "y": [0.0, 1.0]}, "'y' is not a dimension of both"),
         ({"v": ((), 1)}, "has no dimensions"),
     ],
 )

@@ -27,7 +27,7 @@ from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import xarray as xr
 
@@ -127,8 +127,14 @@ def check_group(
     """
     arrays, url = existing.arrays, existing.group.url
     if how.mode == "w-" and not resumes and (arrays or existing.group.attrs):
-        hint = _hint(_unfinished(plan.path, arrays, how), arrays, resume=bool(how.resume))
-        raise NodeExistsError(url, "", "a group that is not empty", hint)
+        unfinished = any(look(how.store, join(plan.path, name)).opens for name in ("", *arrays))
+        modes = (
+            "mode='a' adds to these and replaces arrays of the same names, mode='w' first removes "
+            "all arrays and attributes of the group"
+        )
+        hint = hint_of(modes, resume=bool(how.resume), unfinished=unfinished)
+        contained = f"it contains {', '.join(arrays) or 'attributes'}; {hint}"
+        raise NodeExistsError(url, "", "a group that is not empty", contained)
     _check_names(plan, existing)
     if how.mode == "a" and not plan.is_pyramid:
         _check_sizes(plan, existing)
@@ -170,28 +176,6 @@ def _check_sizes(plan: GroupPlan, existing: ExistingGroup) -> None:
                 f"in {existing.group.url!r}: it is {size}, not {sizes[str(dim)]}; replace all of "
                 "them with mode='w'"
             )
-
-
-def _unfinished(path: str, arrays: Iterable[str], how: WriteOptions) -> list[str]:
-    """Return the names of the arrays with an unfinished write, and "" if the group has one."""
-    return [name for name in ("", *arrays) if look(how.store, join(path, name)).opens]
-
-
-def _hint(unfinished: Sequence[str], arrays: Iterable[str], *, resume: bool) -> str:
-    """Return the hint for a group that exists."""
-    contained = f"it contains {', '.join(arrays) or 'attributes'}"
-    if resume:
-        return f"{contained}; {hint_of('', resume=True, unfinished=bool(unfinished))}"
-    if not unfinished:
-        return (
-            f"{contained}; mode='a' adds to these and replaces arrays of the same names, mode='w' "
-            "first removes all arrays and attributes of the group"
-        )
-    of = ", ".join(filter(None, unfinished))
-    return (
-        f"it has an unfinished write{of and f' of {of}'}; resume it with resume=True, or start "
-        "again with mode='w'"
-    )
 
 
 def check_coordinates(group: Group, dims: Collection[str | None]) -> None:

@@ -44,7 +44,9 @@ def region_slices(
         If the region does not match the dataset, or cannot be found.
     """
     if append_dim is not None:
-        return {append_dim: _end_of(dataset, stored, append_dim)}
+        _check_dim(append_dim, dataset, stored)
+        start = stored.sizes[append_dim]
+        return {append_dim: slice(start, start + dataset.sizes[append_dim])}
     if region is None:
         return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
     if not isinstance(region, Mapping) and region != "auto":
@@ -88,8 +90,8 @@ def select_written(
             )
     apart = [
         name
-        for name, each in dataset.variables.items()
-        if not whole and not set(each.dims) & set(slices)
+        for name, variable in dataset.variables.items()
+        if not whole and slices.keys().isdisjoint(variable.dims)
     ]
     if append_dim is None and apart:
         raise ValueError(
@@ -111,8 +113,13 @@ def select_written(
                 f"{name!r} differs from the stored one, and lacks the dimension {append_dim!r}; "
                 "drop it, or write it with mode='a'"
             )
-    if append_dim is not None:
-        _check_complete(dataset, stored, append_dim)
+    missing = [
+        name
+        for name, variable in stored.variables.items()
+        if append_dim in variable.dims and name not in dataset.variables
+    ]
+    if missing:
+        raise ValueError(f"{missing} also have the dimension {append_dim!r}; append to all of them")
     return dataset.drop_vars(apart)
 
 
@@ -203,34 +210,27 @@ def check_encoding(
             )
 
 
-def _end_of(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
+def _check_dim(dim: str, dataset: xr.Dataset, stored: xr.Dataset) -> None:
     if dim not in dataset.dims or dim not in stored.dims:
         known = sorted(map(str, {*dataset.dims} & {*stored.dims}))
         raise ValueError(
-            f"append_dim={dim!r} is not a dimension of both datasets; expected one of {known}"
+            f"{dim!r} is not a dimension of both the Dataset to be written and the stored one; "
+            f"expected one of {known}"
         )
-    start = stored.sizes[dim]
-    return slice(start, start + dataset.sizes[dim])
 
 
 def _slice_along(dim: str, where: slice | str, dataset: xr.Dataset, stored: xr.Dataset) -> slice:
     """Return the start and stop of a region along a dimension."""
-    ours, theirs = dataset.sizes, stored.sizes
-    if dim not in ours or dim not in theirs:
-        whose = "of the Dataset to be written" if dim not in ours else "of the stored Dataset"
-        known = sorted(map(str, {*ours} & {*theirs}))
-        raise ValueError(
-            f"region is for {dim!r}, which is not a dimension {whose}; expected one of {known}"
-        )
+    _check_dim(dim, dataset, stored)
     if where == "auto":
         return _find(dataset, stored, dim)
     if not isinstance(where, slice) or where.step not in {None, 1}:
         raise ValueError(f"the region of {dim!r} is {where!r}; expected a slice of step 1")
-    start, stop, _ = where.indices(theirs[dim])
-    if stop - start != ours[dim]:
+    start, stop, _ = where.indices(stored.sizes[dim])
+    if stop - start != dataset.sizes[dim]:
         raise ValueError(
-            f"the region {where} of {dim!r}, which has {theirs[dim]} samples, selects "
-            f"{max(0, stop - start)}, expected {ours[dim]}"
+            f"the region {where} of {dim!r}, which has {stored.sizes[dim]} samples, selects "
+            f"{max(0, stop - start)}, expected {dataset.sizes[dim]}"
         )
     return slice(start, stop)
 
@@ -250,12 +250,10 @@ def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
     at = theirs.get_indexer(ours)
     if (at < 0).any():
         lost = printable(str(ours[at < 0][0]))
-        ends = printable(f"{theirs[0]} to {theirs[-1]}") if len(theirs) else ""
+        ends = printable(f"{theirs[0]} to {theirs[-1]}") if len(theirs) else "none"
         raise ValueError(
             f"region='auto': {lost} along {dim!r} is not among the {len(theirs)} stored "
             f"coordinates ({ends}); use append_dim={dim!r} for new ones, or {instead}"
-            if len(theirs)
-            else f"region='auto': nothing is stored along {dim!r}; use append_dim={dim!r}"
         )
     if not at.size or (np.diff(at) != 1).any():
         raise ValueError(
@@ -263,16 +261,6 @@ def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
             "this order in the stored Dataset; write parts that are"
         )
     return slice(int(at[0]), int(at[-1]) + 1)
-
-
-def _check_complete(dataset: xr.Dataset, stored: xr.Dataset, append_dim: str) -> None:
-    missing = [
-        name
-        for name, each in stored.variables.items()
-        if append_dim in each.dims and name not in dataset.variables
-    ]
-    if missing:
-        raise ValueError(f"{missing} also have the dimension {append_dim!r}; append to all of them")
 
 
 def _advice(name: str, key: str, want: str) -> str:

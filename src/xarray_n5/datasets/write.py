@@ -41,15 +41,6 @@ if TYPE_CHECKING:
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAttributes:
-    """The attributes of a group that are set when all data are stored."""
-
-    path: str
-    attributes: Mapping[str, Any]
-    is_pyramid: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A Dataset or pyramid in the form of a group's arrays, before anything is written."""
@@ -58,12 +49,6 @@ class Stored:
     existing: ExistingGroup | None
     removed: Sequence[str] = ()
     """The names of levels to remove, besides what the mode removes."""
-
-    @property
-    def closing(self) -> StoredAttributes:
-        """The attributes of the group."""
-        plan = self.plan
-        return StoredAttributes(plan.path, dict(plan.attributes), plan.is_pyramid)
 
 
 def write(
@@ -101,7 +86,7 @@ def write_stored(groups: Sequence[Stored], how: WriteOptions, root: str) -> Grou
         attributes={group.plan.path: dict(group.plan.attributes) for group in groups},
         check=partial(_check, groups, how),
         prepare=partial(_prepare, groups, how),
-        closing=partial(close, [stored.closing for stored in groups], how, root),
+        closing=partial(close, [replace(each.plan, variables={}) for each in groups], how, root),
     )
 
 
@@ -154,14 +139,14 @@ def _prepare(groups: Sequence[Stored], how: WriteOptions) -> None:
                 del group[name]
 
 
-def close(groups: Sequence[StoredAttributes], how: WriteOptions, root: str) -> None:
+def close(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> None:
     """Set the attributes of groups; in mode "a" they are added to their own."""
-    for stored in groups:
-        group = create_group(how.container, stored.path, mode="a")
-        attributes, stale = _changes(stored, group.attrs, how)
+    for plan in plans:
+        group = create_group(how.container, plan.path, mode="a")
+        attributes, stale = _changes(plan, group.attrs, how)
         if attributes or stale:
             group.attrs.change(attributes, stale)
-    list_labels(how.container, {each.path: each.attributes for each in groups})
+    list_labels(how.container, {plan.path: plan.attributes for plan in plans})
     how.consolidate(root, default=True)
 
 
@@ -267,17 +252,17 @@ def request_of(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
 
 
 def _changes(
-    stored: StoredAttributes, before: Mapping[str, Any], how: WriteOptions
+    plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions
 ) -> tuple[dict[str, Any], set[str]]:
     """Return the attributes to set, and the names of those to remove, of those `before`."""
-    convention, attributes = convention_of(how.format), dict(stored.attributes)
+    convention, attributes = convention_of(how.format), dict(plan.attributes)
     if how.mode == "a":
         if note := _merged_note(note_of(before), attributes):
             attributes[convention.roundtrip_key] = note
         named = [each["coordinates"] for each in (before, attributes) if "coordinates" in each]
         if named:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
-    if stored.is_pyramid:
+    if plan.is_pyramid:
         return attributes, _stale(attributes, before, how) - attributes.keys()
     return attributes, set()
 
