@@ -189,14 +189,7 @@ class OpenProject:
     def level_of(self, image: Image[Array]) -> str:
         """Return the name of the level that the options select."""
         level, names, where = self.options.level, list(image.levels), self.file.url
-        if level is None:
-            if len(names) == 1:
-                return names[0]
-            raise ValueError(
-                f"{where!r} has the levels {', '.join(names)}; open one of them with level=0, or "
-                "all with xarray.open_datatree"
-            )
-        number = None if isinstance(level, Mapping) else _number(level)
+        number = None if level is None or isinstance(level, Mapping) else _number(level)
         chosen = level if number is None else level_name(number)
         return pick_level(names, chosen, lambda: image.levels, where)
 

@@ -11,8 +11,7 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import Room
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.world import AXES, FRAME, START, STEP
-from xarray_n5.errors import NodeNotFoundError, printable
-from xarray_n5.images.select import pick_level
+from xarray_n5.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,25 +147,6 @@ def open_levels(
             path = f"/{key}/{level}".replace("//", "/")
             found[path] = placed.dataset(level, name, source, options, budget)
     return found
-
-
-def chosen_level(image: Image[Array], options: DatasetOptions, where: str) -> str:
-    """Return the name of the level that the options select; `where` is for errors.
-
-    Raises
-    ------
-    ValueError
-        If there are several, and none is selected.
-    """
-    names = list(image.levels)
-    if options.level is None:
-        if len(names) == 1:
-            return names[0]
-        raise ValueError(
-            f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
-            "level=0, or all with xarray.open_datatree"
-        )
-    return pick_level(names, options.level, lambda: image.levels, where)
 
 
 def matrices(

@@ -144,7 +144,7 @@ def pick_level(
     level
         The position of the level, where -1 is the coarsest; its name; or distances between samples
         by dimension, in the units of the coordinates, which select the coarsest level with at most
-        these distances, or the finest.
+        these distances, or the finest. None selects the only level.
     axes
         A function that returns the levels by name, which is called for distances only.
     where
@@ -155,8 +155,16 @@ def pick_level(
     NodeNotFoundError
         If there is no such level.
     TypeError, ValueError
-        If it is not a level, or the pyramid lacks a dimension, or its coordinate.
+        If it is not a level, or None of several, or the pyramid lacks a dimension, or its
+        coordinate.
     """
+    if level is None and len(names) != 1:
+        raise ValueError(
+            f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
+            "level=0, or all with xarray.open_datatree"
+        )
+    if level is None:
+        return names[0]
     if isinstance(level, Mapping):
         return _level_by_distance(axes() if names else {}, level, where)
     return _level_by_number(names, level, where)

@@ -5,11 +5,11 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.group import Group
-from xarray_n5.datasets.placed import GroupScene, chosen_level
+from xarray_n5.datasets.placed import GroupScene
+from xarray_n5.images.select import pick_level
 from xarray_n5.imaris.images import read_image
 from xarray_n5.model.paths import stem_of
 
@@ -35,8 +35,8 @@ class ImarisImage(GroupScene):
     def open_dataset(self, group: str, options: DatasetOptions) -> xr.Dataset:
         """Open one level, by default the finest."""
         placed = self.at(group, options)[""]
-        options = replace(options, level=0) if options.level is None else options
-        level = chosen_level(placed.image, options, self.url)
+        levels, level = placed.image.levels, 0 if options.level is None else options.level
+        level = pick_level([*levels], level, lambda: levels, self.url)
         return placed.dataset(level, self.name, self.url, options)
 
     @property

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xarray_n5.arrays.group import Group
-from xarray_n5.datasets.placed import GroupScene, chosen_level
+from xarray_n5.datasets.placed import GroupScene
 from xarray_n5.errors import NodeNotFoundError, printable
+from xarray_n5.images.select import pick_level
 from xarray_n5.scenes.images import find_images
 from xarray_n5.scenes.metadata import read_metadata
 from xarray_n5.scenes.placing import World
@@ -45,7 +46,8 @@ class NgffScene(GroupScene):
                 f"({printable(shown)}); open one with group=, or all of them with "
                 "xarray.open_datatree"
             )
-        level = chosen_level(placed[""].image, options, self.url)
+        levels = placed[""].image.levels
+        level = pick_level([*levels], options.level, lambda: levels, self.url)
         return placed[""].dataset(level, self.name, self.url, options)
 
     @property
