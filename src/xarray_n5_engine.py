@@ -43,6 +43,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
     description: ClassVar[str] = "Open N5 arrays and groups, with coordinates from their metadata"
     url: ClassVar[str] = "https://xarray-n5.readthedocs.io"
     supports_groups: ClassVar[bool] = True
+    label_multisets: ClassVar[Literal["error", "argmax"]] = "error"
+    """How Paintera's label multisets are read, as by ``xarray_n5.open_array``."""
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Return whether this is certainly N5, by its name or the content of one local file."""
@@ -69,7 +71,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
         dialect: DialectChoice | None = None,
         missing: Literal["fill", "error"] = "fill",
         level: int | str | Mapping[str, float] | None = None,
-        label_multisets: Literal["error", "argmax", "count"] = "error",
         **unknown: Any,
     ) -> xr.Dataset:
         """Open an array, or the arrays directly in a group, as a lazily indexed Dataset.
@@ -111,9 +112,6 @@ class N5BackendEntrypoint(BackendEntrypoint):
             The variable has the same name at every level: that of the group around them, or of the
             container. The Dataset has the group's attributes except those that describe levels, or
             that became coordinates.
-        label_multisets : {"error", "argmax", "count"}, default: "error"
-            How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
-            "count" as the numbers of votes for these labels (int32); "error" raises.
         **unknown
             Other options are refused, with a suggestion.
 
@@ -154,11 +152,11 @@ class N5BackendEntrypoint(BackendEntrypoint):
             "dialect": dialect,
             "missing": missing,
             "level": level,
-            "label_multisets": label_multisets,
             **unknown,
         }
         options |= {"format": format, "storage_options": storage_options}
-        return open_dataset(filename_or_obj, group or "", _options("n5", drop_variables, options))
+        how = _options("n5", drop_variables, options, label_multisets=self.label_multisets)
+        return open_dataset(filename_or_obj, group or "", how)
 
     def open_groups_as_dict(
         self,
@@ -174,7 +172,8 @@ class N5BackendEntrypoint(BackendEntrypoint):
         """
         from xarray_n5.datasets.engine import open_groups
 
-        return open_groups(filename_or_obj, group or "", _options("n5", drop_variables, options))
+        how = _options("n5", drop_variables, options, label_multisets=self.label_multisets)
+        return open_groups(filename_or_obj, group or "", how)
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
         """Return the tree of arrays below a node, each a node of its own.
@@ -329,7 +328,7 @@ for _engine in (N5BackendEntrypoint, BdvBackendEntrypoint):
 
 
 def _options(
-    engine: str, drop: str | Iterable[str] | None, options: dict[str, Any]
+    engine: str, drop: str | Iterable[str] | None, options: dict[str, Any], **more: Any
 ) -> DatasetOptions:
     """Return the options of an engine; this imports dask.array.from_n5, too."""
     import xarray_n5  # noqa: F401
@@ -350,7 +349,7 @@ def _options(
             f"{', '.join(parameters)}"
         )
     dropped = frozenset([drop] if isinstance(drop, str) else drop or ())
-    return DatasetOptions(drop=dropped, decoders=decoders, **options)
+    return DatasetOptions(drop=dropped, decoders=decoders, **options, **more)
 
 
 _OF_PROJECTS = {"setup", "timepoint", "setups"}

@@ -88,12 +88,12 @@ def test_invalid_values_of_options_are_refused_by_name(container: Path) -> None:
 
     assert first() == 100
     assert first(dialect="tensorstore") == 0
-    for option in ("missing", "attribute_order", "label_multisets", "dialect"):
+    for option in ("missing", "attribute_order", "dialect"):
         with pytest.raises(ValueError, match=option):
             first(**{option: "misspelt"})
 
 
-@pytest.mark.parametrize("option", ["axis_order", "origin", "inherit"])
+@pytest.mark.parametrize("option", ["axis_order", "origin", "inherit", "label_multisets"])
 def test_options_that_xarray_replaces_are_unknown(container: Path, option: str) -> None:
     options: Any = {option: True}
     with pytest.raises(TypeError, match=f"no parameter '{option}'"):
@@ -290,7 +290,7 @@ def test_datasets_pickle_and_load_asynchronously(container: Path) -> None:
     xr.testing.assert_identical(loaded["raw"], expected())
 
 
-def test_missing_chunks_and_label_multisets_obey_their_options(container: Path) -> None:
+def test_missing_chunks_obey_their_option(container: Path) -> None:
     array = open_array(container, "em/raw", mode="r+")
     array.delete_chunk((0, 0, 0))
     assert xr.open_dataset(container, group="em/raw")["raw"][0, 0, 0] == 0

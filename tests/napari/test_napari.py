@@ -287,8 +287,7 @@ PYRAMIDS: dict[str, Callable[[Path], Path]] = {
 def check_pyramid(place: Path, layers: Layers) -> None:
     """Check that layers have the data and the places of the Datasets of all levels."""
     count = len(layers[0][0])
-    how: dict[str, Any] = {"engine": "n5", "label_multisets": "argmax"}
-    levels = [xr.open_dataset(place, level=level, **how) for level in range(count)]
+    levels = [xr.open_dataset(place, level=level, engine="n5") for level in range(count)]
     (name,) = levels[0].data_vars
     shown = layers[0][1]["axis_labels"]
     split = [dim for dim in levels[0][name].dims if dim not in shown]

@@ -63,7 +63,6 @@ def view(
         address=address,
         port=port,
         storage_options=options,
-        label_multisets="argmax",
     )
     with shown:
         echo(shown.url)

@@ -19,6 +19,7 @@ from xarray_n5.errors import N5Error
 from xarray_n5.model.level_names import level_name
 from xarray_n5.viewing.layers import layers_of
 from xarray_n5.viewing.links import is_public, link_of
+from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -142,7 +143,7 @@ def view(
     storage_options : mapping, optional
         Options of the fsspec filesystem, if `source` is a URL.
     **opening
-        More options of ``xarray.open_datatree``, such as ``label_multisets="argmax"``.
+        More options of ``xarray.open_datatree``, such as `dialect`.
 
     Returns
     -------
@@ -177,8 +178,7 @@ def view(
         with ExitStack() as stack:
             stack.callback(tree.close)
             url = str(source)
-            as_stored = opening.keys() <= {"label_multisets"}
-            wanted = is_public(url, storage_options) and as_stored if link is None else link
+            wanted = is_public(url, storage_options) and not opening if link is None else link
             found = link_of(tree, url, group, labels, storage_options) if wanted else None
             if link and found is None:
                 raise ValueError(
@@ -221,16 +221,22 @@ def page_of(shown: View) -> str:
     return page.as_uri()
 
 
+class _ShownEntrypoint(N5BackendEntrypoint):
+    """The engine "n5" for pictures: label multisets are their most frequent labels."""
+
+    label_multisets = "argmax"
+
+
 def open_tree(source: Any, group: str | None, options: dict[str, Any]) -> xr.DataTree:
     """Open a node as a tree; if the server cannot list, open a pyramid by its levels."""
-    tree = xr.open_datatree(source, engine="n5", group=group, **options)
+    how: dict[str, Any] = {"engine": _ShownEntrypoint, "group": group, **options}
+    tree = xr.open_datatree(source, **how)
     if any(node.data_vars for node in tree.subtree):
         return tree
     levels: dict[str, xr.Dataset] = {}
     with suppress(N5Error, ValueError):
         while True:
-            each = xr.open_dataset(source, engine="n5", group=group, level=len(levels), **options)
-            levels[level_name(len(levels))] = each
+            levels[level_name(len(levels))] = xr.open_dataset(source, level=len(levels), **how)
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs), **levels}) if levels else tree
 
 

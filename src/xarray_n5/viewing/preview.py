@@ -59,8 +59,8 @@ def draw(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError("pictures", "plot", error) from error
-    options = {"label_multisets": "argmax", "storage_options": storage_options}
-    with open_tree(url, path or None, {k: v for k, v in options.items() if v}) as tree:
+    options = {"storage_options": storage_options} if storage_options else {}
+    with open_tree(url, path or None, options) as tree:
         image = images_to_show(tree)[0]
         array = _level(image, pixels)
         plane, title = _section(array, axis, at)
