@@ -53,7 +53,7 @@ def crop(cropped: Cropped, bounds: Mapping[str, Bounds]) -> Cropped:
 
 def _crop(cropped: Box, bounds: Mapping[str, Bounds]) -> Box:
     """Return the box of an array or a Dataset."""
-    if are_apart([cropped.coords.to_dataset()], bounds):
+    if are_apart(cropped.coords.to_dataset(), {*map(str, bounds)}):
         warn(
             f"coordinates along {', '.join(bounds)} count from the first sample of each view, and "
             "views have positions of their own, so this is another box in each. For one of the "

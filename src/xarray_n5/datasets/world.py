@@ -112,34 +112,34 @@ def _points(points: ArrayLike, ndim: int) -> np.ndarray:
     return found
 
 
+def in_view(dataset: xr.Dataset, dims: Iterable[str] = AXES) -> list[str]:
+    """Return the axes among `dims` whose coordinates are distances in a view."""
+    known = [axis for axis in AXES if axis in dims and axis in dataset.coords]
+    return [axis for axis in known if dataset[axis].encoding.get(FRAME)]
+
+
 def is_placed(dataset: xr.Dataset) -> bool:
     """Return whether a Dataset has, or had, matrices of the positions of its images."""
-    known = (dataset[axis] for axis in AXES if axis in dataset.coords)
-    return AFFINE in dataset.variables or any(each.encoding.get(FRAME) for each in known)
+    return AFFINE in dataset.variables or bool(in_view(dataset))
 
 
-def are_apart(datasets: Iterable[xr.Dataset], dims: Iterable[str]) -> bool:
+def are_apart(dataset: xr.Dataset, dims: Iterable[str]) -> bool:
     """Return whether coordinates along `dims` are distances in views that are somewhere else."""
-    axes = [axis for axis in AXES if axis in dims]
-    return any(_is_apart(each, axes) for each in datasets)
-
-
-def _is_apart(dataset: xr.Dataset, dims: Iterable[str]) -> bool:
-    axes = [a for a in dims if a in dataset.coords and dataset[a].encoding.get(FRAME)]
+    axes = in_view(dataset, dims)
     origins = [f"origin_{axis}" for axis in axes]
     if all(name in dataset.coords for name in origins):
         return any(np.abs(dataset[name]).max() > _NEAR for name in origins)
     if AFFINE not in dataset.variables:
         return True
     rows = _matrices(dataset)
-    for row, axis in ((AXES.index(axis), axis) for axis in axes if dataset.sizes[axis]):
-        first, step = _line(dataset[axis].values)
+    for axis in (axis for axis in axes if dataset.sizes[axis]):
+        row, (first, step) = AXES.index(axis), _line(dataset[axis].values)
         wanted = np.zeros(rows.shape[-1])
         wanted[[row, -1]] = step, first
-        own = rows[..., row, :].copy()
+        of_views = rows[..., row, :].copy()
         if dataset.sizes[axis] == 1:
-            own[..., row] = step  # unknown
-        if not np.allclose(own[~np.isnan(own).any(-1)], wanted, atol=_NEAR):
+            of_views[..., row] = step  # unknown
+        if not np.allclose(of_views[~np.isnan(of_views).any(-1)], wanted, atol=_NEAR):
             return True
     return False
 
@@ -160,7 +160,7 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     elif any(AFFINE in found.attrs for found in dataset.data_vars.values()):
         if _stored_matrix(dataset) is None:
             return None
-    elif any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+    elif in_view(dataset):
         if all(f"origin_{axis}" in dataset.coords for axis in AXES):
             dims = tuple(map(str, dataset[f"origin_{AXES[0]}"].dims))
     else:
@@ -225,9 +225,9 @@ def _check_whole(variable: xr.DataArray) -> None:
 def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
     """Return the matrices of coordinates, which may count from the origins of views."""
     origins: list[xr.DataArray] = []
-    if any(dataset[axis].encoding.get(FRAME) for axis in AXES):
+    if in_view(dataset):
         names = [f"origin_{axis}" for axis in AXES]
-        if not all(name in dataset.coords for name in names):
+        if not {*names} <= {*dataset.coords}:
             raise ValueError(
                 "the coordinates are distances in a view, whose position is in 'affine', a "
                 "coordinate of the Dataset that was opened; use the methods of its accessor n5"
@@ -261,22 +261,20 @@ def check_origins(dataset: xr.Dataset) -> None:
 
     They are the matrix and, where coordinates are distances in a view, its origin.
     """
-    affine, origins = dataset[AFFINE], [f"origin_{axis}" for axis in AXES]
+    affine = dataset[AFFINE]
     units, starts = affine.attrs.get("units"), affine.attrs.get(START)
-    for row, (axis, name) in enumerate(zip(AXES, origins, strict=True)):
-        if not {axis, name} <= {*dataset.coords} or not dataset[axis].encoding.get(FRAME):
-            continue
-        if units not in {None, dataset[name].attrs.get("units")}:
+    for axis in in_view(dataset):
+        row, name = AXES.index(axis), f"origin_{axis}"
+        if name not in dataset.coords or units not in {None, dataset[name].attrs.get("units")}:
             continue
         start = starts[row] if isinstance(starts, list) else dataset[axis].values.flat[0]
         rows = affine.sel(axis=axis) if "axis" in affine.coords else affine.isel(axis=row)
         apart = rows.isel(column=-1, drop=True) - start - dataset[name]
-        wrong = abs(apart) > _NEAR * (1 + abs(dataset[name]))
-        if wrong.any():
-            distance, matrices = float(abs(apart).max()), [AFFINE, "registration"]
+        if (abs(apart) > _NEAR * (1 + abs(dataset[name]))).any():
+            origins, matrices = [f"origin_{each}" for each in AXES], [AFFINE, "registration"]
             raise ValueError(
-                f"'affine' and {name!r} place a view {distance:g} apart; drop what is out of date, "
-                f"by drop_vars({matrices}) or drop_vars({origins})"
+                f"'affine' and {name!r} place a view {float(abs(apart).max()):g} apart; drop what "
+                f"is out of date, by drop_vars({matrices}) or drop_vars({origins})"
             )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.datasets.world import AXES, FRAME, placed_by_matrices
+from xarray_n5.datasets.world import AXES, in_view, placed_by_matrices
 from xarray_n5.dialects.levels import is_labels as are_labels
 from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import printable
@@ -154,7 +154,7 @@ def _places(name: str | None, variable: Variable) -> _Places | None:
     dataset, array = variable.dataset, variable.array
     unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
     if not set(AXES) <= set(array.dims):
-        if any(dataset[axis].encoding.get(FRAME) for axis in AXES if axis in dataset.coords):
+        if in_view(dataset):
             warn(
                 f"{name!r} is shown where its coordinates say: a matrix places samples along z, y "
                 f"and x, but it has {', '.join(map(str, array.dims))}; add the axis with "
