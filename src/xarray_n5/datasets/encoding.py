@@ -114,31 +114,25 @@ def plan_group(
     if convention.coordinates_in_axes and not shared:
         in_axes = _coordinates_in_axes(dataset, axes)
     plans = {}
-    for key, variable in convention.encode_together(prepared).items():
-        name = NAMELESS if key is None else str(key)
-        if name not in in_axes:
-            encoded = _encode(name, variable, convention, dataset.dims)
-            encoded = check(prepared[key], encoded, name, masks=True)
-            known = {} if encoded.dims == (name,) else axes
-            geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
-            if key in dataset.data_vars:
-                geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
-            spec = ArraySpec(path=join(path, name), apart=axes_apart(geometry.axes))
-            plans[name] = VariablePlan(
-                encoded=encoded,
-                spec=_spec(spec, name, encoded, form, explicit=key in chosen),
-                geometry=geometry,
-                axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
-            )
-    return GroupPlan(
-        path=path,
-        variables=plans,
-        attributes=convention.group_attributes(
-            attributes or {},
-            f"group {path or '/'!r}",
-            empty=not plans,
-        ),
-    )
+    for key, encoded in _encode(prepared, convention, dataset.dims).items():
+        name = _name(key)
+        if name in in_axes:
+            continue
+        checked = check(prepared[key], encoded, name, masks=True)
+        known = {} if encoded.dims == (name,) else axes
+        geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
+        if key in dataset.data_vars:
+            geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
+        spec = ArraySpec(path=join(path, name), apart=axes_apart(geometry.axes))
+        plans[name] = VariablePlan(
+            encoded=checked,
+            spec=_spec(spec, name, checked, form, explicit=key in chosen),
+            geometry=geometry,
+            axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
+        )
+    where, empty = f"group {path or '/'!r}", not plans
+    attributes = convention.group_attributes(attributes or {}, where, empty=empty)
+    return GroupPlan(path=path, variables=plans, attributes=attributes)
 
 
 def encode_like(
@@ -163,10 +157,7 @@ def encode_like(
         prepared[name].attrs.pop("coordinates", None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other encodings raise later
-        encoded = {
-            name: _encode(str(name), variable, convention)
-            for name, variable in convention.encode_together(prepared).items()
-        }
+        encoded = _encode(prepared, convention)
     return {str(name): check(prepared[name], each, str(name)) for name, each in encoded.items()}
 
 
@@ -243,25 +234,35 @@ def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
     return again is not None and found.dtype == again.dtype and bool(again.identical(found))  # type: ignore[no-untyped-call]
 
 
+def _name(key: Hashable) -> str:
+    """Return the name of the array for a variable."""
+    return NAMELESS if key is None else str(key)
+
+
 def _encode(
-    name: str, variable: xr.Variable, convention: Convention, dims: Container[Hashable] = ()
-) -> EncodedVariable:
-    """Encode a variable; the dimension of its characters is not among the Dataset's `dims`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
-            encoded = convention.encode(name, variable)
-    except MetadataError:
-        raise
-    except ValueError as error:
-        raise MetadataError(
-            f"variable {name!r} cannot be stored: {error}; convert it to numbers, or to strings "
-            "with astype(str)"
-        ) from error
-    encoded = replace(encoded, data=as_graph(encoded.data))
-    while encoded.is_string and encoded.dims[-1] in dims:
-        encoded = replace(encoded, dims=(*encoded.dims[:-1], f"{encoded.dims[-1]}_"))
-    return encoded
+    variables: Mapping[Hashable, xr.Variable],
+    convention: Convention,
+    dims: Container[Hashable] = (),
+) -> dict[Hashable, EncodedVariable]:
+    """Encode variables; the dimensions of their characters are not among the Dataset's `dims`."""
+    found = {}
+    for key, variable in convention.encode_together(variables).items():
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Duplicate dimension names")  # they change below
+                encoded = convention.encode(_name(key), variable)
+        except MetadataError:
+            raise
+        except ValueError as error:
+            raise MetadataError(
+                f"variable {key!r} cannot be stored: {error}; convert it to numbers, or to strings "
+                "with astype(str)"
+            ) from error
+        encoded = replace(encoded, data=as_graph(encoded.data))
+        while encoded.is_string and encoded.dims[-1] in dims:
+            encoded = replace(encoded, dims=(*encoded.dims[:-1], f"{encoded.dims[-1]}_"))
+        found[key] = encoded
+    return found
 
 
 def _spec(
@@ -315,21 +316,16 @@ def _chunks(encoded: EncodedVariable, chunks: Any) -> Any:
 
 def _checked_encodings(encoding: Encoding, dataset: xr.Dataset) -> dict[Hashable, dict[str, Any]]:
     """Return the user's encodings; raise if one is unknown, or for an unknown variable."""
-    for name, own in encoding.items():
-        if not isinstance(own, Mapping):
-            raise ValueError(_not_a_mapping(name, own, dataset))  # noqa: TRY004
+    for name, chosen in encoding.items():
+        if not isinstance(chosen, Mapping):
+            raise ValueError(  # noqa: TRY004 - as in xarray
+                f"the encoding of {name!r} is {chosen!r}; it must be castable to a dict: "
+                "encoding={'a': {'chunks': 64}}"
+            )
         if name not in dataset.variables:
             known = ", ".join(map(str, dataset.variables))
             raise KeyError(
                 f"the encoding names {name!r}, which is not a variable; the variables are {known}"
             )
-        refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
-    return {name: dict(own) for name, own in encoding.items()}
-
-
-def _not_a_mapping(name: object, own: object, dataset: xr.Dataset) -> str:
-    message = f"the encoding of {name!r} is {own!r}; it must be castable to a dict"
-    if name not in _ENCODINGS or name in dataset.variables:
-        return message
-    variable = next(iter(dataset.data_vars), "a")
-    return f"{message}; pass it by variable: encoding={{{variable!r}: {{{name!r}: ...}}}}"
+        refuse_encodings(name, sorted(set(chosen) - _ENCODINGS), _ENCODINGS)
+    return {name: dict(chosen) for name, chosen in encoding.items()}
