@@ -272,16 +272,6 @@ def test_lazy_indexing_reads_only_the_chunks_that_are_touched() -> None:
         assert (reads, batches) in {(chunks, 0), (0, 1)}, indexed
 
 
-def test_selecting_by_place_works(container: Path) -> None:
-    opened = xr.open_dataset(container, group="em/raw")["raw"]
-    memory = expected()
-    between = slice(140, 260)
-    xr.testing.assert_identical(opened.sel(z=between), memory.sel(z=between))
-    xr.testing.assert_identical(
-        opened.sel(x=9.0, method="nearest"), memory.sel(x=9.0, method="nearest")
-    )
-
-
 def test_datasets_pickle_and_load_asynchronously(container: Path) -> None:
     opened = xr.open_dataset(container, group="em/raw")
     again = pickle.loads(pickle.dumps(opened))  # noqa: S301
@@ -579,15 +569,6 @@ def test_a_tree_opens_whose_arrays_do_not_align_with_the_dataset_above(
     assert set(map(str, whole.variables)) <= set(map(str, everything))
     apart = xr.open_groups(tmp_path / name, engine="n5")
     xr.testing.assert_identical(apart["/"].load(), whole)
-
-
-def test_a_tree_that_aligns_keeps_its_datasets(tmp_path: Path) -> None:
-    whole = xr.Dataset({"v": ("x", np.arange(4))}, {"x": [0.0, 2, 4, 6]})
-    whole.n5.to_n5(tmp_path / "c.n5")
-    whole.rename(v="w").n5.to_n5(tmp_path / "c.n5", group="inner")
-    tree = xr.open_datatree(tmp_path / "c.n5", engine="n5")
-    assert tree.groups == ("/", "/inner")
-    assert "v" in tree.data_vars
 
 
 @pytest.mark.parametrize("names", [("s0", "s1"), ("0", "1")])

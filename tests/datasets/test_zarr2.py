@@ -156,13 +156,6 @@ def test_variables_are_added_and_replaced(tmp_path: Path) -> None:
     xr.testing.assert_identical(theirs(tmp_path), dataset[["flag"]])
 
 
-def test_a_stopped_write_goes_on(tmp_path: Path) -> None:
-    dataset = rich().chunk(x=2)
-    dataset.n5.to_n5(tmp_path, "g", format="zarr2", compute=False)
-    dataset.n5.to_n5(tmp_path, "g", resume=True)
-    xr.testing.assert_identical(theirs(tmp_path, "g"), dataset.compute())
-
-
 def test_texts_of_fixed_size_are_not_cut(tmp_path: Path) -> None:
     short = xr.Dataset({"s": ("x", ["ab"])})
     short.n5.to_n5(tmp_path, format="zarr2")
@@ -364,10 +357,3 @@ def test_variables_leave_out_chunks_where_a_mask_tells_what_they_hold(tmp_path: 
     for opened in (ours(tmp_path), theirs(tmp_path)):
         xr.testing.assert_identical(opened, dataset.compute())
         assert opened["whole"].dtype == int
-
-
-def test_a_write_that_ended_returns_its_report_when_it_is_resumed(tmp_path: Path) -> None:
-    first = rich().n5.to_n5(tmp_path, format="zarr2", resume=True)
-    again = rich().n5.to_n5(tmp_path, format="zarr2", resume=True)
-    assert [*again.arrays] == [*first.arrays]
-    assert again.written == 0
