@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,28 +24,13 @@ def bytes_of(data: Buffer) -> memoryview:
     return np.frombuffer(data, np.uint8).data
 
 
-class Decompressor(Protocol):
-    """A decompressor of one stream, as in zlib, bz2, lzma and lz4.frame."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the end of the stream was reached."""
-
-    @property
-    def unused_data(self) -> bytes | None:
-        """The bytes after the end of the stream."""
-
-    def decompress(self, data: Any, max_length: int, /) -> bytes:
-        """Return at most `max_length` bytes."""
-
-
 def read_streams(
-    data: Buffer, size: int, new: Callable[[], Decompressor], magic: bytes | tuple[bytes, ...]
+    data: Buffer, size: int, new: Callable[[], Any], magic: bytes | tuple[bytes, ...]
 ) -> bytes:
     """Return the content of concatenated streams, at most `size` bytes.
 
-    After the first stream, zeros (the padding of xz) and bytes that do not begin with `magic` are
-    ignored.
+    `new` makes a decompressor of one stream, as in zlib, bz2, lzma and lz4.frame. After the first
+    stream, zeros (the padding of xz) and bytes that do not begin with `magic` are ignored.
 
     Raises
     ------
@@ -72,9 +57,7 @@ def read_streams(
             return b"".join(pieces)
 
 
-def _read_stream(
-    view: memoryview, start: int, left: int, stream: Decompressor
-) -> tuple[bytes, int | None]:
+def _read_stream(view: memoryview, start: int, left: int, stream: Any) -> tuple[bytes, int | None]:
     """Return at most `left` bytes of a stream, and its end, or None if it was not reached.
 
     The first stream gets all bytes at once. Later ones get a growing window, because a decompressor

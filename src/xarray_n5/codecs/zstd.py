@@ -44,7 +44,11 @@ class Zstd:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one frame that holds its content's size, and the content's checksum."""
-        return compressed(data, self.level, checksum=True)
+        parameter = zstd.CompressionParameter
+        options: dict[int, int] = {parameter.compression_level: self.level}
+        options[parameter.checksum_flag] = 1  # compared by all decoders (RFC 8878, 3.1.1)
+        frame: bytes = zstd.compress(bytes_of(data), options=options)
+        return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the content of the frames.
@@ -67,15 +71,6 @@ class Zstd:
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: window}
         new = functools.partial(zstd.ZstdDecompressor, options=options)
         return read_streams(view, size, new, _MAGIC)
-
-
-def compressed(data: Buffer, level: int, *, checksum: bool) -> bytes:
-    """Return one frame; all decoders compare the checksum, if there is one (RFC 8878, 3.1.1)."""
-    parameter = zstd.CompressionParameter
-    options: dict[int, int] = {parameter.compression_level: level}
-    options[parameter.checksum_flag] = int(checksum)
-    frame: bytes = zstd.compress(bytes_of(data), options=options)
-    return frame
 
 
 def _stated_size(view: memoryview) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
+from xarray_n5.model.paths import normalize_path
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -35,39 +37,40 @@ class Node:
 
 
 class Format(Protocol):
-    """The rules of a format, and the encoding of its chunks."""
+    """The rules of a format, and the encoding of its chunks; most facts have defaults."""
 
     name: ClassVar[str]
     """The format's name, as in ``format=``."""
-    suffixes: ClassVar[tuple[str, ...]]
+    suffixes: ClassVar[tuple[str, ...]] = ()
     """The suffixes of its containers' names."""
-    documents: ClassVar[tuple[str, ...]]
+    documents: ClassVar[tuple[str, ...]] = ()
     """The names of a node's documents, the identifying one first; none in a single file."""
-    pads: ClassVar[bool]
+    pads: ClassVar[bool] = True
     """Whether chunks at an array's ends are always stored full-size."""
-    one_writer: ClassVar[bool]
+    one_writer: ClassVar[bool] = False
     """Whether only one process may write."""
-    holds_shards: ClassVar[bool]
+    holds_shards: ClassVar[bool] = False
     """Whether a stored file may hold several chunks."""
-    consolidates: ClassVar[bool]
-    """Whether groups may have consolidated metadata."""
-    native_to_xarray: ClassVar[bool]
-    """Whether xarray can read it: dimension names, fill values, packed values."""
-    ngff_version: ClassVar[str]
+    native_to_xarray: ClassVar[bool] = False
+    """Whether xarray reads it: dimension names, fill values, packed values, consolidated metadata.
+    """
+    ngff_version: ClassVar[str] = "0.4"
     """The version of OME-NGFF that is written."""
-    nested_layout: ClassVar[Attributes | None]
+    nested_layout: ClassVar[Attributes | None] = None
     """The `layout` that stores chunks in nested directories; None if there is no choice."""
-    level_attributes: ClassVar[Attributes]
+    level_attributes: ClassVar[Attributes] = {}
     """Attributes of new levels of pyramids: in Zarr v2, that their fill value does not mask."""
 
     def normalize_path(self, path: str) -> str:
         """Return a node's path, normalised by the format's rules."""
+        return normalize_path(path)
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return a new array's metadata with the format's own facts, some chosen by `layout`."""
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the `layout` with which :meth:`complete` stores an array alike."""
+        return {}
 
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise if the format cannot store a new node; `where` names it in errors."""
@@ -88,10 +91,14 @@ class Format(Protocol):
 class KeyedFormat(Format, Protocol):
     """A format whose nodes are documents, and whose chunks are values, in a key-value store."""
 
-    lists_x_first: ClassVar[bool]
+    lists_x_first: ClassVar[bool] = False
     """Whether lists of axes in attributes are in the order of N5's tools."""
-    states_kind: ClassVar[bool]
+    states_kind: ClassVar[bool] = False
     """Whether documents state the kind of a node, so that its content need not be listed."""
+
+    def check(self, metadata: Metadata, where: str) -> None:
+        """Raise if the format cannot store a new node."""
+        self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the metadata in a node's documents; `where` names the node in errors."""
@@ -115,6 +122,7 @@ class KeyedFormat(Format, Protocol):
 
     def check_container(self, documents: Documents, where: str) -> None:
         """Warn if a container's root states a version that is newer than the supported ones."""
+        del documents, where  # in Zarr, each document has a version, which `read` checks
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise if a node's documents do not match `constraints`."""

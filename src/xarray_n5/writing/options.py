@@ -135,7 +135,7 @@ class WriteOptions:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
         if self.safe_chunks not in {True, False}:
             raise ValueError(f"safe_chunks is {self.safe_chunks!r}; expected True or False")
-        if self.consolidated and not self.format.consolidates:
+        if self.consolidated and not self.format.native_to_xarray:
             raise ValueError(
                 f"consolidated=True is for Zarr v2; {self.format.name} does not support "
                 "consolidated metadata"
@@ -199,7 +199,7 @@ class WriteOptions:
     def consolidate(self, path: str, *, default: bool) -> None:
         """Write the consolidated metadata of a group, if requested."""
         wanted = default if self.consolidated is None else self.consolidated
-        if wanted and self.format.consolidates:
+        if wanted and self.format.native_to_xarray:
             self.container.consolidate(path)
 
 

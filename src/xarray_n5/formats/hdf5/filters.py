@@ -137,7 +137,7 @@ def split_mask(chunk: Buffer) -> tuple[int, memoryview]:
     return int.from_bytes(view[:MASK_BYTES], "little"), view[MASK_BYTES:]
 
 
-def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
+def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
     """Return a stored chunk's elements, in the file's byte order.
 
     Raises
@@ -148,7 +148,7 @@ def decode(metadata: ArrayMetadata, chunk: Buffer) -> np.ndarray:
         If the chunk is too long, or a filter cannot decode it.
     """
     layout: FilterLayout = metadata.layout
-    mask, payload = split_mask(chunk)
+    mask, payload = split_mask(data)
     if metadata.dtype.kind == "O":
         from numcodecs import VLenUTF8
 

@@ -17,9 +17,9 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5 import filters
 from xarray_n5.formats.hdf5.attributes import split_attributes
 from xarray_n5.formats.hdf5.filters import FilterLayout, filters_for
+from xarray_n5.formats.protocol import Format
 from xarray_n5.model.json import check_json
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import Attributes, Metadata
@@ -39,29 +39,16 @@ _NUMBERS = frozenset({"?", *"bhilqBHILQefdFD"})
 
 
 @dataclass(frozen=True, slots=True)
-class Hdf5:
+class Hdf5(Format):
     """The rules of HDF5, and the encoding of its chunks."""
 
     name: ClassVar[str] = "hdf5"
-    documents: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
-    pads: ClassVar[bool] = True
     one_writer: ClassVar[bool] = True
-    holds_shards: ClassVar[bool] = False
-    consolidates: ClassVar[bool] = False
-    native_to_xarray: ClassVar[bool] = False
-    ngff_version: ClassVar[str] = "0.4"
-    nested_layout: ClassVar[Attributes | None] = None
-    level_attributes: ClassVar[Attributes] = {}
 
-    normalize_path = staticmethod(normalize_path)
     decode = staticmethod(filters.decode)
     encode = staticmethod(filters.encode)
     peek = staticmethod(filters.peek)
-
-    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return an empty layout: in HDF5, `compression` alone selects filters."""
-        return {}
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return a new array's metadata with its layout: little-endian, in whole chunks."""

@@ -17,20 +17,19 @@ import numpy as np
 from xarray_n5.codecs import from_json, to_json
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.n5 import chunk as n5_chunk
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import whole_numbers
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata, lists_levels
-from xarray_n5.model.paths import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.formats.protocol import Documents
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Metadata
 
@@ -58,7 +57,7 @@ _MAX_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class N5:
+class N5(KeyedFormat):
     """The N5 file-system layout."""
 
     name: ClassVar[str] = "n5"
@@ -66,26 +65,10 @@ class N5:
     suffixes: ClassVar[tuple[str, ...]] = (".n5",)
     lists_x_first: ClassVar[bool] = True
     pads: ClassVar[bool] = False
-    one_writer: ClassVar[bool] = False
-    states_kind: ClassVar[bool] = False
-    holds_shards: ClassVar[bool] = False
-    consolidates: ClassVar[bool] = False
-    native_to_xarray: ClassVar[bool] = False
-    ngff_version: ClassVar[str] = "0.4"
-    nested_layout: ClassVar[Attributes | None] = None
-    level_attributes: ClassVar[Attributes] = {}
 
-    def normalize_path(self, path: str) -> str:
-        """Normalise a path as Java's N5 does."""
-        return normalize_path(path)
-
-    def layout_of(self, metadata: ArrayMetadata) -> Attributes:
-        """Return an empty layout: N5 has one way to store an array."""
-        return {}
-
-    def check(self, metadata: Metadata, where: str) -> None:
-        """Raise if N5 cannot store a node."""
-        self.create(metadata, {}, where)
+    decode = staticmethod(n5_chunk.decode)
+    peek = staticmethod(n5_chunk.peek)
+    encode = staticmethod(n5_chunk.encode)
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that an ``attributes.json`` describes."""
@@ -204,18 +187,6 @@ class N5:
     def chunk_index(self, metadata: ArrayMetadata, key: str) -> Index | None:
         """Return the index of a chunk's key, or None if it is not one."""
         return index_of(key.split("/")[::-1], len(metadata.shape))
-
-    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-        """Return a chunk's elements."""
-        return n5_chunk.decode(metadata, data)
-
-    def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
-        """Return the shape in a chunk's header."""
-        return n5_chunk.peek(metadata, head, size)
-
-    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
-        """Return a chunk's bytes."""
-        return n5_chunk.encode(metadata, block)
 
 
 def _parse(documents: Documents, where: str) -> dict[str, Any]:

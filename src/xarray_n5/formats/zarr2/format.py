@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.codecs import config_of
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import fill_to_json, parse_fill, whole_numbers
 from xarray_n5.formats.zarr2 import layout as zarr2_layout
 from xarray_n5.formats.zarr2.layout import (
@@ -39,20 +40,13 @@ _ARRAY, _GROUP, _ATTRIBUTES = ".zarray", ".zgroup", ".zattrs"
 
 
 @dataclass(frozen=True, slots=True)
-class Zarr2:
+class Zarr2(KeyedFormat):
     """The Zarr v2 layout."""
 
     name: ClassVar[str] = "zarr2"
     documents: ClassVar[tuple[str, ...]] = (_ARRAY, _GROUP, _ATTRIBUTES)
     suffixes: ClassVar[tuple[str, ...]] = (".zarr",)
-    lists_x_first: ClassVar[bool] = False
-    pads: ClassVar[bool] = True
-    one_writer: ClassVar[bool] = False
-    states_kind: ClassVar[bool] = False
-    holds_shards: ClassVar[bool] = False
-    consolidates: ClassVar[bool] = True
     native_to_xarray: ClassVar[bool] = True
-    ngff_version: ClassVar[str] = "0.4"
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
     level_attributes: ClassVar[Attributes] = {UNMASKED: True}
 
@@ -65,10 +59,6 @@ class Zarr2:
         """Return the members of ``.zarray`` that define the storage of chunks."""
         members = _members(metadata, "")
         return {key: members[key] for key in zarr2_layout.MEMBERS}
-
-    def check(self, metadata: Metadata, where: str) -> None:
-        """Raise if Zarr v2 cannot store a node."""
-        self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that documents describe."""
@@ -105,9 +95,6 @@ class Zarr2:
         """Return the ``.zgroup`` of each group around a node."""
         there = _GROUP in documents or _ARRAY in documents
         return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
-
-    def check_container(self, documents: Documents, where: str) -> None:
-        """Do nothing: each document has a version, which is checked when it is read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise if a member of `constraints` is absent or different."""

@@ -22,7 +22,6 @@ from xarray_n5.codecs.numcodecs import (
     codec_of,
 )
 from xarray_n5.codecs.streams import bytes_of
-from xarray_n5.codecs.zstd import compressed
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.zarr2 import layout as zarr2
 from xarray_n5.formats.zarr2.filters import Bytes, Texts
@@ -51,20 +50,6 @@ _NAMES = ("transpose", *SERIALIZERS, "blosc", "crc32c", "gzip", "zstd", "numcode
 
 KNOWN = (*_NAMES[:-1], *(f"numcodecs.{name}" for name in ALLOWED))
 """The codecs that are supported."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Unchecked:
-    """Zstandard without a checksum, as an existing array may state."""
-
-    name: ClassVar[str] = "zstd"
-    level: int = 0
-
-    def encode(self, data: Buffer) -> Buffer:
-        return compressed(data, self.level, checksum=False)
-
-    def decode(self, data: Buffer, size: int) -> Buffer:
-        return from_json("zstd").decode(data, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +193,9 @@ def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
         case "gzip":
             return Bytes(from_json({"type": "gzip", "level": members.get("level", 5)}), "gzip")
         case "zstd":
-            level, checksum = members.get("level", 0), members.get("checksum", False)
-            check_boolean("checksum", checksum)
-            checked = from_json({"type": "zstd", "level": level})
-            return Bytes(checked if checksum else _Unchecked(level), "zstd")
+            # Checksums are written in any case: all decoders compare them.
+            check_boolean("checksum", members.get("checksum", False))
+            return Bytes(from_json({"type": "zstd", "level": members.get("level", 0)}), "zstd")
         case "blosc":
             return Bytes(_blosc(members), "blosc")
         case "crc32c":
@@ -242,10 +226,7 @@ def compression_of(pipeline: Pipeline) -> Compression:
         pipeline = pipeline.serializer.inner
     for each in pipeline.compressors:
         if not each.is_exact:
-            codec = each.codec
-            if isinstance(codec, _Unchecked):
-                return from_json({"type": "zstd", "level": codec.level})
-            return codec.blosc if isinstance(codec, _Blosc) else codec
+            return each.codec.blosc if isinstance(each.codec, _Blosc) else each.codec
     return from_json("raw")
 
 

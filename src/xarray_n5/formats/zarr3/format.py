@@ -13,6 +13,7 @@ import numpy as np
 
 from xarray_n5.codecs import from_json
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import whole_numbers
 from xarray_n5.formats.zarr3 import layout as zarr3_layout
 from xarray_n5.formats.zarr3.layout import (
@@ -49,22 +50,15 @@ _OPTIONAL = frozenset({"dimension_names", "storage_transformers"})
 
 
 @dataclass(frozen=True, slots=True)
-class Zarr3:
+class Zarr3(KeyedFormat):
     """The Zarr v3 layout."""
 
     name: ClassVar[str] = "zarr3"
     documents: ClassVar[tuple[str, ...]] = (DOCUMENT,)
-    suffixes: ClassVar[tuple[str, ...]] = ()
-    lists_x_first: ClassVar[bool] = False
-    pads: ClassVar[bool] = True
-    one_writer: ClassVar[bool] = False
-    consolidates: ClassVar[bool] = True
     native_to_xarray: ClassVar[bool] = True
     states_kind: ClassVar[bool] = True
     holds_shards: ClassVar[bool] = True
     ngff_version: ClassVar[str] = "0.5"
-    nested_layout: ClassVar[Attributes | None] = None
-    level_attributes: ClassVar[Attributes] = {}
 
     normalize_path = staticmethod(plain_path)
     complete = staticmethod(zarr3_layout.complete)
@@ -74,10 +68,6 @@ class Zarr3:
         members, mask = members_of(metadata), metadata.layout.mask
         kept = {key: members[key] for key in zarr3_layout.MEMBERS if key in members}
         return {**kept, MASK: None if mask is None else encode_mask(mask, metadata.dtype)}
-
-    def check(self, metadata: Metadata, where: str) -> None:
-        """Raise if Zarr v3 cannot store a node."""
-        self.create(metadata, {}, where)
 
     def read(self, documents: Documents, where: str) -> Metadata:
         """Return the array or group that a document describes."""
@@ -130,9 +120,6 @@ class Zarr3:
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
         """Return the document of each group around a node."""
         return {} if documents else _dump({"zarr_format": 3, "node_type": "group"}, where)
-
-    def check_container(self, documents: Documents, where: str) -> None:
-        """Do nothing: each document has a version, which is checked when it is read."""
 
     def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
         """Raise if a member of `constraints` is absent or different."""

@@ -171,7 +171,7 @@ def adapted(
 ) -> dict[str, Any]:
     """Return an array's layout for a copy of it, whose chunks are in shards unless `inner` is None.
 
-    `compressor` replaces the codecs that compress, unless it is None. Zstandard gets checksums.
+    `compressor` replaces the codecs that compress, unless it is None.
     """
     chain, shards = layout.get("codecs"), _shards_in(layout.get("codecs"))
     if chain is None:
@@ -183,7 +183,7 @@ def adapted(
             chain = _compressed(chain, compressor)
         if inner is not None:
             chain = sharded(chain, inner, at_start=shards.get("index_location") == "start")
-    return {**layout, "codecs": _checked(chain)}
+    return {**layout, "codecs": chain}
 
 
 def _compressed(chain: list[Any], compressor: list[Any]) -> list[Any]:
@@ -199,20 +199,6 @@ def _shards_in(chain: Any) -> dict[str, Any]:
         case [{"name": "sharding_indexed", "configuration": {"codecs": list()} as members}]:
             return dict(members)
     return {}
-
-
-def _checked(chain: list[Any]) -> list[Any]:
-    """Return codecs that store checksums in the frames of Zstandard."""
-    several = []
-    for each in chain:
-        match each:
-            case {"name": "zstd", "configuration": dict(members)}:
-                each = {**each, "configuration": {**members, "checksum": True}}  # noqa: PLW2901
-            case {"name": "sharding_indexed", "configuration": {"codecs": list(inner), **others}}:
-                found = {**others, "codecs": _checked(inner)}
-                each = {**each, "configuration": found}  # noqa: PLW2901
-        several.append(each)
-    return several
 
 
 def check_shards(shards: tuple[int, ...], chunks: tuple[int, ...]) -> None:
