@@ -273,7 +273,7 @@ def test_every_error_is_ours_and_a_builtin() -> None:
 
 
 @pytest.mark.parametrize("table", [COMPRESSIONS, DIALECTS, FORMATS, STORES])
-def test_variants_inherit_protocols_at_most_and_are_known_by_their_names(table: dict[str, object]) -> None:
+def test_variants_inherit_protocols_at_most_and_are_known_by_name(table: dict[str, object]) -> None:
     for name, variant in table.items():
         kind = variant if isinstance(variant, type) else type(variant)
         assert {*kind.__bases__} <= {object, Store, Format, KeyedFormat}
