@@ -923,7 +923,7 @@ def test_the_project_of_a_fusion_lies_where_its_container_does(
     xml = tmp_path / "dataset-fused.xml"
     xml.write_text(project_xml(setups, steps, loader=loader), "utf-8")
     tree = xr.open_datatree(xml, engine="bdv")
-    tree.n5.to_bdv(tmp_path / "again.xml", format=form)
+    tree.n5.to_bdv(tmp_path / "again.xml")
     tree.n5.to_scene(tmp_path / "scene.zarr")
     scene = xr.open_datatree(tmp_path / "scene.zarr", engine="n5")
     for level in ("s0", "s1"):

@@ -217,6 +217,6 @@ def test_a_scene_that_places_an_image_is_told(tmp_path: Path) -> None:
     found, said = opened_06(place, group="tiles/1", level=0)
     assert found == INTRINSIC
     (message,) = said
-    assert "translation from 'tiles/1/intrinsic' to 'world'" in message
+    assert "translation of 'tiles/1'" in message
     # An image that no transformation names is not part of the scene.
     assert opened_06(place, group="alone", level=0) == (INTRINSIC, [])

@@ -663,7 +663,7 @@ def test_a_copy_of_one_image_warns_of_the_position_that_it_loses(
 ) -> None:
     url = tiles(tmp_path / "a.zarr", {"tile_0": (0, 0, 0), "tile_1": (0, 0, 9)}, levels=2)
     form: Any = "zarr3" if name == "b.zarr" else None
-    message = "/: transformations of its scene are not copied: translation from 'tile_1/physical'"
+    message = "/: transformations of its scene are not copied: translation of 'tile_1'"
     with pytest.warns(UserWarning, match=message) as caught:
         xarray_n5.copy(f"{url}/{path}", tmp_path / name / path, format=form)
     assert len(caught) == 1

@@ -123,7 +123,6 @@ NAMES_OF_LEVELS = {
     "datasets.build",
     "datasets.engine",
     "datasets.overwrite",
-    "dialects.bdv",
     "dialects.protocol",
     "formats.hdf5.nodes",
     "formats.structure",

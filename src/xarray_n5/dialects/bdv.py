@@ -20,7 +20,6 @@ from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
-from xarray_n5.model.level_names import fused_in
 from xarray_n5.model.tolerances import NEAR, SAME
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ class BigStitcher:
         """Return the axes of a fused level."""
         if len(node.shape) == len(_OME_AXES):
             return _in_ome_zarr(node)
-        if not _is_fused(node) or len(node.shape) != NDIM:
+        if not node.fused or len(node.shape) != NDIM:
             return None
         fusion = fusion_in(node.parents)
         if fusion is None:
@@ -265,12 +264,6 @@ def _own_factors(node: ArrayContext) -> tuple[float, ...] | None:
     listed = node.attributes.get("downsamplingFactors")
     found = numbers("downsamplingFactors", listed, len(node.shape), exact=True)
     return None if found is None or found[NDIM:] != (1.0, 1.0) else found[:NDIM]
-
-
-def _is_fused(node: ArrayContext) -> bool:
-    """Return whether an array is called like a level of a fusion."""
-    above, _, _ = node.path.rpartition("/")
-    return node.level is not None and fused_in(above.rpartition("/")[2]) is not None
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext, Dialect
     from xarray_n5.model.metadata import Attributes
 
-_LISTS = frozenset(
-    {
-        *("axes", "units", "resolution", "offset", "pixelResolution", "downsamplingFactors"),
-        *("scales", "translate", "axis_names", "types", "voxel_size"),
-        *("_ARRAY_DIMENSIONS", "DIMENSION_LABELS"),
-    }
-)
-"""Attributes that are lists of axes, or lists of such lists."""
-
 _MATRIX = "affineTransform"
 """n5-viewer's matrix, row by row."""
 
@@ -54,10 +45,10 @@ def _reversed_context(node: ArrayContext) -> ArrayContext:
 
 
 def _reversed_attributes(attributes: Attributes) -> dict[str, Any]:
-    found = {key: _reversed(v) if key in _LISTS else v for key, v in attributes.items()}
-    if _MATRIX in found:
-        found[_MATRIX] = _reversed_matrix(found[_MATRIX])
-    return found
+    return {
+        key: _reversed_matrix(value) if key == _MATRIX else _reversed(value)
+        for key, value in attributes.items()
+    }
 
 
 def _reversed(value: Any) -> Any:
@@ -67,7 +58,7 @@ def _reversed(value: Any) -> Any:
             return {**value, "dimensions": steps[::-1]}
         case [list(), *_] if all(isinstance(each, list) for each in value):
             return [each[::-1] for each in value]
-        case list():
+        case list() if not any(isinstance(each, dict) for each in value):
             return value[::-1]
     return value
 

@@ -7,35 +7,30 @@ NgffSingleScaleAxesMetadata in n5-universe.
 
 from __future__ import annotations
 
-import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.levels import listings
-from xarray_n5.dialects.ngff_attributes import (
-    described,
-    omero_for,
-    warn_unapplied,
-)
-from xarray_n5.dialects.ngff_steps import level_matrix
+from xarray_n5.dialects.ngff_attributes import described, omero_for, warn_unapplied
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
     chosen_version,
     described_problems,
     has_systems,
+    level_matrix,
     path_of_image,
     system_of,
     systems_around,
     with_systems,
 )
+from xarray_n5.dialects.precedence import disagreement, names_disagreement
 from xarray_n5.dialects.pyramids import axis, over
 from xarray_n5.dialects.values import as_tuples, per_axis, whole_number
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, kind_of
-from xarray_n5.model.tolerances import SAME
-from xarray_n5.model.units import same_unit, unit_of
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,16 +175,15 @@ def _axes(
         else (each, None, None)
         for each in listed
     ]
-    if not all(isinstance(name, str) for name, _, _ in found):
-        raise ValueError(f"'multiscales' has invalid axes: {[name for name, _, _ in found]}")
-    if len(found) != ndim or len({name for name, _, _ in found}) != ndim:
-        raise ValueError(f"'multiscales' has invalid axes: {[name for name, _, _ in found]}")
+    names = [name for name, _, _ in found]
+    if not all(isinstance(name, str) for name in names) or not len(names) == len({*names}) == ndim:
+        raise ValueError(f"'multiscales' has invalid axes: {names}")
     return found
 
 
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
-) -> tuple[Geometry, tuple[str, ...]]:
+) -> tuple[Geometry, list[str]]:
     """Return the axes of a level, and messages about invalid numbers.
 
     These cost the coordinates of their axis, and its unit, which copies would give a scale of 1;
@@ -207,7 +201,7 @@ def _placed(
     for number, (scale, offset) in enumerate(zip(*split, strict=True)):
         name, kind, unit = described[number]
         if number not in invalid and scale == 0:
-            problems = (*problems, f"the scale of axis {name!r} is 0")
+            problems.append(f"the scale of axis {name!r} is 0")
         elif number not in invalid:
             bare[number] = axis(name, unit, scale, offset, kind=kind)
     return Geometry(tuple(bare), said), problems
@@ -227,23 +221,14 @@ def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
     with suppress(*ODD), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         older = Ngff().read(replace(node, parents=tuple(groups)))
-    if older is not None and not _are_same(geometry, older):
+    if older is None:
+        return
+    both = (("ome", geometry), ("multiscales", older))
+    if geometry.affine != older.affine or disagreement(*both) or names_disagreement(*both):
         warn(
             f"{node.path or '/'}: 'ome' and the older 'multiscales' next to it disagree; using "
             "'ome'. Delete the one that is wrong"
         )
-
-
-def _are_same(one: Geometry, other: Geometry) -> bool:
-    """Return whether the axes of two geometries have the same names and coordinates."""
-    return one.affine == other.affine and all(
-        a.name == b.name
-        and same_unit(a.unit, b.unit)
-        and (a.scale is None) == (b.scale is None)
-        and math.isclose(a.step, b.step, rel_tol=SAME)
-        and abs(a.offset - b.offset) <= SAME * max(abs(a.step), abs(a.offset))
-        for a, b in zip(one.axes, other.axes, strict=True)
-    )
 
 
 def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> ImageSystems:

@@ -205,7 +205,7 @@ def _bare(images: Sequence[Any]) -> list[Any]:
 
 
 _SHOWN = 3
-"""The number of transformations that a warning names."""
+"""The number of systems that a warning names."""
 
 
 def warn_unapplied(node: ArrayContext) -> None:
@@ -240,34 +240,22 @@ def _scenes_around(node: ArrayContext, below: int | None = None) -> Iterator[tup
     """
     parts = node.path.split("/")
     for depth, group in enumerate(node.parents[: len(parts)], start=1):
-        ome = group.get("ome")
-        scene = ome.get("scene") if isinstance(ome, dict) else None
-        edges = scene.get("coordinateTransformations") if isinstance(scene, dict) else None
-        if not isinstance(edges, list) or (below is not None and len(parts) - depth >= below):
-            continue
+        match group.get(_OME):
+            case {"scene": {"coordinateTransformations": [*edges]}}:
+                pass
+            case _:
+                continue
         around = {"/".join(parts[-depth:stop]) for stop in range(1 - depth, 0)}
         paths = [{_path(edge, side) for side in ("input", "output")} for edge in edges]
-        mine = [e for e, ends in zip(edges, paths, strict=True) if ends <= around | {None}]
-        if any(ends & around for ends in paths) and (shown := _shown(mine)):
-            yield "/".join(parts[:-depth]), shown
-
-
-def _shown(edges: Sequence[Any]) -> str:
-    """Return a description of transformations, except for identities; empty if there are none."""
-    moves = [e for e in edges if isinstance(e, dict) and e.get("type") != "identity"]
-    texts = [
-        f"{each.get('type')} from {_text(each.get('input'))} to {_text(each.get('output'))}"
-        for each in moves[:_SHOWN]
-    ]
-    if more := len(moves) - len(texts):
-        texts.append(f"and {more} more")
-    return ", ".join(texts)
-
-
-def _name(reference: object) -> str | None:
-    """Return the name of a referenced system; drafts of version 0.6 had only the name."""
-    found = reference.get("name") if isinstance(reference, dict) else reference
-    return found if isinstance(found, str) else None
+        moves = {
+            str(edge.get("type"))
+            for edge, ends in zip(edges, paths, strict=True)
+            if isinstance(edge, dict) and ends <= {*around, None}
+        }
+        image = around & set().union(*paths)
+        inside = below is None or len(parts) - depth < below
+        if image and inside and (shown := ", ".join(sorted(moves - {"identity"}))):
+            yield "/".join(parts[:-depth]), f"{shown} of {min(image)!r}"
 
 
 def _path(edge: object, side: str) -> str | None:
@@ -277,19 +265,9 @@ def _path(edge: object, side: str) -> str | None:
     return path.removeprefix("./").strip("/") if isinstance(path, str) else None
 
 
-def _text(reference: object) -> str:
-    """Return a referenced system as a string: its name, after the path of its image."""
-    path = reference.get("path") if isinstance(reference, dict) else None
-    names = [str(each) for each in (path, _name(reference)) if each]
-    return repr("/".join(names)) if names else "an unnamed system"
-
-
 def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
     """Return a group's new attributes with a name for each image that may have one."""
-    if "ome" in attributes:
-        return {**attributes, "ome": named_images(attributes["ome"], name)}
-    images = attributes.get("multiscales")
-    if images is None:
-        return dict(attributes)
-    named = [{**image, "name": name} if "name" in image else image for image in images]
-    return {**attributes, "multiscales": named}
+    images = [
+        {**image, "name": name} if "name" in image else image for image in images_of(attributes)
+    ]
+    return {**attributes, **(with_images(attributes, images) if images else {})}

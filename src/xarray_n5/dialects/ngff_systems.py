@@ -7,11 +7,16 @@ move the image. Source: the specification of version 0.6, "Coordinate systems" a
 
 from __future__ import annotations
 
+import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.values import as_number
+from xarray_n5.dialects.values import matrix as dialect_matrix
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import ODD
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
 from xarray_n5.model.systems import Reference, parse_reference, parse_system
 from xarray_n5.model.transformations import compose, matrix, parse_transformation
@@ -81,7 +86,73 @@ def _listed(image: Mapping[str, Any]) -> list[CoordinateSystem]:
     return [parse_system(each, "'coordinateSystems'") for each in listed]
 
 
-def level_rows(entry: Mapping[str, Any], ndim: int) -> np.ndarray:
+_NEUTRAL: Mapping[str, float] = MappingProxyType({"scale": 1.0, "translation": 0.0})
+"""The numbers that replace invalid ones, by type of transform."""
+
+
+def level_matrix(
+    image: Mapping[str, Any], entry: Mapping[str, Any], names: Sequence[str]
+) -> tuple[np.ndarray | None, set[int], list[str]]:
+    """Return the matrix of a level, without its invalid numbers.
+
+    Returns
+    -------
+    tuple
+        The matrix, or None if the distances between samples are unknown; the axes with invalid
+        numbers; messages about these.
+    """
+    invalid: set[int] = set()
+    problems: list[str] = []
+    steps = _valid(entry.get("coordinateTransformations"), names, invalid, problems)
+    shared = None if has_systems(image) else image.get("coordinateTransformations")
+    of_all = _valid(shared or [], names, invalid, problems) or []
+    rows = None
+    if steps is not None:
+        try:
+            if has_systems(image):
+                rows = _level_rows(steps, len(names), str(entry.get("path")))
+            else:
+                rows = dialect_matrix([*steps, *of_all], len(names))
+        except ODD as error:
+            problems.append(str(error))
+    return rows, invalid, problems
+
+
+def _valid(
+    transforms: object, names: Sequence[str], invalid: set[int], problems: list[str]
+) -> list[Any] | None:
+    """Return transforms without their invalid numbers, or None if a scale is not for the axes.
+
+    The axes of these numbers, and messages about them, are added to `invalid` and `problems`.
+    """
+    if not isinstance(transforms, list):
+        problems.append(f"the transforms are {transforms!r}, expected a list")
+        return None
+    valid: list[Any] | None = []
+    for step in transforms:
+        kind: Any = step.get("type") if isinstance(step, dict) else None
+        if kind == "sequence":
+            inner = _valid(step.get("transformations"), names, invalid, problems)
+            new = None if inner is None else {**step, "transformations": inner}
+        elif kind not in _NEUTRAL:
+            new = step
+        elif not isinstance(values := step.get(kind), list) or len(values) != len(names):
+            count = len(values) if isinstance(values, list) else "no"
+            problems.append(f"the {kind} {values!r} is for {count} axes, expected {len(names)}")
+            new = None if kind == "scale" else {"type": "identity"}
+        else:
+            numbers = [as_number(value) for value in values]
+            for axis, number in enumerate(numbers):
+                if not math.isfinite(number) or (kind == "scale" and number == 0):
+                    invalid.add(axis)
+                    problems.append(f"the {kind} of axis {names[axis]!r} is {values[axis]!r}")
+                    numbers[axis] = _NEUTRAL[kind]
+            new = {**step, kind: numbers}
+        valid = None if valid is None or new is None else [*valid, new]
+    return valid
+
+
+def _level_rows(steps: Sequence[Mapping[str, Any]], ndim: int, path: str) -> np.ndarray:
     """Return the matrix from the samples of a level to its intrinsic system.
 
     Version 0.6 has one transformation for each level; all of a longer list are applied in order.
@@ -92,9 +163,9 @@ def level_rows(entry: Mapping[str, Any], ndim: int) -> np.ndarray:
         If one is invalid, or not affine, or for another number of axes.
     """
     rows = np.eye(ndim, ndim + 1)
-    for each in entry["coordinateTransformations"]:
+    for each in steps:
         inner = {key: value for key, value in each.items() if key not in _ENDS}
-        step = parse_transformation(inner, f"'coordinateTransformations' of {entry.get('path')!r}")
+        step = parse_transformation(inner, f"'coordinateTransformations' of {path!r}")
         rows = compose(rows, matrix(step, len(rows)))
     if len(rows) != ndim:
         raise ValueError(f"'coordinateTransformations' lead to {len(rows)} axes, expected {ndim}")

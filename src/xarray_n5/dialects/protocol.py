@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
-from xarray_n5.model.level_names import number_in, view_in
+from xarray_n5.model.level_names import fused_in, number_in, view_in
 from xarray_n5.model.roundtrip_attrs import user_attributes
 from xarray_n5.model.units import unit_of
 
@@ -78,6 +78,13 @@ class ArrayContext:
     def view(self) -> tuple[int, int] | None:
         """The setup and timepoint of BigDataViewer that the array is called like, or None."""
         return view_in(self.path)
+
+    @property
+    def fused(self) -> bool:
+        """Whether the array is called like a level of a fusion of BigStitcher-Spark."""
+        return (
+            self.level is not None and fused_in("/".join(self.path.split("/")[-2:-1])) is not None
+        )
 
     def other(self, path: str, attributes: Attributes, shape: tuple[int, ...]) -> ArrayContext:
         """Return the context of another array in the same group."""

@@ -313,16 +313,13 @@ def _default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any
     if not node.lists_x_first:
         attributes = ArrayDimensions().write(geometry, node)
         return attributes | (_transform(geometry, node) if placed else {})
-    attributes = in_si_units(verbatim := TensorStore().write(geometry, node))
-    respelled = attributes != verbatim
+    attributes, verbatim = Neuroglancer().write(geometry, node), TensorStore().write(geometry, node)
+    respelled = any(attributes[key] != value for key, value in verbatim.items())
     scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
     backwards = any(scale < 0 for scale in scales)
     apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
     if any(axis.offset for axis in geometry.axes) or apart or backwards or respelled:
         attributes |= _transform(geometry, node)
-    if any(axis.labels for axis in geometry.axes):
-        texts = tuple(Axis(name=axis.name, labels=axis.labels) for axis in geometry.axes)
-        attributes |= Neuroglancer().write(Geometry(texts), node)
     if geometry.affine is not None:
         attributes |= Canonical().write(geometry, node)
     return attributes
