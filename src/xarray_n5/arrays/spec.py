@@ -67,74 +67,65 @@ class ArraySpec:
     def metadata(self, shape: Sequence[int], dtype: Any, where: str) -> ArrayMetadata:
         """Return the array's metadata, without axes and layout; errors name it as `where`."""
         sizes, kind = as_sizes("shape", shape), as_dtype(dtype, where)
-        elements, ratio = self.chunk_elements, self.chunk_aspect_ratio
-        sides = chunk_shape(self.chunks, sizes, self.apart, elements=elements, aspect_ratio=ratio)
-        automatic = self.chunks is None or isinstance(self.chunks, str)
-        how: Any = {"automatic": automatic, "apart": self.apart}
-        stored, inner = with_shards(sides, self.shards, sizes, kind, **how)
+        chunks, shards = resolve_chunks(
+            self.chunks,
+            self.shards,
+            sizes,
+            kind,
+            self.apart,
+            elements=self.chunk_elements,
+            aspect_ratio=self.chunk_aspect_ratio,
+        )
         return ArrayMetadata(
             shape=sizes,
-            chunks=stored,
-            inner=inner,
+            chunks=shards or chunks,
+            inner=chunks if shards else None,
             dtype=kind,
             compression=resolve(self.compression),
             attributes=as_json(self.attributes or {}, where),
         )
 
 
-def chunk_shape(
+def resolve_chunks(
     chunks: Sides,
+    shards: Sides,
     shape: Sequence[int],
+    dtype: np.dtype[Any],
     apart: Collection[int] = (),
     *,
     elements: int = 1 << 20,
     aspect_ratio: Sequence[float] | None = None,
-) -> tuple[int, ...]:
-    """Return the chunk shape that `chunks` selects: a shape, one side, or "auto", also for None.
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return the shape of chunks that the user selects, and that of shards, if there are any.
 
-    One side, or "auto", is for all axes but those `apart`, whose side is 1.
+    Each is a shape, one side or "auto"; chunks of None are "auto". One side, or "auto", is for all
+    axes but those `apart`: along these a chunk has one sample, and a shard one chunk. Chunks that
+    are "auto" are adapted to shards that are not a multiple of them.
     """
+    ndim, automatic = len(shape), chunks is None or isinstance(chunks, str)
     if chunks is None or isinstance(chunks, str):
         if chunks not in {None, "auto"}:
             raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
-        if aspect_ratio is None:
-            shape = [1 if axis in apart else size for axis, size in enumerate(shape)]
-        return auto_chunks(shape, elements=elements, aspect_ratio=aspect_ratio)
-    sides = as_sizes("chunks", chunks, len(shape))
-    if np.ndim(chunks) == 0:
-        sides = tuple(1 if axis in apart else side for axis, side in enumerate(sides))
-    if len(sides) != len(shape) or min(sides, default=1) < 1:
-        raise MetadataError(
-            f"chunks is {sides}; expected {len(shape)} numbers of at least 1 for shape "
-            f"{tuple(shape)}"
-        )
-    return sides
-
-
-def with_shards(
-    chunks: tuple[int, ...],
-    shards: Sides,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    *,
-    automatic: bool = False,
-    apart: Collection[int] = (),
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape of a stored file, and that of the chunks in it if it is a shard.
-
-    Chunks that are `automatic` are adapted to shards that are not a multiple of them. One number of
-    shards is for all axes but those `apart`, along which shards are as long as chunks.
-    """
+        near = [1 if a in apart and not aspect_ratio else size for a, size in enumerate(shape)]
+        sides = auto_chunks(near, elements=elements, aspect_ratio=aspect_ratio)
+    else:
+        sides = as_sizes("chunks", chunks, ndim)
+        if np.ndim(chunks) == 0:
+            sides = tuple(1 if axis in apart else side for axis, side in enumerate(sides))
+        if len(sides) != ndim or min(sides, default=1) < 1:
+            raise MetadataError(
+                f"chunks is {sides}; expected {ndim} numbers of at least 1 for shape {tuple(shape)}"
+            )
     if shards is None:
-        return chunks, None
+        return sides, None
     if isinstance(shards, str):
-        return shard_shape(shards, chunks, shape, dtype.itemsize), chunks
-    sides = as_sizes("shards", shards, len(shape))
-    if np.ndim(shards) == 0 and len(chunks) == len(shape):
-        sides = tuple(chunks[a] if a in apart else side for a, side in enumerate(sides))
-    if automatic and len(sides) == len(chunks) and all(0 < side < 1 << 31 for side in sides):
-        chunks = chunks_in_shards(chunks, sides)
-    return shard_shape(sides, chunks, shape, dtype.itemsize), chunks
+        return sides, shard_shape(shards, sides, shape, dtype.itemsize)
+    files = as_sizes("shards", shards, ndim)
+    if np.ndim(shards) == 0:
+        files = tuple(sides[axis] if axis in apart else side for axis, side in enumerate(files))
+    if automatic and len(files) == ndim and all(0 < side < 1 << 31 for side in files):
+        sides = chunks_in_shards(sides, files)
+    return sides, shard_shape(files, sides, shape, dtype.itemsize)
 
 
 def as_sizes(name: str, value: object, times: int = 1) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
-from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported
+from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
@@ -242,7 +242,7 @@ class ViewImage:
         before, after = self.factors[level - 1 : level + 1]
         step = tuple(factor // known for factor, known in zip(after, before, strict=True))
         shape = coarse_shape(finer.shape, step, partial=False)
-        chunks = chunk_shape(self.storage[level].chunks, shape)
+        chunks, _ = resolve_chunks(self.storage[level].chunks, None, shape, finer.dtype)
         blocks = coarser_blocks(finer, step, shape, chunks, self.method or "mean", token)
         return xr.DataArray(blocks, dims=AXES)
 
@@ -279,7 +279,8 @@ class Coarser:
         if stored.chunks is None:
             blocks = base.chunksizes
             sides: Any = tuple(max(blocks[axis]) for axis in AXES) if blocks else "auto"
-            stored = replace(stored, chunks=chunk_shape(sides, shape))
+            chunks, _ = resolve_chunks(sides, None, shape, base.dtype)
+            stored = replace(stored, chunks=chunks)
         axes = [axis_along(base, axis) or Axis(name=axis) for axis in AXES]
         geometry = Geometry(tuple(replace(axis, kind="space") for axis in axes))
         steps = steps_of(geometry, shape, stored.chunks, self.factors, self.levels)
@@ -306,7 +307,7 @@ class Storage:
             chunks = kept
         if chunks is not None:
             shape = tuple(array.sizes[axis] for axis in AXES)
-            chunks = chunk_shape(_along_space(chunks, array), shape)
+            chunks, _ = resolve_chunks(_along_space(chunks, array), None, shape, array.dtype)
         compression = chosen.get("compression", known.get("compression"))
         if "compression" not in chosen and compression is None:
             compression = known.get("n5_compression", "gzip")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.array import PerformanceWarning
 
-from xarray_n5.arrays.spec import ArraySpec, chunk_shape, supported, with_shards
+from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import EncodedVariable
@@ -57,16 +57,15 @@ class Storage:
     def sides(
         self, array: Array, geometry: Geometry
     ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-        """Return the shape of a stored file, and that of the chunks in it if it is a shard."""
-        apart = axes_apart(geometry.axes)
+        """Return the shape of chunks, and that of shards, if there are any."""
         shards: Any = self.shards
         large = np.prod(array.chunks, dtype=float) * array.dtype.itemsize > _MOST
         chosen: Any = "auto" if self.chunks is None and large else self.chunks
         if chosen is None and shards is None and self.form.holds_shards:
             shards = array.shards
-        chunks = array.chunks if chosen is None else chunk_shape(chosen, array.shape, apart)
-        how: Any = {"automatic": isinstance(chosen, str), "apart": apart}
-        return with_shards(chunks, shards, array.shape, array.dtype, **how)
+        chunks = array.chunks if chosen is None else chosen
+        apart = axes_apart(geometry.axes)
+        return resolve_chunks(chunks, shards, array.shape, array.dtype, apart)
 
     def blocks(self, array: Array, geometry: Geometry) -> da.Array:
         """Return the elements of an array as they are stored: of shards, each is one block.
@@ -86,10 +85,10 @@ class Storage:
             raise MetadataError(
                 f"{array.url} has {content.value}, which cannot be copied; leave it out{hint}"
             )
-        stored, inner = self.sides(array, geometry)
+        _, shards = self.sides(array, geometry)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)  # chunks read for several shards
-            data = from_n5(array, chunks=stored if inner else "auto")
+            data = from_n5(array, chunks=shards or "auto")
         if data.npartitions > _TASKS:
             raise ValueError(
                 f"{array.url!r}, whose shape is {array.shape}, has {data.npartitions} blocks, too "
@@ -100,15 +99,16 @@ class Storage:
     def of_variable(self, variable: VariablePlan, array: Array, path: str) -> VariablePlan:
         """Return a variable at a path, in the chunks and compression of the array that it was."""
         data = variable.encoded.data
-        stored, inner = (self._for(data, sides) for sides in self.sides(array, variable.geometry))
+        sides = self.sides(array, variable.geometry)
+        chunks, shards = (self._for(data, each) for each in sides)
         compression = resolve(array.compression if self.compression == "same" else self.compression)
         if self.compression == "same":
-            compression = supported(self.form, compression, data.shape, data.dtype, path, inner)
+            compression = supported(self.form, compression, data.shape, data.dtype, path, chunks)
         spec = replace(
             variable.spec,
             path=path,
-            chunks=inner or stored,
-            shards=stored if inner else None,
+            chunks=chunks,
+            shards=shards,
             compression=compression,
         )
         return replace(variable, spec=spec)
@@ -117,14 +117,14 @@ class Storage:
         self, array: Array, geometry: Geometry, attributes: Attributes, path: str
     ) -> VariablePlan:
         """Return an array as it is stored, in the same format."""
-        stored, inner = self.sides(array, geometry)
+        chunks, shards = self.sides(array, geometry)
         spec = ArraySpec(
             path=path,
-            chunks=inner or stored,
-            shards=stored if inner else None,
+            chunks=chunks,
+            shards=shards,
             compression=array.compression if self.compression == "same" else self.compression,
             attributes=attributes,
-            layout=self._layout(array, inner),
+            layout=self._layout(array, chunks if shards else None),
         )
         encoded = EncodedVariable(self.blocks(array, geometry), (), dict(attributes))
         return VariablePlan(encoded=encoded, spec=spec, geometry=geometry, axis_coords=())

@@ -13,7 +13,7 @@ from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.records import look
-from xarray_n5.arrays.spec import chunk_shape, with_shards
+from xarray_n5.arrays.spec import resolve_chunks
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.dialects.ngff_attributes import warn_lost
@@ -109,15 +109,16 @@ def stored_base(
         )
     geometry = as_geometry(array.geometry(), array.ndim)
     apart = axes_apart(geometry.axes)
-    sides = array.chunks if chunks is None else chunk_shape(chunks, array.shape, apart)
     if shards is None and chunks is None:
         shards = array.shards
+    chosen = array.chunks if chunks is None else chunks
+    sides, files = resolve_chunks(chosen, shards, array.shape, array.dtype, apart)
     return BaseLevel(
         geometry=_complete(geometry, array.ndim),
         shape=array.shape,
         dtype=array.dtype,
         chunks=sides,
-        shards=_shards(sides, shards, array.shape, array.dtype, apart),
+        shards=files,
         # Not by the axes that it has: the metadata of its levels describe it, too.
         token=tokenize(Array(array.node.bare()), _before(array.attrs)),
         compression=array.compression,
@@ -160,16 +161,14 @@ def new_base(
         axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
     geometry, shape, dtype = as_geometry(axes, blocks.ndim), blocks.shape, blocks.dtype
     apart = axes_apart(geometry.axes)
-    sides = _chunks(source, chunks, blocks, apart)
-    chosen = chunk_shape("auto", shape, apart) if sides is None else sides
-    how: Any = {"automatic": sides is None or isinstance(chunks, str), "apart": apart}
-    stored, inner = with_shards(chosen, shards, shape, dtype, **how)
+    chosen = _stored_chunks(source, blocks) if chunks is None else chunks
+    sides, files = resolve_chunks(chosen, shards, shape, dtype, apart)
     return BaseLevel(
         geometry=_complete(geometry, blocks.ndim),
         shape=shape,
         dtype=dtype,
-        chunks=stored if inner is None else inner,
-        shards=None if inner is None else stored,
+        chunks=sides,
+        shards=files,
         token=blocks.name,
         compression=_compression(source),
         blocks=blocks,
@@ -244,15 +243,8 @@ def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geomet
     return replace(found, axes=plain)
 
 
-def _chunks(
-    source: Any, chunks: Sequence[int] | int | None, blocks: da.Array, apart: Sequence[int]
-) -> tuple[int, ...] | None:
-    """Return the chunk shape: the user's, that of the stored source, or that of its blocks.
-
-    None if there is none of these.
-    """
-    if chunks is not None:
-        return chunk_shape(chunks, blocks.shape, apart)
+def _stored_chunks(source: Any, blocks: da.Array) -> tuple[int, ...] | None:
+    """Return the chunk shape of the stored source, or that of its blocks; None without either."""
     if isinstance(source, Array):
         return source.chunks
     if isinstance(source, xr.DataArray):
@@ -262,17 +254,6 @@ def _chunks(
     if is_dask_collection(source):
         return tuple(max(1, *sizes) for sizes in blocks.chunks)
     return None
-
-
-def _shards(
-    chunks: tuple[int, ...],
-    shards: Sequence[int] | int | Literal["auto"] | None,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    apart: Sequence[int],
-) -> tuple[int, ...] | None:
-    stored, inner = with_shards(chunks, shards, shape, dtype, apart=apart)
-    return None if inner is None else stored
 
 
 def _compression(source: Any) -> Compression | None:

@@ -25,9 +25,8 @@ from xarray_n5.arrays.records import (
 from xarray_n5.arrays.spec import (
     as_dtype,
     check_agreement,
-    chunk_shape,
     completed,
-    with_shards,
+    resolve_chunks,
 )
 from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
 from xarray_n5.model.chunking import check_region, touched
@@ -205,23 +204,14 @@ def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
     spec, source = request.spec, request.source
     kept = target if request.keeps_array else None
     if kept is not None and spec.chunks is spec.shards is None:
-        stored, inner = kept.grid.chunks, kept.node.metadata.inner
-    else:
-        chunks: Any = spec.chunks
-        if chunks is None and kept is not None:
-            chunks = kept.chunks
-        elif chunks is None:
-            chunks = "auto" if request.in_memory else request.blocks
-        sides, automatic = chunk_shape(chunks, source.shape, spec.apart), isinstance(chunks, str)
-        stored, inner = with_shards(
-            sides,
-            spec.shards,
-            source.shape,
-            source.dtype,
-            automatic=automatic,
-            apart=spec.apart,
-        )
-    return replace(spec, chunks=inner or stored, shards=stored if inner else None)
+        return replace(spec, chunks=kept.chunks, shards=kept.shards)
+    chunks: Any = spec.chunks
+    if chunks is None and kept is not None:
+        chunks = kept.chunks
+    elif chunks is None:
+        chunks = "auto" if request.in_memory else request.blocks
+    chunks, shards = resolve_chunks(chunks, spec.shards, source.shape, source.dtype, spec.apart)
+    return replace(spec, chunks=chunks, shards=shards)
 
 
 def planned_array(request: WriteRequest, spec: ArraySpec | None = None) -> Array:
