@@ -23,6 +23,7 @@ from xarray_n5.arrays.records import (
     read,
 )
 from xarray_n5.errors import ChunkError, ResumeError
+from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bo
         return  # it has ended since
     claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]))
     claim.begin({**facts, "fresh": False})
-    claim.delete_notes(name for name in before if name != "kept")
+    store.delete([join(claim.notes_folder, name) for name in before if name != "kept"])
 
 
 def is_inside(index: Index, box: Box | None) -> bool:

@@ -10,8 +10,8 @@ Names carry what other writers must know, so that one listing is enough to plan 
 - ``done/TOKEN@BOX`` and ``done/append-TOKEN``, finished writes.
 
 A record has one writer, since its name has the attempt. Whoever takes over stores a record of its
-own, looks, and deletes the other. Records may come from anybody: what is in them is checked by a
-table before it is used.
+own, looks, and deletes the other. Records may come from anybody: each member is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import LocalStore, uncached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.stores.base import Listing, Store
 
@@ -224,25 +224,9 @@ def meet(one: Box | None, other: Box | None) -> bool:
     return all(a.start < b.stop and b.start < a.stop for a, b in pairs)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_attempt(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{8}", value) is not None
-
-
 def is_token(value: Any) -> bool:
     """Return whether a value may be the token of a write."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}|repair", value) is not None
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
 
 
 def _is_shape(value: Any) -> bool:
@@ -251,43 +235,29 @@ def _is_shape(value: Any) -> bool:
 
 def _is_pair(value: Any) -> bool:
     """Return whether a value is two shapes, or positions, of as many axes."""
-    pair = isinstance(value, list) and len(value) == len(("before", "after"))
-    return pair and all(map(_is_shape, value)) and len(value[0]) == len(value[1])
+    match value:
+        case [before, after]:
+            return _is_shape(before) and _is_shape(after) and len(before) == len(after)
+    return False
 
 
-def _are_pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_pair, value))
-
-
-def _is_growth(value: Any) -> bool:
-    """Return whether a value has, by name of an array, the shape before and after an append."""
-    return isinstance(value, dict) and all(
-        "/" not in name and not name.startswith(".") and _is_pair(pair)
-        for name, pair in value.items()
-    )
-
-
-_CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "began": _is_attempt,
-    "token": is_token,
-    "of": is_token,
-    "by": _is_text,
-    "at": _is_text,
-    "fresh": _is_flag,
-    "sparse": _is_flag,
-    "commit": _is_flag,
-    "is": _are_texts,
-    "code": _are_texts,
-    "attributes": _are_texts,
-    "stored": _is_text,
-    "source": _is_text,
-    "group": _is_text,
-    "dim": _is_text,
-    "grows": _is_growth,
-    "part": _is_pair,
-    "lacks": _are_pairs,
-}
-"""The check of each member of a record."""
+def _is_sound(key: str, value: Any) -> bool:
+    """Return whether a record may have this member."""
+    match key, value:
+        case "began", str():
+            return re.fullmatch(r"[0-9a-f]{8}", value) is not None
+        case "token" | "of", str():
+            return is_token(value)
+        case "is" | "code" | "attributes", dict():
+            return all(isinstance(text, str) for text in value.values())
+        case "grows", dict():  # of each array, by name, the shape before and after an append
+            names = all("/" not in name and not name.startswith(".") for name in value)
+            return names and all(map(_is_pair, value.values()))
+        case "part" | "lacks", list():
+            return all(map(_is_pair, value if key == "lacks" else [value]))
+    kind = bool if key in {"fresh", "sparse", "commit"} else str
+    known = {"fresh", "sparse", "commit", "by", "at", "stored", "source", "group", "dim"}
+    return key in known and isinstance(value, kind)
 
 
 def parse(document: bytes | None) -> dict[str, Any]:
@@ -300,8 +270,7 @@ def parse(document: bytes | None) -> dict[str, Any]:
         return {}
     if not isinstance(facts, dict):
         return {}
-    sound = all(key in _CHECKS and _CHECKS[key](value) for key, value in facts.items())
-    return facts if sound else {}
+    return facts if all(_is_sound(key, value) for key, value in facts.items()) else {}
 
 
 def read(store: Store, path: str, name: str) -> dict[str, Any] | None:
@@ -361,7 +330,7 @@ def writer_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
     """The record of this process, or of the one that sent a task, for an unfinished write."""
 
@@ -377,10 +346,12 @@ class Claim:
     @property
     def key(self) -> str:
         """The record's key."""
-        return self._key(self.name)
+        return join(self.path, HIDDEN, self.name)
 
-    def _key(self, name: str) -> str:
-        return join(self.path, HIDDEN, name)
+    @property
+    def notes_folder(self) -> str:
+        """The location of the notes of tasks of this beginning."""
+        return join(self.path, HIDDEN, f"notes-{self.began}")
 
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Store the record."""
@@ -435,14 +406,15 @@ class Claim:
 
     def note(self, chunk: str, receipts: Receipts) -> None:
         """Keep the receipts of a task."""
-        self.store.set(self._note_key(chunk), receipts.to_json())
+        self.store.set(join(self.notes_folder, chunk), receipts.to_json())
 
     def notes(self, ndim: int, prefix: str = "") -> Receipts:
         """Return the receipts that tasks of this beginning have kept, by names with a prefix.
 
         Those that are damaged are left out: their chunks are written again.
         """
-        keys = [self._note_key(name) for name in self.note_names() if name.startswith(prefix)]
+        names = [name for name in self.note_names() if name.startswith(prefix)]
+        keys = [join(self.notes_folder, name) for name in names]
         parts = (self.store.get_many(keys[n : n + 1000]) for n in range(0, len(keys), 1000))
         receipts = [Receipts.of([], ndim, "")]
         for note in (note for part in parts for note in part if note is not None):
@@ -452,40 +424,27 @@ class Claim:
 
     def note_names(self) -> Sequence[str]:
         """Return the names of the notes of this beginning."""
-        return self.store.list(self._key(f"notes-{self.began}"))[1]
-
-    def _note_key(self, name: str) -> str:
-        return self._key(f"notes-{self.began}/{name}")
+        return self.store.list(self.notes_folder)[1]
 
     # Ending
 
     def finish(self, row: str, facts: Mapping[str, Any]) -> None:
         """Store the row of a finished write."""
-        self.store.set(self._key(row), json.dumps({"token": self.token, **facts}).encode())
+        self.store.set(
+            join(self.path, HIDDEN, row), json.dumps({"token": self.token, **facts}).encode()
+        )
 
     def end(self, *others: str, notes: bool = False) -> None:
         """Delete `others` of the node, the record, then the notes of tasks."""
         delete_records(self.store, self.path, [*others, self.name])
         self.store.clear_folder(join(self.path, HIDDEN))
         if notes:
-            self.delete_notes(self.note_names())
-
-    def delete_notes(self, names: Iterable[str]) -> None:
-        """Delete notes of this beginning, and their folder if none is left."""
-        if keys := [self._note_key(name) for name in names]:
-            self.store.delete(keys)
-        self.store.clear_folder(self._key(f"notes-{self.began}"))
+            self.store.delete_tree(self.notes_folder, "")
 
 
 def claim_of(store: Store, path: str, record: Record, began: str | None = None) -> Claim:
     """Return the claim with a record's name; of a first attempt unless `began` is passed."""
-    return Claim(
-        store=store,
-        path=path,
-        name=record.name,
-        token=record.token,
-        began=began or record.attempt,
-    )
+    return Claim(store, path, record.name, record.token, began or record.attempt)
 
 
 def delete_records(store: Store, path: str, names: Iterable[str]) -> None:

@@ -165,13 +165,8 @@ def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
     """Return an append whose blocks do not share stored chunks."""
     how, attempt, grows = plan.how, new_attempt(), plan.shapes
     earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
-    claim = Claim(
-        store=how.store,
-        path=plan.existing.group.path,
-        name=append_name(attempt),
-        token=_token(plan),
-        began=earlier.get("began", attempt),
-    )
+    path, first = plan.existing.group.path, earlier.get("began", attempt)
+    claim = Claim(how.store, path, append_name(attempt), _token(plan), first)
     writes = {}
     for number, (name, request) in enumerate(sorted(plan.requests.items())):
         target: Any = request.target
@@ -330,9 +325,7 @@ class Commit:
         """Take over an append that has been committed by others."""
         attempt, facts = new_attempt(), dict(next(iter(records.values())))
         token, first = str(facts.pop("token", "")), str(facts.pop("began", attempt))
-        claim = Claim(
-            store=how.store, path=path, name=append_name(attempt), token=token, began=first
-        )
+        claim = Claim(how.store, path, append_name(attempt), token, first)
         claim.begin(facts)
         now = look(how.store, path).appends
         delete_records(how.store, path, [append_name(key) for key in now if key in records])
@@ -379,13 +372,12 @@ class Commit:
         self.grow()
         how.consolidate(claim.path, default=True)
         how.container.renew([claim.path, *(join(claim.path, name) for name in grows)])
-        calls: list[Callable[[], Any]] = [claim.note_names]
+        calls: list[Callable[[], Any]] = []
         for name, pair in grows.items():
             array, row = replace(claim, path=join(claim.path, name)), f"done/append-{claim.token}"
             calls.append(partial(array.finish, row, {"grows": {name: pair}}))
-        notes, *_ = together(claim.store, calls)
-        claim.delete_notes(notes)
-        claim.end()
+        together(claim.store, calls)
+        claim.end(notes=True)
 
 
 def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
