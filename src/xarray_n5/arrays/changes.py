@@ -27,7 +27,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.records import Box
@@ -59,35 +59,30 @@ def prepare_change(node: ArrayNode, box: Sequence[range], *, lost: bool = False)
     state = look(store, node.path)
     delete_records(store, node.path, ["digests.npz"] if state.digests else [])
     for record in state.meeting(chunks):
-        if not lost:
-            tokens = {near.token for near in state.meeting(record.box)}
-            tokens |= {row.token for row in state.rows_meeting(record.box)}
-            if not state.clears and tokens <= {record.token, REPAIR}:
-                forget_chunks(node, record, None)
-        elif node.format.one_writer:
-            forget_chunks(node, record, lambda index: is_inside(index, chunks))
+        if lost and node.format.one_writer:
+            forget_chunks(node, record, {*product(*chunks)})
+        elif not lost and not state.clears and state.is_alone(record.token, record.box):
+            forget_chunks(node, record)
 
 
-def forget_chunks(node: ArrayNode, record: Record, is_lost: Callable[[Index], bool] | None) -> None:
+def forget_chunks(node: ArrayNode, record: Record, lost: Collection[Index] = ()) -> None:
     """Let an unfinished write store some chunks again, although they are listed.
 
-    Its note lists the chunks that it has stored. Those that are lost, which remain listed in HDF5,
-    are not among them; nor are others that an assignment is about to store (None: nothing is lost).
+    Its note lists the chunks that it has stored. Those that are `lost`, which remain listed in
+    HDF5, are not among them; nor are others that an assignment is about to store.
     """
     store, ndim = node.container.uncached().store, len(node.metadata.shape)
     facts = read(store, node.path, record.name)
-    if facts is None or (is_lost is None and not facts.get("fresh")):
+    if facts is None or not (lost or facts.get("fresh")):
         return  # it has ended, or its notes say what it has stored
-    is_lost = is_lost or (lambda _: False)
     claim = claim_of(store, node.path, record, facts.get("began"))
     before = claim.note_names()
     notes = claim.notes(ndim)
     known = [tuple(index) for index in notes.indices.tolist()]
-    kept = notes.chosen(np.array([not is_lost(index) for index in known], bool))
-    stored = set(node.stored_indices()).difference(known) if facts.get("fresh") else set()
-    rows = [
-        (at, 1, 0, nan) for at in sorted(stored) if is_inside(at, record.box) and not is_lost(at)
-    ]
+    kept = notes.chosen(np.array([index not in lost for index in known], bool))
+    listed = set(node.stored_indices()) if facts.get("fresh") else set()
+    stored = sorted(listed.difference(known, lost))
+    rows = [(index, 1, 0, nan) for index in stored if is_inside(index, record.box)]
     if not store.exists(claim.key):
         return  # it has ended since
     claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]))
@@ -160,7 +155,7 @@ def reopen(node: ArrayNode, chunks: Collection[Index]) -> None:
         part = facts.get("part", [[], []])
         left -= {index for index in inside if not without(part_of(node, box_of([index])), part)}
         if inside and node.format.one_writer:
-            forget_chunks(node, record, inside.__contains__)
+            forget_chunks(node, record, inside)
     for some in [[index] for index in left] if len(left) <= _MOST else [left]:
         record = Record(REPAIR, new_attempt(), box_of(some))
         claim_of(store, path, record).begin(provenance())

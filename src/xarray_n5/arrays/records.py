@@ -117,6 +117,11 @@ class State:
         """Return the rows whose chunks meet a box."""
         return [row for row in self.rows if meet(row.box, box)]
 
+    def is_alone(self, token: str, box: Box | None) -> bool:
+        """Return whether no record or row meets a box, but for those of a token and of repairs."""
+        tokens = {record.token for record in self.meeting(box)}
+        return tokens.union(row.token for row in self.rows_meeting(box)) <= {token, REPAIR}
+
     def believes(self, row: Row) -> bool:
         """Return whether a row is there, and no other write meets its chunks.
 

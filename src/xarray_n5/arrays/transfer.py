@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
 import threading
 from collections import deque
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from itertools import chain, islice, product, tee
+from itertools import chain, islice, product, takewhile, tee
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+from dask.system import CPU_COUNT
 
 from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.arrays.shards import read_shards
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     _Pieces: TypeAlias = Sequence[Sequence[Piece]]
     """The chunks that a selection touches, by axis."""
 
+
+Item = TypeVar("Item")
+
+_WORTH = 1 << 16
+"""The minimum size of a chunk for which two threads are faster than one, in bytes."""
 
 _BANDS = 4
 """The number of bands for each thread: threads whose bands take less time process more."""
@@ -278,9 +285,15 @@ def _merged(
 
 
 def _threads(chunks: ArrayNode, pieces: _Pieces) -> int:
-    """Return the number of threads for the chunks that pieces touch."""
+    """Return the number of threads for the chunks that pieces touch.
+
+    Outside the main thread it is one: Dask, and others who start threads, run many tasks already.
+    For small chunks one thread is faster, since threads take turns in Python.
+    """
+    count = math.prod(map(len, pieces))
     nbytes = math.prod(chunks.metadata.grid.chunks) * chunks.metadata.dtype.itemsize
-    return threads_for(math.prod(map(len, pieces)), nbytes)
+    alone = threading.current_thread() is not threading.main_thread()
+    return 1 if alone or nbytes < _WORTH else max(1, min(count, CPU_COUNT))
 
 
 def _share(
@@ -289,11 +302,32 @@ def _share(
     pieces: _Pieces,
     threads: int,
 ) -> None:
-    """Process the `items` of the chunks that `pieces` touch."""
-    if threads > 1:
-        spread(work, map(items, _bands(pieces, threads * _BANDS)), threads)
-    else:
+    """Process the `items` of the chunks that `pieces` touch; an error in one thread stops all."""
+    if threads == 1:
         work(items(pieces))
+        return
+    bands, stopped = list(_bands(pieces, threads * _BANDS)), threading.Event()
+
+    def work_on_bands(first: int) -> None:
+        for band in bands[first::threads]:
+            work(takewhile(lambda _: not stopped.is_set(), items(band)))
+
+    tasks: list[Future[None]] = []
+    try:
+        pool = _pool_of(os.getpid())
+        tasks.extend(pool.submit(work_on_bands, first) for first in range(threads))
+        wait(tasks, return_when=FIRST_EXCEPTION)
+    finally:
+        stopped.set()
+        wait(tasks)  # nothing may write into the result any more
+    for task in tasks:
+        task.result()
+
+
+@functools.cache
+def _pool_of(_process: int) -> ThreadPoolExecutor:
+    """Return the threads of a process: a forked child has none of its parent's."""
+    return ThreadPoolExecutor(CPU_COUNT, "xarray-n5")
 
 
 def _bands(pieces: _Pieces, count: int) -> Iterator[_Pieces]:
@@ -361,74 +395,3 @@ def _cached(chunks: ArrayNode, indices: Sequence[Index], cache: Cache) -> Iterat
     for index, block in zip(absent, blocks(chunks, absent), strict=True):
         known[index] = cache[index] = block
     yield from (known[index] for index in indices)
-
-
-Item = TypeVar("Item")
-
-_WORTH = 1 << 16
-"""The minimum size of a chunk for which two threads are faster than one, in bytes."""
-
-_pool: ThreadPoolExecutor | None = None
-_making = threading.Lock()
-
-
-def threads_for(chunks: int, nbytes: int) -> int:
-    """Return the number of threads for so many chunks of so many bytes each.
-
-    Outside the main thread it is one: Dask, and others who start threads, run many tasks already.
-    For small chunks one thread is faster, since threads take turns in Python.
-    """
-    if chunks < 2 or nbytes < _WORTH or threading.current_thread() is not threading.main_thread():  # noqa: PLR2004
-        return 1
-    return min(chunks, cores())
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def spread(
-    work: Callable[[Iterable[Item]], None], bands: Iterable[Iterable[Item]], threads: int
-) -> None:
-    """Process bands of items in several threads; an error in one stops all, and is raised."""
-    shares, stopped = list(bands), threading.Event()
-
-    def until_stopped(band: Iterable[Item]) -> Iterator[Item]:
-        for item in band:
-            if stopped.is_set():
-                return
-            yield item
-
-    def work_on_bands(first: int) -> None:
-        for band in shares[first::threads]:
-            work(until_stopped(band))
-
-    tasks: list[Future[None]] = []
-    try:
-        tasks.extend(_executor().submit(work_on_bands, first) for first in range(threads))
-        wait(tasks, return_when=FIRST_EXCEPTION)
-    finally:
-        stopped.set()
-        wait(tasks)  # nothing may write into the result any more
-    for task in tasks:
-        task.result()
-
-
-def _executor() -> ThreadPoolExecutor:
-    global _pool  # noqa: PLW0603 - one for the process
-    with _making:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(cores(), "xarray-n5")
-        return _pool
-
-
-def _forget() -> None:
-    """Leave the threads to the parent: a forked child has none of them."""
-    global _pool, _making
-    _pool, _making = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

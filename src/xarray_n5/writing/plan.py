@@ -255,9 +255,7 @@ def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
             return None
         why = explain(plan, facts, target, facts.get("of", token))
         raise ResumeError(request.options.container.url, request.path, began(facts), why)
-    tokens = {record.token for record in state.meeting(box)}
-    tokens |= {row.token for row in state.rows_meeting(box)}
-    return None if facts.get("fresh") and tokens - {token, REPAIR} else facts
+    return None if facts.get("fresh") and not state.is_alone(token, box) else facts
 
 
 def _check_others(plan: WritePlan, target: Array | None) -> None:
