@@ -13,7 +13,7 @@ from xarray_n5 import create_array
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import DIALECTS, register_dialect
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.dialects.write import write_geometry, write_pyramid
+from xarray_n5.dialects.write import write_geometry
 from xarray_n5.model.axes import Axis, Geometry, names
 from xarray_n5.model.units import same_unit
 
@@ -21,41 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from xarray_n5.dialects import Dialect
-
-
-def test_tensorstores_lists_stand_in_n5_order() -> None:
-    attributes = {"axes": ["x", "y", "z"], "units": ["nm", "um", ""], "resolution": [4, 5.5, 40]}
-    assert facts(read(attributes)) == [
-        ("z", None, 40.0, 0.0),
-        ("y", "um", 5.5, 0.0),
-        ("x", "nm", 4.0, 0.0),
-    ]
-
-
-@pytest.mark.parametrize("unit", ["micrometer", "\N{GREEK SMALL LETTER MU}m", "microns"])
-def test_a_unit_stands_as_a_symbol_where_viewers_need_one_and_keeps_its_text(unit: str) -> None:
-    axes = tuple(Axis(name=name, unit=unit, scale=2.0) for name in "zyx")
-    written = write_geometry(Geometry(axes), (4, 4, 4))
-    assert written["units"] == ["um"] * 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert [axis.unit for axis in read(written).axes] == [unit] * 3
-
-
-def test_of_a_pyramid_too_viewers_find_symbols_wherever_they_look_for_units() -> None:
-    fine = tuple(Axis(name=name, unit="micrometer", scale=2.0) for name in "zyx")
-    coarse = tuple(replace(axis, scale=4.0, offset=1.0, factor=2.0) for axis in fine)
-    levels = [
-        (ArrayContext(path="s0", shape=(8, 8, 8)), Geometry(fine)),
-        (ArrayContext(path="s1", shape=(4, 4, 4)), Geometry(coarse)),
-    ]
-    around, own = write_pyramid(levels)
-    for each in (around, *own):
-        assert each["units"] == ["um"] * 3
-        assert each["pixelResolution"]["unit"] == "um"
-    for (node, _), attributes in zip(levels, own, strict=True):
-        found = read(attributes, path=f"p/{node.path}", shape=node.shape, parents=(around,))
-        assert [axis.unit for axis in found.axes] == ["micrometer"] * 3
 
 
 @pytest.mark.parametrize(
@@ -260,12 +225,6 @@ def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
     with pytest.warns(UserWarning, match="first axis in NumPy is x"):
         assert facts(read({"transform": turned}))[0][0] == "x"
     assert facts(read({"transform": {**turned, "order": "C"}}))[0][0] == "x"
-
-
-def test_array_dimensions_stand_in_c_order_and_only_name() -> None:
-    geometry = read({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]})
-    assert facts(geometry)[0] == ("time", None, None, 0.0)
-    assert geometry.sources == {"names": "array_dimensions: _ARRAY_DIMENSIONS"}
 
 
 def test_array_dimensions_are_turned_where_only_that_fits_the_arrays_beside() -> None:

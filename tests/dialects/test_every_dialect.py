@@ -366,15 +366,6 @@ def test_an_anisotropic_pyramid_lies_right_in_every_dialect(
     assert [axis.factor for axis in found.axes] == [1, 2, 4]
 
 
-def test_an_anisotropic_pyramid_lies_right_by_bigdataviewers_xml() -> None:
-    setup = {"downsamplingFactors": [[1, 1, 1], [4, 2, 1]]}
-    node = ArrayContext(
-        shape=(6, 10, 10), path="setup0/timepoint0/s1", parents=({}, setup, {}), xml=XML
-    )
-    geometry = geometry_of(node)
-    assert facts(geometry) == [("z", "um", 40, 0), ("y", "um", 8, 2), ("x", "um", 16, 106)]
-
-
 def sections() -> dict[str, dict[str, Any]]:
     """The attributes that the documentation shows, by dialect and by what they stand on."""
     page = (Path(__file__).parents[2] / "docs/dialects.md").read_text(encoding="utf-8")
@@ -425,34 +416,6 @@ def test_the_documentation_shows_one_image(name: str) -> None:
         assert places(geometry_of(base)) == [(40, 0), (4, 0), (4, moved)]
     else:
         assert places(geometry_of(level)) == [(40, 0), (8, 2), (16, 6 + moved)]
-
-
-@given(geometries(), st.lists(st.floats(1, 64), min_size=5, max_size=5))
-def test_levels_agree_across_dialects(geometry: Geometry, factors: list[float]) -> None:
-    base, coarse = [], []
-    for axis, factor in zip(geometry.axes, factors, strict=False):
-        under = replace(axis, unit="nm", scale=abs(axis.step), kind="space")
-        scale, offset = under.step, axis.offset
-        base.append(under)
-        coarse.append(
-            replace(
-                under,
-                scale=scale * factor,
-                offset=offset + scale * (factor - 1) / 2,
-                factor=factor,
-            )
-        )
-    shape = (4,) * len(base)
-    nodes = [ArrayContext(shape=shape, path="p/s0"), ArrayContext(shape=shape, path="p/s1")]
-    levels = list(zip(nodes, (Geometry(tuple(base)), Geometry(tuple(coarse))), strict=True))
-    for dialect in ("cosem", "canonical", "paintera+array_dimensions"):
-        group, own = write_pyramid(levels, dialect.split("+"))
-        for number in (0, 1):
-            node = replace(nodes[number], attributes=own[number], parents=(group, {}))
-            again = geometry_of(node)
-            for found, axis in zip(again.axes, levels[number][1].axes, strict=True):
-                assert found.scale == pytest.approx(axis.step, rel=1e-12)
-                assert found.offset == pytest.approx(axis.offset, rel=1e-12, abs=1e-9 * axis.step)
 
 
 # Any geometry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,9 @@ from xarray_n5 import open_array
 from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.protocol import ArrayContext
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # What other projects' tests say
 
@@ -225,38 +227,3 @@ def test_every_pyramid_of_the_corpus_is_aligned(corpus: Path, path: str, group: 
         centres = [float(level[axis].mean()) for level in levels]
         step = max(float(abs(level[axis].diff(axis)[0])) for level in levels)
         assert max(centres) - min(centres) <= step / 2
-
-
-def test_three_generations_of_java_wrote_the_same(corpus: Path) -> None:
-    row = expectations(corpus)["fetched/saalfeldlab+n5/src/test/resources/backward"]
-    # Block (0,0) holds 0, (1,0) 1, (0,1) 2, (1,1) 3, in dimensions of 7 x 5 and blocks of 5 x 4.
-    assert row["dialect"] == "three Java generations, byte-identical chunks"
-    expected = np.array([[0] * 5 + [1] * 2] * 4 + [[2] * 5 + [3] * 2])
-    containers = sorted((corpus / row["path"]).glob("*.n5"))
-    assert len(containers) == 3
-    for container in containers:
-        np.testing.assert_array_equal(open_array(container, "raw")[...], expected)
-
-
-def test_tensorstores_goldens_are_counted_in_its_order(corpus: Path) -> None:
-    place = corpus / "fetched/google+tensorstore/tensorstore/driver/n5/testdata"
-    assert str(place.relative_to(corpus)) in expectations(corpus)
-    names = sorted(folder.name for folder in place.iterdir() if folder.is_dir())
-    assert names == ["blosc", "bzip2", "gzip", "raw", "xz"]
-    for name in names:
-        array = open_array(place, name)
-        assert (array.shape, array.dtype) == ((4, 5), np.dtype("u2"))
-        np.testing.assert_array_equal(array[...], np.arange(20).reshape(5, 4).T)
-
-
-def test_every_expectation_is_met_here(corpus: Path) -> None:
-    """By the path that its test names; arrays in Zarr cannot be read yet."""
-    here = Path(__file__).read_text(encoding="utf-8")
-    in_zarr = {
-        "fetched/saalfeldlab+n5-zarr/src/test/resources/examples/dimensionOrder.zarr",
-        "fetched/zarr-developers+zarr_implementations/data",
-    }
-    for path in expectations(corpus):
-        single = f"{UNIVERSE}/test.n5/n5v" in path or path.endswith("test.n5/cosem")
-        last = path.rpartition("/")[2]
-        assert single or path in in_zarr or last in here, path

@@ -39,29 +39,11 @@ def test_aligned_borders_are_the_nearest_ones(
         assert nearest in kept or not start < nearest < end
 
 
-def test_blocks_on_chunk_borders_stay_as_they_are() -> None:
-    assert align((64, 128, 64, 10), 64) == (64, 128, 64, 10)
-
-
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.integers(1, 1 << 22))
 def test_automatic_chunks_hold_as_many_elements_as_wanted(shape: list[int], elements: int) -> None:
     chunks = auto_chunks(shape, elements=elements)
     assert all(1 <= side <= size for side, size in zip(chunks, shape, strict=True))
     assert math.prod(chunks) <= elements
-
-
-@pytest.mark.parametrize(
-    ("ratio", "elements", "chunks"),
-    [
-        (None, 1 << 20, (101, 101, 101)),
-        ((1, 2, 2), 1 << 20, (64, 128, 128)),
-        ((1, 2, 2), 2_000_000, (79, 159, 159)),
-    ],
-)
-def test_automatic_chunks_are_those_of_tensorstores_documentation(
-    ratio: tuple[int, ...] | None, elements: int, chunks: tuple[int, ...]
-) -> None:
-    assert auto_chunks((1000, 2000, 3000), elements=elements, aspect_ratio=ratio) == chunks
 
 
 @given(st.data())
