@@ -20,7 +20,7 @@ from xarray_n5.bdv.loaders import View
 from xarray_n5.bdv.project import NDIM, Registration, Transform
 from xarray_n5.datasets.placed import PlacedImage
 from xarray_n5.dialects.bdv import fusion_around
-from xarray_n5.dialects.values import as_tuples, numbers
+from xarray_n5.dialects.lists import as_tuples, numbers
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level

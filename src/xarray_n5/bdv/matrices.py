@@ -14,7 +14,7 @@ from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, WORLD
 from xarray_n5.bdv.images import PROJECT
 from xarray_n5.bdv.project import CALIBRATION, NDIM, Registration, Transform
 from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, placed_by_matrices, within
-from xarray_n5.dialects.values import as_tuples, in_c_order
+from xarray_n5.dialects.lists import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.tolerances import ROUNDING

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from xarray_n5.dialects import pyramids
+from xarray_n5.dialects import lists
 from xarray_n5.dialects.levels import images_in, listings
+from xarray_n5.dialects.lists import numbers, per_axis
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.protocol import VIEW
-from xarray_n5.dialects.values import numbers, per_axis
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
@@ -57,7 +57,7 @@ class Bdv:
         found = node.view
         if found is None or len(node.shape) != NDIM:
             return None
-        factors, placed = pyramids.factors_of(node), None
+        factors, placed = lists.factors_of(node), None
         if node.xml:
             try:
                 placed = _placed(node.xml, *found)
@@ -65,28 +65,26 @@ class Bdv:
                 warn(f"{node.path}: the XML next to the container is ignored: {error}")
         fusion = fusion_around(node.parents, node.path)
         if fusion is not None and fusion.completes(placed):
-            axes = pyramids.axes_at_level(
-                _NAMES, (None,) * NDIM, fusion.voxel, factors, fusion.offset
-            )
+            axes = lists.axes_at_level(_NAMES, (None,) * NDIM, fusion.voxel, factors, fusion.offset)
             return Geometry(axes, {"scale": fusion.source, "offset": f"{_ROOT}/{_BOX}"})
         if placed is None:
             if factors is None:
                 return None
-            axes = pyramids.axes_at_level(_NAMES, (None,) * NDIM, (1.0,) * NDIM, factors)
+            axes = lists.axes_at_level(_NAMES, (None,) * NDIM, (1.0,) * NDIM, factors)
             return Geometry(axes, {"scale": "downsamplingFactors"})
         rows, unit, where = placed
         sources = {"names": "layout of the container", "units": "voxelSize of the XML"}
         sources |= {"scale": where, "offset": where}
-        axes, affine = pyramids.axes_under(_NAMES, (unit,) * NDIM, rows, factors)
+        axes, affine = lists.axes_under(_NAMES, (unit,) * NDIM, rows, factors)
         return Geometry(axes, sources, affine=affine)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the XML is not written."""
-        return pyramids.factors_if_any(geometry)
+        return lists.factors_if_any(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attribute of a setup, with the factors of all levels."""
-        return {"downsamplingFactors": [pyramids.factors_in(geometry) for _, geometry in levels]}
+        return {"downsamplingFactors": [lists.factors_in(geometry) for _, geometry in levels]}
 
 
 def _placed(xml: bytes, setup: int, timepoint: int) -> tuple[np.ndarray, str | None, str] | None:
@@ -200,23 +198,23 @@ class BigStitcher:
         fusion = fusion_in(node.parents)
         if fusion is None:
             return None
-        factors, where = pyramids.factors_of(node), fusion.source
+        factors, where = lists.factors_of(node), fusion.source
         if factors is not None:
             where = f"{where}, downsamplingFactors"
         else:
             settings = next(filter(None, map(_settings, node.parents)), {})
             factors = _listed_factors(settings, node)
-        if not pyramids.check_level(node, factors):
+        if not lists.check_level(node, factors):
             return None
         sources = {"names": "layout of the container", "scale": where}
         sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
         units = (None,) * NDIM
-        axes = pyramids.axes_at_level(_NAMES, units, fusion.voxel, factors, fusion.offset)
+        axes = lists.axes_at_level(_NAMES, units, fusion.voxel, factors, fusion.offset)
         return Geometry(axes, sources)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the root's cannot be written."""
-        return pyramids.factors_if_any(geometry)
+        return lists.factors_if_any(geometry)
 
 
 def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
@@ -252,7 +250,7 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     pixels = voxel[0] == voxel[1] == 1
     units = [None if pixels else each.unit for each in spatial[::-1]]
     placed = replace(fusion, voxel=voxel)
-    axes = pyramids.axes_at_level(_NAMES, units, voxel, factors, placed.offset)
+    axes = lists.axes_at_level(_NAMES, units, voxel, factors, placed.offset)
     time, channel = (replace(each, unit=None) for each in found.axes[:-NDIM])
     sources = {"names": _MULTISCALES, "scale": f"{_MULTISCALES}, {fusion.source}"}
     sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}

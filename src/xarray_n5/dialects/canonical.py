@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.dialects.levels import listings
-from xarray_n5.dialects.pyramids import axis, over
-from xarray_n5.dialects.values import in_c_order, matrix, per_axis, whole_number
+from xarray_n5.dialects.lists import axis, in_c_order, matrix, over, per_axis, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import same_unit, written_unit

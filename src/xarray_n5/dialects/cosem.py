@@ -10,9 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.lists import (
+    axis,
+    by_axis,
+    factors_in,
+    factors_of,
+    moved,
+    numbers,
+    over,
+    steps,
+    texts,
+    whole_number,
+)
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
-from xarray_n5.dialects.pyramids import axis, by_axis, factors_in, factors_of, moved, over, steps
-from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, names
 from xarray_n5.model.units import same_unit

@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.pyramids import axis
-from xarray_n5.dialects.values import numbers, texts, whole_number
+from xarray_n5.dialects.lists import axis, numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
 
 if TYPE_CHECKING:

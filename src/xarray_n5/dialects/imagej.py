@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.pyramids import axis
-from xarray_n5.dialects.values import numbers, whole_number
+from xarray_n5.dialects.lists import axis, numbers, whole_number
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit

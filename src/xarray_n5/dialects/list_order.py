@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.values import in_c_order
+from xarray_n5.dialects.lists import in_c_order
 
 if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext, Dialect

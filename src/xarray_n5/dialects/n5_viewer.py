@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from xarray_n5.dialects import pyramids
-from xarray_n5.dialects.values import matrix, numbers, texts
+from xarray_n5.dialects import lists
+from xarray_n5.dialects.lists import matrix, numbers, texts
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit
 
@@ -56,7 +56,7 @@ class N5Viewer:
         if scales is None:
             # Only factors: coordinates are in voxels of the base level.
             return Geometry(
-                pyramids.axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
+                lists.axes_at_level(("",) * ndim, (None,) * ndim, (1.0,) * ndim, factors), said
             )
         names = texts("axes", own.get("axes"), ndim) or ("",) * ndim
         units = texts("units", own.get("units"), ndim)
@@ -69,18 +69,18 @@ class N5Viewer:
                 [rows, [[0.0] * ndim + [1.0]]]
             )
             said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
-        axes, affine = pyramids.axes_under(names, units or (unit,) * ndim, rows, factors)
-        return pyramids.moved(Geometry(axes, said, affine=affine), node)
+        axes, affine = lists.axes_under(names, units or (unit,) * ndim, rows, factors)
+        return lists.moved(Geometry(axes, said, affine=affine), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the base level's resolution with its one unit, and the level's factors."""
-        return {_KEY: _resolution(geometry)} | pyramids.factors_if_any(geometry)
+        return {_KEY: _resolution(geometry)} | lists.factors_if_any(geometry)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the base's resolution, all factors."""
         return {
             _KEY: _resolution(levels[0][1]),
-            "downsamplingFactors": [pyramids.factors_in(geometry) for _, geometry in levels],
+            "downsamplingFactors": [lists.factors_in(geometry) for _, geometry in levels],
         }
 
 
@@ -91,7 +91,7 @@ def _resolution(geometry: Geometry) -> dict[str, Any]:
             f"'pixelResolution' has one unit for all axes, got {sorted({*map(str, units)})}"
         )
     # Neuroglancer and napari-n5 reject a resolution without a unit.
-    return {"dimensions": pyramids.steps(geometry), "unit": units[0] or ""}
+    return {"dimensions": lists.steps(geometry), "unit": units[0] or ""}
 
 
 def _level(
@@ -99,18 +99,18 @@ def _level(
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
     """Return the base level's resolution, or None if it is unknown, and the level's factors."""
     if scales is None:
-        return None, pyramids.factors_of(node)
+        return None, lists.factors_of(node)
     if {"transform", _KEY} <= node.attributes.keys() and (
         "downsamplingFactors" not in node.attributes
     ):
         return scales, None  # COSEM's: the level's own resolution
-    scales, factors = pyramids.base_and_factors(node, _KEY, scales)
+    scales, factors = lists.base_and_factors(node, _KEY, scales)
     if factors is not None or node.base is None:
         return scales, factors
-    base = pyramids.resolution_in(node.base.attributes, _KEY, len(scales))
+    base = lists.resolution_in(node.base.attributes, _KEY, len(scales))
     if base is None:
         return scales, None
-    if pyramids.alike(scales, base):
+    if lists.alike(scales, base):
         return scales, _guess(node, node.base)
     # The level's own resolution: the factors follow from the base level's.
     return base, tuple(own / under for own, under in zip(scales, base, strict=True))

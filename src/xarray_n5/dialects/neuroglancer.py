@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from xarray_n5.dialects import pyramids
+from xarray_n5.dialects import lists
+from xarray_n5.dialects.lists import numbers, texts, whole_number
 from xarray_n5.dialects.protocol import is_of_funlib
-from xarray_n5.dialects.values import numbers, texts, whole_number
 from xarray_n5.model.axes import Axis, Geometry, names
 from xarray_n5.model.units import si_scale, written_unit
 
@@ -60,10 +60,10 @@ class Neuroglancer:
         if scales is None and units and any(units):
             key, scales = "units", (1.0,) * ndim
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
-        factors = pyramids.factors_of(node)
+        factors = lists.factors_of(node)
         if scales is not None:
-            scales, factors = pyramids.base_and_factors(node, key, scales)
-            if key not in node.attributes and not pyramids.check_level(node, factors):
+            scales, factors = lists.base_and_factors(node, key, scales)
+            if key not in node.attributes and not lists.check_level(node, factors):
                 scales = None
 
         def at(name: str) -> str:
@@ -74,13 +74,13 @@ class Neuroglancer:
         said |= {"units": at("units" if units else "pixelResolution")} if units or unit else {}
         if factors and scales:
             said["scale"] += f", {at('downsamplingFactors')}"
-        axes = pyramids.axes_at_level(
+        axes = lists.axes_at_level(
             given, units or (unit,) * ndim, scales or (None,) * ndim, factors
         )
         if isinstance(labels, dict):
             axes = _labelled(axes, labels, node.shape)
             said |= {"labels": at("coordinateArrays")} if any(a.labels for a in axes) else {}
-        return pyramids.moved(Geometry(axes, said), node)
+        return lists.moved(Geometry(axes, said), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return TensorStore's attributes of a single array, and its labels."""
@@ -89,9 +89,9 @@ class Neuroglancer:
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the base level's, and all factors."""
         node, base = levels[0]
-        listed = {"downsamplingFactors": [pyramids.factors_in(geometry) for _, geometry in levels]}
+        listed = {"downsamplingFactors": [lists.factors_in(geometry) for _, geometry in levels]}
         own = TensorStore().write(base, node)
-        own |= {"resolution": pyramids.steps(base)} if "resolution" in own else {}
+        own |= {"resolution": lists.steps(base)} if "resolution" in own else {}
         return in_si_units(own) | listed
 
 
@@ -189,10 +189,10 @@ class TensorStore:
         said |= {"units": "units"} if units is not None else {}
         factors = None
         if scales is not None:
-            scales, factors = pyramids.base_and_factors(node, "resolution", scales, own=False)
+            scales, factors = lists.base_and_factors(node, "resolution", scales, own=False)
         if factors:
             said["scale"] += ", factors of the group"
-        axes = pyramids.axes_at_level(
+        axes = lists.axes_at_level(
             names, units or (None,) * ndim, scales or (None,) * ndim, factors
         )
         return Geometry(axes, said)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.lists import as_tuples, axis, over, per_axis, whole_number
 from xarray_n5.dialects.ngff_attributes import described, omero_for, warn_unapplied
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
@@ -26,8 +27,6 @@ from xarray_n5.dialects.ngff_systems import (
     with_systems,
 )
 from xarray_n5.dialects.precedence import disagreement, names_disagreement
-from xarray_n5.dialects.pyramids import axis, over
-from xarray_n5.dialects.values import as_tuples, per_axis, whole_number
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, kind_of
 from xarray_n5.model.units import unit_of

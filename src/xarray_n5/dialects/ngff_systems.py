@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xarray_n5.dialects.values import as_number
-from xarray_n5.dialects.values import matrix as dialect_matrix
+from xarray_n5.dialects.lists import as_number
+from xarray_n5.dialects.lists import matrix as dialect_matrix
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph

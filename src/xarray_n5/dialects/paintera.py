@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from xarray_n5.dialects import pyramids
+from xarray_n5.dialects import lists
+from xarray_n5.dialects.lists import numbers, whole_number
 from xarray_n5.dialects.protocol import is_of_funlib
-from xarray_n5.dialects.values import numbers, whole_number
 from xarray_n5.model.axes import Geometry, centre_shift
 from xarray_n5.model.units import ratio, same_unit
 
@@ -64,8 +64,8 @@ class Paintera:
         scales = numbers("resolution", found.get("resolution"), ndim) or (1.0,) * ndim
         starts = numbers("offset", found.get("offset"), ndim, positive=False, filler=0.0)
         unit, starts = _unit_of(found, starts)
-        scales, factors = pyramids.base_and_factors(node, "resolution", scales)
-        if not placed and not pyramids.check_level(node, factors):
+        scales, factors = lists.base_and_factors(node, "resolution", scales)
+        if not placed and not lists.check_level(node, factors):
             return None
         said = {"scale": at("resolution")}
         said |= {"units": at(next(key for key in _UNITS if unit == found.get(key)))} if unit else {}
@@ -77,7 +77,7 @@ class Paintera:
             # An array's own offset is final, also on a level.
             shifts = list(map(centre_shift, scales, factors))
             starts = tuple(start - shift for start, shift in zip(starts, shifts, strict=True))
-        axes = pyramids.axes_at_level(("",) * ndim, (unit,) * ndim, scales, factors, starts)
+        axes = lists.axes_at_level(("",) * ndim, (unit,) * ndim, scales, factors, starts)
         geometry = Geometry(axes, said)
         return geometry if node.lists_x_first else geometry.transpose()
 
@@ -85,9 +85,9 @@ class Paintera:
         """Return the attributes of a single array, without names of axes."""
         ordered = geometry if node.lists_x_first else geometry.transpose()
         return _unit(geometry) | {
-            "resolution": pyramids.steps(ordered),
+            "resolution": lists.steps(ordered),
             "offset": [whole_number(axis.offset) for axis in ordered.axes[::-1]],
-            **pyramids.factors_if_any(ordered),
+            **lists.factors_if_any(ordered),
         }
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Paintera:
         node, base = levels[0]
         ordered = base if node.lists_x_first else base.transpose()
         offsets = [whole_number(axis.base[1]) for axis in ordered.axes[::-1]]
-        attributes = {"multiScale": True, "resolution": pyramids.steps(ordered), "offset": offsets}
+        attributes = {"multiScale": True, "resolution": lists.steps(ordered), "offset": offsets}
         return attributes | _unit(base)
 
 

@@ -17,11 +17,11 @@ from xarray_n5.dialects import find_dialects, resolve_geometry
 from xarray_n5.dialects.canonical import Canonical
 from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.dimension_names import ArrayDimensions, DimensionLabels
+from xarray_n5.dialects.lists import complete_factors
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore, in_si_units
 from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
-from xarray_n5.dialects.pyramids import complete_factors
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, kind_of

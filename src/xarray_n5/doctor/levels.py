@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xarray_n5.arrays.context import context_of
 from xarray_n5.dialects import resolve_geometry
 from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.pyramids import factors_of
+from xarray_n5.dialects.lists import factors_of
 from xarray_n5.errors import PathError
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.level_names import level_name, number_in, numbered

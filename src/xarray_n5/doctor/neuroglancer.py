@@ -10,8 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from xarray_n5.dialects.levels import images_in
-from xarray_n5.dialects.pyramids import axes_at_level
-from xarray_n5.dialects.values import numbers
+from xarray_n5.dialects.lists import axes_at_level, numbers
 from xarray_n5.doctor.readers import Reading, SeenAxis, is_of_systems, read_ngff, refused, unread
 from xarray_n5.model.units import split_unit
 
