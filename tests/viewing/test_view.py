@@ -32,8 +32,7 @@ from xarray_n5 import Axis, create_array, create_group, pyramid
 from xarray_n5.cli import main
 from xarray_n5.errors import MissingPackageError
 from xarray_n5.viewing.layers import layers_of
-from xarray_n5.viewing.links import is_public
-from xarray_n5.viewing.state import _extent, _zoom
+from xarray_n5.viewing.state import _extent, _zoom, is_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

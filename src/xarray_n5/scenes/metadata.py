@@ -5,17 +5,35 @@ Source: the specification of OME-Zarr 0.6, "Scenes" and "Coordinate transformati
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.group import Group
+from xarray_n5.dialects import geometry_of
+from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.dialects.ngff_systems import (
+    described_problems,
+    has_systems,
+    system_of,
+    systems_around,
+)
+from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
+from xarray_n5.model.alerts import warn
+from xarray_n5.model.image import Image, Level, Part
+from xarray_n5.model.level_names import level_name
+from xarray_n5.model.paths import join
 from xarray_n5.model.systems import Reference, parse_system
 from xarray_n5.model.transformations import parse_transformation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from xarray_n5.dialects.protocol import DialectChoice
     from xarray_n5.model.systems import CoordinateSystem
     from xarray_n5.model.transformations import Transformation
 
@@ -80,3 +98,101 @@ def read_metadata(ome: Mapping[str, Any], where: str) -> SceneMetadata:
         if edge.input is None or edge.output is None:
             raise MetadataError(f"{where}: transformation {number} of the scene has no two ends")
     return SceneMetadata(tuple(own), tuple(parsed))
+
+
+@dataclass(frozen=True)
+class SceneImage:
+    """An image of a scene, before it is placed."""
+
+    path: str
+    image: Image[Array]
+    """Its levels, with the axes of the intrinsic system."""
+    intrinsic: Reference
+    systems: Mapping[Reference, CoordinateSystem]
+    """Its systems, by their names in the scene."""
+    edges: tuple[Transformation, ...]
+    """The transformations between them, as seen from the scene."""
+    omero: Any = None
+    """The names and colours of its channels."""
+
+
+def find_images(
+    group: Group, paths: Sequence[str], dialect: DialectChoice | None
+) -> list[SceneImage]:
+    """Return the images at paths in a scene's group, with two batches of reads.
+
+    A path without an image is omitted, with a warning.
+    """
+    nodes = group.nodes(paths)
+    listed: dict[str, tuple[Group, dict[str, Any], list[str]]] = {}
+    for path in paths:
+        node = nodes.get(path)
+        ome = node.attrs.get("ome") if isinstance(node, Group) else None
+        entry = next(images_in({"ome": ome}), None)
+        if isinstance(node, Group) and entry is not None and (levels := level_paths(entry)):
+            listed[path] = node, entry, levels
+        else:
+            warn(f"{group.url}: the scene names {path!r}, which is not an image; it is left out")
+    wanted = [join(path, level) for path, (_, _, levels) in listed.items() for level in levels]
+    arrays = group.nodes(wanted)
+    found = []
+    for path, (node, entry, levels) in listed.items():
+        stored = ((level, arrays.get(join(path, level))) for level in levels)
+        own = {level: array for level, array in stored if isinstance(array, Array)}
+        if len(own) < len(levels):
+            lacking = ", ".join(each for each in levels if each not in own)
+            warn(f"{node.url}: the levels {lacking} are not stored; they are left out")
+        if own:
+            found.append(_image(path, node, entry, own, dialect))
+    return found
+
+
+def _image(
+    path: str,
+    node: Group,
+    entry: dict[str, Any],
+    arrays: Mapping[str, Array],
+    dialect: DialectChoice | None,
+) -> SceneImage:
+    if not has_systems(entry):
+        raise MetadataError(
+            f"{node.url}: an image of a scene has no coordinateSystems, which OME-Zarr 0.6 has"
+        )
+    try:
+        own = systems_around(entry, system_of(entry, entry["datasets"][0]), path)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataError(f"{node.url}: {error}") from error
+    if (text := described_problems(own, own.problems)) is not None:
+        warn(text)
+    bare = {key: value for key, value in entry.items() if key != "coordinateTransformations"}
+    around = {**node.attrs, "ome": {**node.attrs["ome"], "multiscales": [bare]}}
+    levels = {}
+    with warnings.catch_warnings():
+        for number, (level, array) in enumerate(arrays.items()):
+            levels[level_name(number)] = _level(path, array, level, around, dialect)
+            warnings.simplefilter("ignore")  # those of the first level are the same
+    return SceneImage(
+        path,
+        Image(None, levels),
+        Reference(own.intrinsic.name, path),
+        {each.below(path): system for each, system in own.graph.systems.items()},
+        tuple(edge.below(path) for edge in own.graph.edges),
+        omero_of(node.attrs),
+    )
+
+
+def _level(
+    path: str, array: Array, level: str, around: dict[str, Any], dialect: DialectChoice | None
+) -> Level[Array]:
+    """Return a level with the axes that its own transformations describe."""
+    node = array.node
+    context = ArrayContext(
+        attributes=node.metadata.attributes,
+        shape=node.metadata.shape,
+        path=join(path, level),
+        parents=(*({},) * level.count("/"), around),
+        lists_x_first=node.container.lists_x_first,
+        dtype=node.metadata.dtype,
+    )
+    geometry = replace(geometry_of(context, dialect), affine=None, systems=None)
+    return Level({(): Part(array)}, geometry)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.scene import Line
     from xarray_n5.model.system_graph import Routes
     from xarray_n5.model.systems import CoordinateSystem, SystemAxis
-    from xarray_n5.scenes.images import SceneImage
-    from xarray_n5.scenes.metadata import SceneMetadata
+    from xarray_n5.scenes.metadata import SceneImage, SceneMetadata
 
 _FEW, _MOST = 8, 1 << 16
 """The number of systems that any scene may have, and the maximum cost of more: one for each

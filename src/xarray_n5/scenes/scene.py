@@ -11,8 +11,7 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.datasets.placed import GroupScene
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import pick_level
-from xarray_n5.scenes.images import find_images
-from xarray_n5.scenes.metadata import read_metadata
+from xarray_n5.scenes.metadata import find_images, read_metadata
 from xarray_n5.scenes.placing import World
 from xarray_n5.scenes.stacking import images_of
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Part
     from xarray_n5.model.scene import Line
     from xarray_n5.model.systems import CoordinateSystem
-    from xarray_n5.scenes.images import SceneImage
+    from xarray_n5.scenes.metadata import SceneImage
     from xarray_n5.scenes.placing import Positions, World
 
 DIM = "image"

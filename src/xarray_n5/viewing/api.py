@@ -18,7 +18,7 @@ import xarray as xr
 from xarray_n5.errors import N5Error
 from xarray_n5.model.level_names import level_name
 from xarray_n5.viewing.layers import layers_of
-from xarray_n5.viewing.links import is_public, link_of
+from xarray_n5.viewing.state import is_public, link_of
 from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from xarray_n5.errors import printable
 from xarray_n5.images.tree import datasets_of, images_of_datasets
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.tolerances import ROUNDING
-from xarray_n5.viewing.levels import ServedLevel
-from xarray_n5.viewing.served import Dim, Layer
+from xarray_n5.viewing.served import Dim, Layer, ServedLevel
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
