@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,25 +20,216 @@ import numpy as np
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import hint_of_xml
 from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.open import open_group
+from xarray_n5.bdv.coordinates import ViewSelection
+from xarray_n5.bdv.images import images_of, in_world_of_input
 from xarray_n5.bdv.loaders import Bucket, View
 from xarray_n5.bdv.location import ProjectFile, container_of
-from xarray_n5.bdv.open import OpenProject
 from xarray_n5.bdv.project import NDIM, read_project
-from xarray_n5.bdv.stored import groups_of, layout_of
+from xarray_n5.bdv.stored import StoredViews, find_views, groups_of, layout_of
 from xarray_n5.bdv.xml import looks_like_project
 from xarray_n5.datasets.build import DatasetOptions
+from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.images.select import pick_level
 from xarray_n5.model.image import Image
+from xarray_n5.model.level_names import level_name, number_in, numbers_in_view
+from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     import xarray as xr
 
+    from xarray_n5.bdv.coordinates import Arrangement
+    from xarray_n5.datasets.placed import PlacedImage
     from xarray_n5.formats.containers import Container
     from xarray_n5.stores import Store
+
+MOST_VIEWS = 1 << 18
+"""The maximum number of views that are opened at once."""
+
+
+@dataclass(frozen=True)
+class OpenProject:
+    """A project and its container, opened for one operation."""
+
+    file: ProjectFile
+    container: Container
+    options: DatasetOptions
+    setup: int | None = None
+    timepoint: int | None = None
+    setups: Arrangement | None = None
+
+    @classmethod
+    def at(
+        cls,
+        file: ProjectFile,
+        options: DatasetOptions,
+        group: str = "",
+        choice: Mapping[str, Any] | None = None,
+    ) -> OpenProject:
+        """Return an open project; only the XML is read yet.
+
+        `choice` has the options of projects: `setup`, `timepoint` and `setups`. `group` is a path
+        as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the beginning or the end of
+        one, equivalent to the options `setup`, `timepoint` and `level`.
+        """
+        if options.dialect not in {None, "bdv"}:
+            raise ValueError(
+                f"dialect={options.dialect!r} does not apply to projects: the XML has the axes"
+            )
+        chosen = {key: value for key, value in (choice or {}).items() if value is not None}
+        if "setups" in chosen:
+            check_option("setups", chosen["setups"], "grid", "flat")
+        numbers = numbers_in_view(group)
+        if numbers is None:
+            raise ValueError(
+                f"group={group!r} is not a node of a project; expected setup0, s0 or setup0/s0"
+            )
+        for key in numbers:
+            if key in chosen or (key == "level" and options.level is not None):
+                raise ValueError(f"group={group!r} and {key}= exclude each other; pass one of them")
+        if (level := numbers.pop("level", None)) is not None:
+            options = replace(options, level=level_name(level))
+        container = container_of(file, options.storage_options)
+        return cls(file, container, options, **{**chosen, **numbers})
+
+    @property
+    def selection(self) -> ViewSelection:
+        """The time points and setups that the options select."""
+        project = self.file.project
+        return ViewSelection(
+            timepoints=self._chosen("timepoint", project.timepoints, self.timepoint),
+            setups=self._chosen("setup", project.setups, self.setup),
+            single_timepoint=self.timepoint is not None,
+            single_setup=self.setup is not None,
+            arrangement=self.setups,
+        )
+
+    def _chosen(self, what: str, known: Collection[int], wanted: int | None) -> tuple[int, ...]:
+        if wanted is None:
+            if known:
+                return tuple(known)
+            raise MetadataError(f"{self.file.url}: the project has no {what}s")
+        if isinstance(wanted, bool | list | tuple) or wanted not in known:
+            shown = ", ".join([*map(str, list(known)[:8]), *["..."] * (len(known) > 8)])  # noqa: PLR2004
+            hint = f"the {what}s are {shown}; open one, or all and select by dimension"
+            raise NodeNotFoundError(self.file.url, str(wanted), what, hint)
+        return (int(wanted),)
+
+    def find(
+        self, selection: ViewSelection, level: int | None = None, *, silent: bool = False
+    ) -> StoredViews:
+        """Return the stored views of a selection.
+
+        With `silent`, unfinished writes in stores far away are not reported: that would take one
+        request for each view.
+
+        Raises
+        ------
+        MetadataError
+            If there are too many of them.
+        NodeNotFoundError
+            If there are none.
+        """
+        project = self.file.project
+        count = len(selection.timepoints) * len(selection.setups)
+        if count > MOST_VIEWS:
+            raise MetadataError(
+                f"{self.file.url}: the project has {count} views, expected at most {MOST_VIEWS}; "
+                "open some of them with setup= or timepoint="
+            )
+        wanted = list(project.views(selection.timepoints, selection.setups))
+        opening = OpenOptions(**self.options.opening)
+        silent = silent and self.container.batch > 1
+        layout = layout_of(project)
+        found = find_views(self.container, layout, wanted, opening, level, silent=silent)
+        if found.views:
+            return found
+        for error in found.broken.values():
+            raise error
+        if selection.single_timepoint and len(project.timepoints) > 1:
+            return StoredViews()  # another time point may have its shape
+        named = f"; the XML lists {count - len(wanted)} as missing" if count > len(wanted) else ""
+        hint = f"none of the {count} views of {self.file.url!r} is stored there{named}"
+        if self.setup is not None:
+            hint = f"setup {self.setup} of {self.file.url!r} is not stored there"
+        if not self.container.store.is_folder(""):
+            hint = f"it does not exist; move it there, or correct its path in {self.file.url!r}"
+        raise NodeNotFoundError(self.container.url, "", "view", hint)
+
+    def images(self, level: int | None = None) -> dict[str, PlacedImage]:
+        """Return the images to open, with only one level if it is specified."""
+        selection, project = self.selection, self.file.project
+        stored = self.find(selection, level, silent=True)
+        if not stored.views:
+            # Missing views have the shape of another time point.
+            times = tuple(project.timepoints)
+            selection = replace(selection, timepoints=times, single_timepoint=False)
+            stored = self.find(selection, level, silent=True)
+        project = in_world_of_input(project, stored, self.file.url)
+        return images_of(project, stored, selection, self.file.url)
+
+    def open_dataset(self) -> xr.Dataset:
+        """Open one level as a Dataset.
+
+        Raises
+        ------
+        NodeNotFoundError
+            If there is no such level, setup or time point, or no view is stored.
+        ValueError
+            If there are several levels, or images that differ, and the options do not select one.
+        """
+        number = _number(self.options.level)
+        images = self.images(number)
+        if "" not in images:
+            names = ", ".join(images)
+            by = "setup= and timepoint=" if any("/" in name for name in images) else "setup="
+            raise ValueError(
+                f"the views of {self.file.url!r} differ in shape, type or voxel size ({names}); "
+                f"open one with {by}, or all of them with xarray.open_datatree"
+            )
+        placed = images[""]
+        if number is not None and level_name(number) not in placed.image.levels:
+            placed = self.images()[""]  # for an error with the names of all levels
+        return self.dataset(placed, self.level_of(placed.image))
+
+    def open_groups(self) -> dict[str, xr.Dataset]:
+        """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
+        if self.options.level is not None:
+            return {"/": self.open_dataset()}
+        found = open_levels(self.images(), self.file.name, self.file.url, self.options)
+        return {path: self._of_timepoint(dataset) for path, dataset in found.items()}
+
+    def level_of(self, image: Image[Array]) -> str:
+        """Return the name of the level that the options select."""
+        level, names, where = self.options.level, list(image.levels), self.file.url
+        number = None if level is None or isinstance(level, Mapping) else _number(level)
+        chosen = level if number is None else level_name(number)
+        return pick_level(names, chosen, lambda: image.levels, where)
+
+    def dataset(self, placed: PlacedImage, level: str) -> xr.Dataset:
+        """Return a level of an image as a Dataset."""
+        dataset = placed.dataset(level, self.file.name, self.file.url, self.options)
+        return self._of_timepoint(dataset)
+
+    def _of_timepoint(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return the selected time point; its views are missing, and have the shape of others."""
+        if self.timepoint is None or "t" not in dataset.dims:
+            return dataset
+        return dataset.sel(t=self.timepoint)
+
+
+def _number(level: object) -> int | None:
+    """Return the number of the only level to find, or None if others are needed, too."""
+    if isinstance(level, str):
+        return number_in(level)
+    known = isinstance(level, int) and not isinstance(level, bool)
+    return level if known and level >= 0 else None  # type: ignore[operator,return-value]
+
 
 _MOST = 1 << 18
 """The maximum number of views of a project that are checked."""
