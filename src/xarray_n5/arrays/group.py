@@ -183,23 +183,31 @@ class Group(Mapping[str, "Array | Group"]):
         >>> list(group.nodes()), list(group.nodes(["em", "em/raw"]))
         (['em'], ['em', 'em/raw'])
         """
-        names = (name for name in (iter(self) if paths is None else paths) if name not in without)
-        inside = {name: self._inner(name) for name in names if self._is_inside(name)}
+        names = self if paths is None else paths
         nodes: dict[str, Array | Group] = {}
-        for name, node in zip(inside, self.container.nodes(list(inside.values())), strict=True):
+        for name, node in self.read(name for name in names if name not in without).items():
             if not isinstance(node, N5Error):
-                nodes[name] = self._opened(node)
+                nodes[name] = node
             elif strict:
                 raise node
             else:
                 warn(f"{name!r} is left out: {node}")
-        if not self._options.writable:
-            arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
-            store, path = self.container.store, self.path
-            hidden = warn_unfinished(store, [path, *arrays] if arrays else ())
-            attempts = state_of(((), hidden.get(path, ()))).appends
-            return as_before(nodes, read_appends(store, path, attempts).values())
         return nodes
+
+    def read(self, paths: Iterable[str]) -> dict[str, Array | Group | N5Error]:
+        """Return nodes as :meth:`nodes` does, and the errors of those that cannot be read."""
+        inside = {name: self._inner(name) for name in paths if self._is_inside(name)}
+        stored = zip(inside, self.container.nodes(list(inside.values())), strict=True)
+        nodes = {
+            name: node if isinstance(node, N5Error) else self._opened(node) for name, node in stored
+        }
+        if self._options.writable:
+            return nodes
+        arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
+        store, path = self.container.store, self.path
+        hidden = warn_unfinished(store, [path, *arrays] if arrays else ())
+        attempts = state_of(((), hidden.get(path, ()))).appends
+        return as_before(nodes, read_appends(store, path, attempts).values())
 
     def arrays(self, without: Container[str] = ()) -> dict[str, Array]:
         """Return the arrays directly in the group, with one listing and one batch of reads.
@@ -246,7 +254,7 @@ class Group(Mapping[str, "Array | Group"]):
 
 
 def as_before(
-    nodes: Mapping[str, Array | Group], records: Iterable[Mapping[str, Any]]
+    nodes: Mapping[str, Array | Group | N5Error], records: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the nodes of a group, with arrays that appends are resizing as they were before.
 

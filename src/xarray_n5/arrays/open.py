@@ -238,7 +238,7 @@ _DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Entry:
     """A node, or something else, below a group."""
 
     path: str
@@ -260,9 +260,13 @@ class Found:
 class Walk:
     """A walk over a container."""
 
-    container: Container
     root: Array | Group
     """Where the walk begins."""
+
+    @property
+    def container(self) -> Container:
+        """The container."""
+        return self.root.container
 
     @classmethod
     def at(
@@ -275,17 +279,10 @@ class Walk:
         attribute_order: AttributeOrder = "auto",
     ) -> Walk:
         """Return a walk that begins at a node; metadata are read once, or `whole` in batches."""
+        opening: Any = {"attribute_order": attribute_order, "missing": "error", "whole": whole}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnfinishedWriteWarning)  # walks report them
-            root = open_node(
-                url,
-                path,
-                storage_options=options,
-                attribute_order=attribute_order,
-                missing="error",
-                whole=whole,
-            )
-        return cls(root.container, root)
+            return cls(open_node(url, path, storage_options=options, **opening))
 
     @property
     def is_plain(self) -> bool:
@@ -293,42 +290,37 @@ class Walk:
         inside = self.container.format.one_writer or is_container_name(self.container.name)
         return isinstance(self.root, Group) and not inside and not self.root.node.described
 
-    def children(self, group: Group) -> Iterator[Found]:
+    def children(self, group: Group) -> Iterator[Entry]:
         """Iterate over the content of a group, by name."""
-        names = sorted(group)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is left out")
             warnings.simplefilter("ignore", UnfinishedWriteWarning)
-            nodes = group.nodes(names)
+            nodes = group.read(group)
         others = [] if group.node.described else self._files(group.path)
-        for name in sorted({*names, *others}):
+        for name in sorted({*nodes, *others}):
             path, node = join(group.path, name), nodes.get(name)
             if name in others:
-                yield Found(path, None, "HDF5: open it separately")
-            elif node is None:
-                try:
-                    group.nodes([name], strict=True)
-                except (N5Error, OSError, ValueError) as error:
-                    yield Found(path, None, error, broken=True)
-            else:
+                yield Entry(path, None, "HDF5: open it separately")
+            elif isinstance(node, N5Error):
+                yield Entry(path, None, node, broken=True)
+            elif node is not None:
                 yield self.seen(node)
 
-    def seen(self, node: Array | Group) -> Found:
+    def seen(self, node: Array | Group) -> Entry:
         """Return a node, unless it is a group only because any directory is one."""
         if isinstance(node, Array) or node.node.described:
-            return Found(node.path, node)
+            return Entry(node.path, node)
         if foreign := self.container.foreign([node.path]):
-            return Found(node.path, None, f"{TITLES[foreign[1]]}: open it separately")
+            return Entry(node.path, None, f"{TITLES[foreign[1]]}: open it separately")
         if self._like_chunks(node.path):
             document = self.container.where("").rpartition("/")[2]
             lost = f"has files that look like chunks, but no {document}"
-            return Found(node.path, None, lost, broken=True)
-        return Found(node.path, node)
+            return Entry(node.path, None, lost, broken=True)
+        return Entry(node.path, node)
 
-    def nodes(self) -> Iterator[Found]:
+    def nodes(self) -> Iterator[Entry]:
         """Iterate over all nodes, groups before their content, and over everything else."""
 
-        def below(item: Found) -> Iterator[Found]:
+        def below(item: Entry) -> Iterator[Entry]:
             yield item
             if isinstance(item.node, Group):
                 for child in self.children(item.node):
@@ -336,7 +328,7 @@ class Walk:
 
         yield from below(self.seen(self.root))
 
-    def arrays(self) -> Iterator[Found]:
+    def arrays(self) -> Iterator[Entry]:
         """Iterate over all arrays, and over everything that is not a node."""
         return (item for item in self.nodes() if not isinstance(item.node, Group))
 

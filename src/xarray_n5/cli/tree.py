@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.open import Found, Walk
+    from xarray_n5.arrays.open import Entry, Walk
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image, Level
 
@@ -126,7 +126,7 @@ class _Reader:
         deeper = None if depth is None else depth - 1
         return [self._node(entry, entry.name, deeper) for entry in self.walk.children(group)]
 
-    def _node(self, entry: Found, name: str, depth: int | None) -> _Node:
+    def _node(self, entry: Entry, name: str, depth: int | None) -> _Node:
         from xarray_n5.arrays.array import Array
 
         if entry.node is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.open import Found, Walk
+    from xarray_n5.arrays.open import Entry, Walk
     from xarray_n5.leaves import Scene
 
 _SHOWN = 10
@@ -98,7 +98,7 @@ def _lost_images(scene: Scene, walk: Walk) -> str:
     return reader.missing_images(document, nodes)
 
 
-def _report(entry: Found, *, deep: bool) -> dict[str, Any]:
+def _report(entry: Entry, *, deep: bool) -> dict[str, Any]:
     """Return the report on an array, with the error if it cannot be read."""
     from xarray_n5.arrays.array import Array
 

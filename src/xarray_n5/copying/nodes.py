@@ -47,7 +47,7 @@ def _below(
     """
     inner = {name: join(path, name) for name in group}
     if all(map(str.isdigit, inner)):  # or there are none
-        found = Walk(group.container, group).seen(group)
+        found = Walk(group).seen(group)
         if found.broken:
             hint = f", or leave the array out with without={path!r}" if path else ""
             raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")

@@ -18,7 +18,7 @@ from xarray_n5.model.paths import HIDDEN, join
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from xarray_n5.arrays.open import Found
+    from xarray_n5.arrays.open import Entry
 
 
 def verify(
@@ -111,7 +111,7 @@ def verify(
 
 
 def arrays_in(
-    walk: Walk, nodes: Collection[Found], *, strict: bool
+    walk: Walk, nodes: Collection[Entry], *, strict: bool
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Return arrays by their paths, and the messages of what cannot be read, by paths in the group.
 
@@ -137,7 +137,7 @@ def inner_path(walk: Walk, path: str) -> str:
     return path.removeprefix(walk.root.path).strip("/")
 
 
-def add_groups(walk: Walk, nodes: Collection[Found], unfinished: dict[str, list[str]]) -> None:
+def add_groups(walk: Walk, nodes: Collection[Entry], unfinished: dict[str, list[str]]) -> None:
     """Add the tokens of unfinished writes of groups to those of their arrays, by path.
 
     An append is one of each array that it makes longer; a group may have no arrays yet.
