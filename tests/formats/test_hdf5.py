@@ -585,17 +585,6 @@ def test_odd_datasets_do_not_keep_others_from_being_read(path: str) -> None:
         assert (open_group(path).arrays()["image"][...] == np.arange(4)).all()
 
 
-def test_links_that_turn_back_are_not_listed(path: str) -> None:
-    with h5py.File(path, "w") as file:
-        file["a/x"] = np.arange(3)
-        file["a/self"] = file["a"]
-        file["a/parent"] = h5py.SoftLink("/")
-        file["b"] = h5py.SoftLink("/a")
-    assert sorted(open_group(path)) == ["a", "b"]
-    assert xr.open_datatree(path, engine="n5").groups == ("/", "/a", "/a/x")
-    assert xr.open_datatree(path, engine="n5", group="b").groups == ("/", "/x")
-
-
 def test_what_was_never_stored_behind_a_userblock_is_zero(path: str) -> None:
     with h5py.File(path, "w", userblock_size=512) as file:
         file.create_dataset("d", (4,), "i4")

@@ -32,7 +32,6 @@ from xarray_n5 import (
     UnfinishedWriteWarning,
     create_array,
     create_group,
-    from_n5,
     open_array,
     open_group,
     repair,
@@ -261,27 +260,6 @@ def test_nodes_are_made_replaced_and_removed(path: str) -> None:
         assert not list(file)
 
 
-def test_checksums_repair_and_resuming(path: str, tmp_path: Path) -> None:
-    x = da.from_array(X, chunks=(3, 4, 5), name="x")
-    with set_options(checksums=True):
-        to_n5(x, path, "v", chunks=(3, 4, 5))
-    assert sorted(os.listdir(tmp_path)) == [".a.h5.kept", "a.h5"]  # noqa: PTH208
-    found = verify(path, "v")
-    assert set(found["state"].compute().to_numpy().flat) == {"ok"}
-    with h5py.File(path, "a") as file:
-        place = file["v"].id.get_chunk_info_by_coord((3, 0, 5))
-    with open(path, "r+b") as raw:  # noqa: PTH123
-        raw.seek(place.byte_offset + 3)
-        raw.write(b"\xff\xfe\xfd")
-    assert (verify(path, "v")["state"] == "undecodable").sum() == 1
-    repair(path, "v")
-    with pytest.warns(UnfinishedWriteWarning):
-        assert (open_array(path, "v")[3:, :4, 5:] == 0).all()
-    with set_options(checksums=True):
-        to_n5(x, path, "v", resume=True, chunks=(3, 4, 5))
-    assert (open_array(path, "v")[...] == X).all()
-
-
 def with_digests(*args: Any, **options: Any) -> None:
     with set_options(checksums=True):
         to_n5(*args, **options)
@@ -480,20 +458,6 @@ def test_chunks_at_the_ends_without_filters_are_right_for_all(path: str) -> None
     open_array(path, "v", mode="r+")[...] = x + 1
     with h5py.File(path) as file:
         assert (file["v"][...] == x + 1).all()
-
-
-def test_what_is_replaced_is_known_by_every_name(tmp_path: Path) -> None:
-    to_n5(np.zeros(4), tmp_path / "r.h5", "a")
-    with h5py.File(tmp_path / "r.h5", "a") as file:
-        file["b"] = h5py.SoftLink("/a")
-    (tmp_path / "l.h5").symlink_to("r.h5")
-    for url, name in (("l.h5", "a"), ("r.h5", "b"), ("r.h5", "a")):
-        with pytest.raises(NodeExistsError, match="computed from"):
-            to_n5(from_n5(tmp_path / url, name) + 1, tmp_path / "r.h5", "a", mode="w")
-    to_n5(np.zeros(4), tmp_path / "r.n5", "a")
-    (tmp_path / "l.n5").symlink_to("r.n5")
-    with pytest.raises(NodeExistsError, match="computed from"):
-        to_n5(from_n5(tmp_path / "l.n5", "a") + 1, tmp_path / "r.n5", "a", mode="w")
 
 
 def _of_equal_sizes(path: str, size: int) -> tuple[Any, np.ndarray]:

@@ -328,15 +328,6 @@ def test_no_array_is_given_what_makes_it_a_group() -> None:
         array.attrs.update(factors)
 
 
-def test_long_directories_are_not_listed_to_open_an_array() -> None:
-    store = CountingStore()
-    made = create_array(store, "setup0", shape=(1 << 20,), dtype="u1", chunks=16, compression="raw")
-    made[:16] = 1
-    store.requests()
-    assert open_array(store, "setup0")[0] == 1
-    assert "list_many" not in store.requests()
-
-
 def test_a_pyramid_is_added_to_a_group_that_claims_to_be_an_array(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "x.n5"))
     to_n5(np.ones((16, 16, 16), "u2"), store, "em/s0", chunks=8)

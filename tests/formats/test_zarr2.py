@@ -9,12 +9,10 @@ import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 
-from tests.support import compressions
 from xarray_n5 import (
     MetadataError,
     NodeExistsError,
@@ -103,39 +101,6 @@ def test_what_zarr_python_wrote_is_read(tmp_path: Path, dtype: str, order: str) 
 
 
 # Written by us
-
-
-@pytest.mark.parametrize("dtype", [kind for kind in TYPES if "V" not in kind])
-def test_what_is_written_is_read_by_zarr_python(tmp_path: Path, dtype: str) -> None:
-    data = values(dtype)
-    array = create_array(
-        tmp_path / "a.zarr", "g/a", shape=data.shape, dtype=data.dtype, chunks=(2, 3),
-        format="zarr2",
-    )  # fmt: skip
-    array[...] = data
-    theirs = zarr.open_array(tmp_path / "a.zarr", path="g/a", mode="r", zarr_format=2)
-    np.testing.assert_array_equal(theirs[...], data)
-    np.testing.assert_array_equal(open_array(tmp_path / "a.zarr", "g/a")[...], data)
-    assert set(zarr.open_group(tmp_path / "a.zarr", mode="r", zarr_format=2)) == {"g"}
-
-
-@pytest.mark.matrix(6)
-@pytest.mark.parametrize("compression", compressions.NAMES)
-@pytest.mark.parametrize("dtype", ["<u2", "<f8"])
-def test_every_compression_is_read_by_others(tmp_path: Path, compression: str, dtype: str) -> None:
-    tensorstore = pytest.importorskip("tensorstore")
-    data = values(dtype, (9, 10))
-    to_n5(
-        da.from_array(data, chunks=3), tmp_path / "a.zarr", "a", chunks=4, format="zarr2",
-        compression=compression,
-    )  # fmt: skip
-    theirs = zarr.open_array(tmp_path / "a.zarr", path="a", mode="r", zarr_format=2)
-    np.testing.assert_array_equal(theirs[...], data)
-    if compression not in {"lz4", "xz"}:
-        spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": str(tmp_path / "a.zarr/a")}}
-        np.testing.assert_array_equal(tensorstore.open(spec).result().read().result(), data)
-    assert (verify(tmp_path / "a.zarr", "a").state == "ok").all()
-    np.testing.assert_array_equal(from_n5(tmp_path / "a.zarr", "a"), data)
 
 
 def test_a_region_cuts_padded_chunks(tmp_path: Path) -> None:
@@ -396,22 +361,3 @@ def test_fields_of_several_byte_orders_are_read_and_merged(tmp_path: Path) -> No
     assert array[...].tolist() == array[0:4].tolist() == values.tolist()
     array[0:1] = np.array([(7, 8)], array.dtype)
     assert array[...].tolist() == [(7, 8), (1, 2), (1, 2), (1, 2)]
-
-
-@pytest.mark.parametrize("dtype", ["S5", "U3", "u2", "V3"])
-def test_an_array_without_axes_is_written(tmp_path: Path, dtype: str) -> None:
-    value = np.array({"S": b"ab", "U": "ab", "u": 7, "V": b"abc"}[dtype[0]], dtype)
-    made = create_array(tmp_path, "a", shape=(), chunks=(), dtype=dtype, format="zarr2")
-    made[...] = value
-    np.testing.assert_array_equal(open_array(tmp_path, "a")[...], value)
-    zarr_value = zarr.open_array(str(tmp_path / "a"), mode="r")[...]
-    np.testing.assert_array_equal(zarr_value, value)
-
-
-def test_a_new_axis_keeps_the_type_of_strings(tmp_path: Path) -> None:
-    made = create_array(tmp_path, "a", shape=(3,), chunks=2, dtype="S5", format="zarr2")
-    made[...] = np.array([b"abc", b"d", b"e"])
-    values = np.array([b"abc", b"d", b"e"], "S5")
-    for key in ((0, None), (None, 0), (None, slice(0, 2))):
-        assert made[key].dtype == values[key].dtype
-        np.testing.assert_array_equal(made[key], values[key])

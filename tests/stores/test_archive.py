@@ -519,12 +519,9 @@ class Gate(MemoryStore):
     opened: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     """Set by the first request for the end."""
-    count: list[int] = field(default_factory=list)
-    """As many entries as requests for the end."""
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         if ranges[0].start < 0:
-            self.count.append(1)
             self.asked.set()
             assert self.opened.wait(60)
         return super().get_ranges(ranges)
@@ -558,43 +555,6 @@ def test_archives_do_not_wait_for_each_other(threads: ThreadPoolExecutor) -> Non
     assert opening.result(60).get("c") == b"3"
 
 
-def test_an_open_archive_does_not_wait_while_it_is_opened_again(
-    threads: ThreadPoolExecutor,
-) -> None:
-    file = gate("again", opened=True)
-    store = open_store(file)
-    file.opened.clear()
-    file.asked.clear()
-    try:
-        opening = threads.submit(open_store, file)
-        assert file.asked.wait(60)
-        end = Range("c", -1, None)
-        calls: list[Callable[[], object]] = [
-            lambda: store.exists("c"),
-            lambda: store.list("") == (("a",), ("c",)),
-            lambda: store.get("a/b") == b"12",
-            lambda: [part and part.data for part in store.get_ranges([end])] == [b"3"],
-        ]
-        assert all(threads.submit(call).result(60) for call in calls)
-        assert not opening.done()
-    finally:
-        file.opened.set()
-    assert opening.result(60) == store
-
-
-def test_threads_read_a_directory_once(threads: ThreadPoolExecutor) -> None:
-    file = gate("once")
-    other = open_store(gate("other", opened=True))
-    assert isinstance(other, ArchiveStore)
-    store = ArchiveStore(file, other.version)
-    zips.kept(file)
-    waiting = [threads.submit(store.get, "c") for _ in range(4)]
-    assert file.asked.wait(60)
-    file.opened.set()
-    assert [each.result(60) for each in waiting] == [b"3"] * 4
-    assert len(file.count) == 1
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent(
@@ -621,32 +581,6 @@ def _read_in_child(file: Gate) -> None:
 
 
 # The directory
-
-
-def test_entries_take_little_memory() -> None:
-    count = 40_000
-    record = struct.Struct("<4sBBHHHHHLLLHHHHHLL")
-    names = [f"em/s0/c/{n // 100}/{n % 100}".encode() for n in range(count)]
-    records = b"".join(
-        record.pack(b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 1, 1, len(name), 0, 0, 0, 0, 0, n * 100)
-        + name
-        for n, name in enumerate(names)
-    )
-    last = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0, 0, 0)
-    many = struct.pack(
-        "<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(records), count * 100
-    )
-    tail = (records + many + struct.pack("<4sLQL", b"PK\6\7", 0, 0, 1) + last)[-zips.TAIL :]
-    tracemalloc.start()
-    try:
-        directory = zips.read_directory("here", tail, lambda _, __: records)
-        kept = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert kept < 150 * count
-    assert directory.find("em/s0/c/399/99") is not None
-    assert directory.listing("em/s0")[0] == ("c",)
-    assert len(directory.listing("em/s0/c")[0]) == count // 100
 
 
 def changed(data: bytes, before: bytes, after: bytes) -> bytes:

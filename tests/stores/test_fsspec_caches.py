@@ -10,11 +10,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.containers import objects_of
 from tests.support.faulty import Fault, Plan, serving
-from tests.support.remote import Far
-from xarray_n5 import NodeExistsError, create_array, open_array, open_group, to_n5
+from xarray_n5 import create_array, open_array, to_n5
 from xarray_n5.errors import ReadOnlyError, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
-from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,19 +94,6 @@ def test_writing_through_a_cache_is_refused(cache: str, place: str, tmp_path: Pa
         with pytest.raises(ReadOnlyError):
             write()
     assert open_array(place, "a")[...].tolist() == [0] * 8
-
-
-def test_what_was_remembered_decides_no_creation() -> None:
-    store = FsspecStore(Far(), "b/x.n5")
-    create_array(store, "a", shape=(4,), dtype="u1")
-    group = open_group(store, cache_metadata=True)
-    assert "zz" not in group
-    create_array(store, "zz", shape=(9,), dtype="u1")
-    remembered = group["a"].container.store
-    with pytest.raises(NodeExistsError):
-        create_array(remembered, "zz", shape=(5,), dtype="i1")
-    assert open_array(remembered, "zz", mode="r+").shape == (9,)
-    assert remembered.fresh() == store.fresh()
 
 
 def test_a_signature_behind_a_cache_stays_behind_the_path(

@@ -29,7 +29,6 @@ from tests.support.faulty import FAULTS, PASSING, Fault, Plan, serving
 from tests.support.remote import Far
 from tests.support.stores import keys_below
 from xarray_n5 import (
-    Group,
     create_array,
     from_n5,
     open_array,
@@ -42,7 +41,6 @@ from xarray_n5.errors import MissingChunkError, RefusedError, RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import (
     FsspecStore,
-    MemoryStore,
 )
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
 from xarray_n5.stores._filesystems import is_async
@@ -230,52 +228,11 @@ def test_who_stops_reading_stops_the_requests(stored: dict[str, bytes]) -> None:
 # Requests
 
 
-def test_opening_an_array_gets_its_document_and_the_containers(stored: dict[str, bytes]) -> None:
-    with serving(stored) as server:
-        open_array(server.url, "a")
-        documents = ["/a/attributes.json", "/attributes.json"]
-        assert sorted(path for path in server.asked if ".xn5" not in path) == documents
-        server.reset()
-        from_n5(server.url, "a")
-        assert server.counts == {"GET": 3, "HEAD": 1}  # an etag, if there is one
-        server.reset()
-        open_array(f"{server.url}/a")
-        assert server.counts == {"GET": 2}
-
-
 def test_records_that_cannot_be_listed_are_not_in_the_way(stored: dict[str, bytes]) -> None:
     fs, store = far(stored)
     fs.fails = refusing(".xn5")
     np.testing.assert_array_equal(open_array(store, "a")[...], VALUES)
     assert "a" in open_group(store).arrays()
-
-
-def test_listing_a_group_is_one_request(stored: dict[str, bytes]) -> None:
-    fs, store = far(stored)
-    group = open_group(store)
-    for look in (list, len, sorted, Group.nodes):
-        fs.reset()
-        look(group)  # type: ignore[operator]
-        assert sum(how == "LIST" and ".xn5" not in key for _, how, key in fs.log) == 1
-
-
-@pytest.mark.parametrize("form", ["n5", "zarr2"])
-def test_a_tree_is_read_a_level_at_a_time(form: Any) -> None:
-    memory = MemoryStore()
-    for number in range(300):
-        path = f"g{number // 50}/h{number % 10}/a{number}"
-        create_array(memory, path, shape=(4, 4), dtype="u1", chunks=(2, 2), format=form)
-    fs, store = far(memory.items)
-    fs.be_far()
-    tree = xr.open_datatree(store, engine="n5")  # type: ignore[arg-type]
-    assert sum(1 for node in tree.subtree if node.data_vars) == 300
-    nodes = 300 + 6 + 6 * 10 + 1
-    if form == "n5":
-        assert fs.counts["GET"] == nodes
-    assert fs.counts["GET"] <= 4 * nodes + 2
-    # The members of groups; records of arrays, of groups with arrays, and of the root.
-    assert fs.counts["LIST"] == (6 + 6 * 10 + 1) + 300 + 60 + 1
-    assert fs.rounds < nodes / 4  # a handful, unless the machine is very busy
 
 
 def test_metadata_are_read_once_where_that_is_asked_for(stored: dict[str, bytes]) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import shutil
 import stat
+import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -35,7 +35,7 @@ BY_DESCRIPTOR = (
 )
 """Whether the system can use names in an open directory."""
 
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -50,15 +50,12 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 
-_READ = os.O_RDONLY | _FLAGS | _NONBLOCK
+READ = os.O_RDONLY | _FLAGS | _NONBLOCK
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
 
-_LINKED = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP)}
+LINKED = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP)}
 """Errors of systems for a link that was not expected."""
-
-_SOCKET = {errno.ENXIO, getattr(errno, "EOPNOTSUPP", errno.ENXIO)}
-"""Errors for sockets, which cannot be opened."""
 
 LONGEST = 4095
 """The maximum length of a path in bytes: few programs can open longer ones."""
@@ -66,10 +63,15 @@ LONGEST = 4095
 _MOST_TURNS = 1000
 """The maximum number of links on the way to a file; others may change them all the time."""
 
+TRIES = 20
+"""The number of attempts to create a file in a directory that other processes remove, or to replace
+one that another program of Windows has open."""
+
+_PAUSE = 0.01
+
 _HIDDEN = "is a link, but hidden directories must not be links; remove it"
 _OUTSIDE = "is a link to {!r}, outside of the container; copy its target into the container"
 _NOWHERE = "is a link to {!r}, which does not exist; restore the target, or remove the link"
-_NOT_REGULAR = "is not a regular file, but a FIFO, a device or a socket; remove it"
 
 
 class Child(NamedTuple):
@@ -132,11 +134,11 @@ class Folder(NamedTuple):
         if self.fd is None and is_link(os.lstat(path)):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         try:
-            return os.open(path, _READ | _NOFOLLOW, dir_fd=self.fd)
+            return os.open(path, READ | NOFOLLOW, dir_fd=self.fd)
         except BlockingIOError:
             if not stat.S_ISREG(self.stat(name).st_mode):
                 raise
-            return os.open(path, (_READ | _NOFOLLOW) & ~_NONBLOCK, dir_fd=self.fd)
+            return os.open(path, (READ | NOFOLLOW) & ~_NONBLOCK, dir_fd=self.fd)
 
     def listable(self) -> int:
         """Return another descriptor of the directory, which can be listed, locked and flushed."""
@@ -148,14 +150,16 @@ class Folder(NamedTuple):
             flush(self.listable())
 
     def children(self, *, statuses: bool = False) -> list[Child]:
-        """Return the names in it, sorted; with `statuses`, those of files that are not links."""
-        scanned = self.base if self.fd is None else self.listable()
-        try:
-            with os.scandir(scanned) as entries:
-                children = [_child(entry, statuses=statuses) for entry in entries]
-        finally:
-            if isinstance(scanned, int):
-                os.close(scanned)
+        """Return the names in it, sorted; none if it is gone; with `statuses`, also those."""
+        children: list[Child] = []
+        with contextlib.suppress(*MISSING):
+            scanned = self.base if self.fd is None else self.listable()
+            try:
+                with os.scandir(scanned) as entries:
+                    children = [_child(entry, statuses=statuses) for entry in entries]
+            finally:
+                if isinstance(scanned, int):
+                    os.close(scanned)
         return sorted(children, key=attrgetter("name"))
 
     # Changes
@@ -233,7 +237,7 @@ def _top(root: str) -> tuple[str, int | None]:
 def _enter(base: str, fd: int | None, name: str) -> tuple[str, int | None]:
     """Open a directory in another one, and return it like :func:`_top`; a link is an error."""
     if fd is not None:
-        return "", os.open(name, _TO_PASS | _NOFOLLOW, dir_fd=fd)
+        return "", os.open(name, _TO_PASS | NOFOLLOW, dir_fd=fd)
     status = os.lstat(base + name)
     if is_link(status) or not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), base + name)
@@ -250,7 +254,7 @@ def _descend(
             if fd is None:
                 base, _ = _enter(base, None, name)
             else:
-                below = os.open(name, _TO_PASS | _NOFOLLOW, dir_fd=fd)
+                below = os.open(name, _TO_PASS | NOFOLLOW, dir_fd=fd)
                 os.close(fd)
                 fd = below
             count += 1
@@ -291,7 +295,7 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
         with folder:
             name, *rest = names[count:]
             status = folder.stat(name)
-            if error.errno not in _LINKED or not (is_link(status) or stat.S_ISDIR(status.st_mode)):
+            if error.errno not in LINKED or not (is_link(status) or stat.S_ISDIR(status.st_mode)):
                 raise error
             key = "/".join(wanted[: len(wanted) - len(rest)])
             target = _target(folder, name, key, follow=follow) if is_link(status) else None
@@ -299,7 +303,7 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
             names = wanted
             base, fd = _top(root)
             continue
-        inner, linked = _inner(root, target), True
+        inner, linked = inner_path(root, target), True
         names = [*inner.split("/"), *rest] if inner else rest
         base, fd = _enter("", None, target) if inner is None else _top(root)
     raise UnsafePathError(root, prefix, f"leads through more than {_MOST_TURNS} links; remove them")
@@ -319,7 +323,7 @@ def find(root: str, prefix: str, *, follow: bool = False) -> Folder | None:
 
 def find_path(root: str, path: str, *, follow: bool) -> Folder | None:
     """Open a directory by its path without links, which may be replaced by links, as above."""
-    if (inner := _inner(root, path)) is not None:
+    if (inner := inner_path(root, path)) is not None:
         return find(root, inner, follow=follow)
     try:
         return Folder(*_enter("", None, path), root, "", linked=True)
@@ -334,7 +338,7 @@ def _target(folder: Folder, name: str, key: str, *, follow: bool) -> str:
     return resolve(folder.root, key, f"{folder.path}/{name}", follow=follow)
 
 
-def _inner(root: str, path: str) -> str | None:
+def inner_path(root: str, path: str) -> str | None:
     """Return a path without links relative to a container; None if it is not in it."""
     top = os.path.realpath(root)
     return path[len(top) :].strip("/" + os.sep) if is_below(path, top) else None
@@ -349,7 +353,7 @@ def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
         If the target is outside of the container and `follow` is false, or does not exist.
     """
     target = os.path.realpath(path)
-    if not follow and _inner(root, target) is None:
+    if not follow and inner_path(root, target) is None:
         raise UnsafePathError(root, key, _OUTSIDE.format(target), "follow_links")
     if not os.path.exists(target):
         raise UnsafePathError(root, key, _NOWHERE.format(target))
@@ -368,113 +372,6 @@ def is_link(status: os.stat_result) -> bool:
         return True
     tag = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     return tag is not None and getattr(status, "st_reparse_tag", 0) == tag
-
-
-# Files
-
-
-def open_file(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
-    """Open the regular file at a key; return its descriptor and size, or None.
-
-    A FIFO, a device or a socket is an error at once, without waiting.
-
-    Raises
-    ------
-    UnsafePathError
-        If it is not a regular file, or like :func:`hold`.
-    """
-    try:
-        file = _open_in(root, key, follow=follow) if key else os.open(root, _READ)
-    except MISSING:
-        return None
-    except OSError as error:
-        if error.errno in _SOCKET:
-            raise UnsafePathError(root, key, _NOT_REGULAR) from error
-        raise
-    status = os.fstat(file)
-    if stat.S_ISREG(status.st_mode):
-        return file, status.st_size
-    os.close(file)
-    if stat.S_ISDIR(status.st_mode):
-        return None
-    raise UnsafePathError(root, key, _NOT_REGULAR)
-
-
-@functools.lru_cache(maxsize=64)
-def _real(root: str, _device: int, _inode: int) -> str:
-    return os.path.realpath(root)
-
-
-def _open_directly(root: str, key: str) -> int | None:
-    """Open a file by its path if no link is on it: Linux says where an open file is.
-
-    That takes half as long as entering each directory.
-    """
-    try:
-        status = os.stat(root)
-        file = os.open(f"{root}/{key}", _READ | _NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        place = os.readlink(f"/proc/self/fd/{file}")
-    except OSError:
-        place = ""
-    if place == f"{_real(root, status.st_dev, status.st_ino)}/{key}":
-        return file
-    os.close(file)
-    return None
-
-
-def _open_in(root: str, key: str, *, follow: bool) -> int:
-    if (file := _open_directly(root, key)) is not None:
-        return file
-    prefix, _, name = key.rpartition("/")
-    folder, missing = hold(root, prefix, follow=follow)
-    with folder:
-        if missing:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
-        try:
-            return folder.open(name)
-        except OSError as error:
-            if error.errno not in _LINKED:
-                raise
-        if not is_link(folder.stat(name)):  # it was one until now
-            return folder.open(name)
-        target = resolve(root, key, f"{folder.path}/{name}", follow=follow)
-    inner = _inner(root, target)
-    return os.open(target, _READ) if inner is None else _open_in(root, inner, follow=follow)
-
-
-def read_part(file: int, start: int, stop: int) -> bytes:
-    """Return the bytes of an open file from `start` to `stop`, or to its end."""
-    os.lseek(file, start, os.SEEK_SET)
-    data = os.read(file, max(0, stop - start))
-    while len(data) < stop - start and (more := os.read(file, stop - start - len(data))):
-        data += more
-    return data
-
-
-def status_of(root: str, key: str, *, follow: bool) -> os.stat_result | None:
-    """Return the status of the file or directory at a key, or None if it does not exist.
-
-    Raises
-    ------
-    UnsafePathError
-        Like :func:`hold`.
-    """
-    prefix, _, name = key.rpartition("/")
-    try:
-        if not key:
-            return os.stat(root)
-        if (folder := find(root, prefix, follow=follow)) is None:
-            return None
-        with folder:
-            status = folder.stat(name)
-            if is_link(status):
-                status = os.stat(resolve(root, key, f"{folder.path}/{name}", follow=follow))
-    except MISSING:
-        return None
-    return status
 
 
 def make_folders(path: str, *, durable: bool) -> None:
@@ -496,3 +393,43 @@ def flush(folder: int) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+# Files that replace others
+
+
+def replace_file(folder: Folder, name: str, new: str) -> None:
+    """Rename a file; retry on Windows, where other programs have files open for a moment."""
+    for _ in range(TRIES if os.name == "nt" else 0):
+        try:
+            return folder.rename(name, new)
+        except PermissionError:
+            time.sleep(_PAUSE)
+    return folder.rename(name, new)
+
+
+def permissions_of(folder: Folder, name: str) -> os.stat_result | None:
+    """Return the status of a file to be replaced, or None if there is nothing to keep."""
+    if not hasattr(os, "fchmod") or os.name == "nt":
+        return None
+    try:
+        status = folder.stat(name)
+    except MISSING:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def keep_permissions(file: int, before: os.stat_result) -> None:
+    """Give a new file the group and the mode of the one that it replaces.
+
+    If it cannot have the group, its own group gets no more rights than everybody.
+    """
+    own, mode = os.fstat(file), before.st_mode & 0o777
+    with contextlib.suppress(OSError):  # file systems without permissions refuse
+        if own.st_gid != before.st_gid:
+            try:
+                os.fchown(file, -1, before.st_gid)
+            except OSError:
+                mode = (mode & ~0o070) | (mode & 0o007) << 3
+        if own.st_mode & 0o777 != mode:
+            os.fchmod(file, mode)

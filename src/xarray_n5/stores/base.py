@@ -163,7 +163,7 @@ class Store(ABC):
         return [self.list(prefix) for prefix in prefixes]
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
-        """Write or, for None, remove keys; iterate over those that are done.
+        """Write or, for None, remove keys; iterate over those that are done, in their order.
 
         At most `ahead` writes are in flight.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -37,7 +38,7 @@ class _Known:
     """Listings, by prefix."""
     no_folders: set[str] = field(default_factory=set)
     """Prefixes without a directory."""
-    around: list[CachedStore | None] = field(default_factory=list)
+    parent: CachedStore | None = None
     """The cached store one directory up, once it was requested."""
     warned: set[str] = field(default_factory=set)
     """The paths of arrays that users have been warned about."""
@@ -125,11 +126,9 @@ class CachedStore(Store):
 
     def parent(self) -> CachedStore | None:
         """Return the store one directory up, which is cached, too."""
-        around = self._known.around
-        if not around:
-            up = self.store.parent()
-            around.append(None if up is None else CachedStore(up))
-        return around[0]
+        if self._known.parent is None and (up := self.store.parent()) is not None:
+            self._known.parent = CachedStore(up)
+        return self._known.parent
 
     @contextmanager
     def exclusive(self, path: str) -> Iterator[bool]:
@@ -265,28 +264,20 @@ class CachedStore(Store):
         """Replace the file at `key`."""
         with self._forgotten_on_error():
             self.store.set(key, data)
-        with self._known.lock:
-            self._known.changes += 1
-            self._add(key)
-            if _is_document(key):
-                self._known.documents[key] = bytes(data)
+        self._note([(key, data)])
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or remove several keys; iterate over those that are done."""
-        removed = set()
+        begun: deque[tuple[str, Buffer | None]] = deque()
 
         def noted() -> Iterator[tuple[str, Buffer | None]]:
-            for key, data in items:
-                if data is None:
-                    removed.add(key)
-                yield key, data
+            for item in items:
+                begun.append(item)
+                yield item
 
         with self._forgotten_on_error():
-            for key in self.store.set_many(noted(), ahead):
-                with self._known.lock:
-                    self._known.changes += 1
-                    self._known.documents.pop(key, None)
-                    self._remove(key) if key in removed else self._add(key)
+            for key in self.store.set_many(noted(), ahead):  # in the same order
+                self._note([begun.popleft()])
                 yield key
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -294,12 +285,16 @@ class CachedStore(Store):
         keys = list(keys)
         with self._forgotten_on_error():
             self.store.delete(keys)
+        self._note((key, None) for key in keys)
+
+    def _note(self, items: Iterable[tuple[str, Buffer | None]]) -> None:
+        """Update the cache after keys were written, or removed (None)."""
         with self._known.lock:
             self._known.changes += 1
-            for key in keys:
-                self._remove(key)
+            for key, data in items:
+                self._remove(key) if data is None else self._add(key)
                 if _is_document(key):
-                    self._known.documents[key] = None
+                    self._known.documents[key] = None if data is None else bytes(data)
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`."""
@@ -322,7 +317,7 @@ class CachedStore(Store):
             self._known.changes += 1
             for known in (self._known.documents, self._known.listings, self._known.no_folders):
                 known.clear()
-            self._known.around.clear()
+            self._known.parent = None
 
     @contextmanager
     def _forgotten_on_error(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xarray_n5.errors import PathError, UnsafePathError
 from xarray_n5.model.paths import join, partial_key
+from xarray_n5.stores import _files as files
 from xarray_n5.stores import _folders as folders
 from xarray_n5.stores._errors import MISSING, unfit_name
 from xarray_n5.stores._filesystems import local_path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores._folders import Child, Folder
+    from xarray_n5.stores._folders import Folder
     from xarray_n5.stores.base import Listing, Range
 
 if sys.platform != "win32":
@@ -37,13 +38,6 @@ T = TypeVar("T")
 
 _LARGEST = 1 << 30
 """The maximum size of a file in bytes; one more byte is read, to detect larger files."""
-
-_MOST_LINKS = 10_000
-"""The maximum number of links to directories that one walk follows."""
-
-_TRIES = 20
-"""The number of attempts to create a file in a directory that other processes remove, or to replace
-one that another program of Windows has open."""
 
 _PATIENCE = 30.0
 """The seconds to wait for a process that holds a lock: it may be suspended."""
@@ -154,12 +148,12 @@ class LocalStore(Store):
     @_named_errors
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
-        opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
+        opened = files.open_file(self.root, self._below(key), follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
         try:
-            return folders.read_part(file, 0, min(count, size)), size
+            return files.read_part(file, 0, min(count, size)), size
         finally:
             os.close(file)
 
@@ -168,14 +162,14 @@ class LocalStore(Store):
         """Return the bytes of parts of files; consecutive parts of one file open it once."""
         found: list[FilePart | None] = []
         for key, parts in groupby(ranges, attrgetter("key")):
-            opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
+            opened = files.open_file(self.root, self._below(key), follow=self.follow_links)
             if opened is None:
                 found += [None for _ in parts]
                 continue
             file, size = opened
             try:
                 bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
-                data = [folders.read_part(file, *each) for each in bounds]
+                data = [files.read_part(file, *each) for each in bounds]
                 state = _state_of(os.fstat(file))
             finally:
                 os.close(file)
@@ -199,42 +193,20 @@ class LocalStore(Store):
 
     @_named_errors
     def _stat(self, key: str) -> os.stat_result | None:
-        return folders.status_of(self.root, self._below(key), follow=self.follow_links)
+        return files.status_of(self.root, self._below(key), follow=self.follow_links)
 
     # Listing
 
     @_named_errors
     def list(self, prefix: str) -> Listing:
-        """Return the names of directories and of files in the directory at `prefix`.
-
-        A link that leaves the container is listed like its target. Links to parent directories and,
-        below a link, all other links are left out, so that walks over groups end.
-        """
-        inner = self._below(prefix)
-        folder = folders.find(self.root, inner, follow=self.follow_links)
-        if folder is None:
-            return (), ()
-        with folder:
-            path, children = folder.path, _children(folder)
-        below, files = [], []
-        above: list[str] = []
-        for child in children:
-            if not child.is_folder:
-                files.append(child.name)
-                continue
-            if child.linked:
-                if folder.linked and not self.follow_links:
-                    continue
-                above = above or [os.path.realpath(each) for each in _up(self.root, inner)]
-                target = os.path.realpath(f"{path}/{child.name}")
-                if any(folders.is_below(each, target) for each in above):
-                    continue
-            below.append(child.name)
-        return tuple(below), tuple(files)
+        """Return the names of directories and of files in the directory at `prefix`."""
+        return files.names_in(self.root, self._below(prefix), follow=self.follow_links)
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, without loops of links."""
-        for key, child in self._files(prefix, statuses=sizes):
+        start = self._below(prefix)
+        below = files.files_below(self.root, start, follow=self.follow_links, statuses=sizes)
+        for key, child in below:
             status = child.status
             if not sizes:
                 yield ObjectInfo(key)
@@ -244,55 +216,6 @@ class LocalStore(Store):
             if status is not None:
                 yield ObjectInfo(key, status.st_size, status.st_mtime)
 
-    def _files(self, prefix: str, *, statuses: bool) -> Iterator[tuple[str, Child]]:
-        """Iterate over the files below a prefix: their keys, relative to it, and their entries.
-
-        Links inside the container are followed, except to parent directories. Hidden links to
-        directories count as files: chunks are never there.
-
-        Raises
-        ------
-        UnsafePathError
-            If a link to a directory leaves the container and is not followed: the stored chunks
-            are unknown then. Also if links form more paths than can be walked.
-        """
-        start = self._below(prefix)
-        top = folders.find(self.root, start, follow=self.follow_links)
-        if top is None:
-            return
-        with top:
-            path = top.path
-        level: list[tuple[str, str, tuple[str, ...]]] = [("", path, (path,))]
-        links = 0
-        while level:
-            inner, path, above = level.pop()
-            below: list[tuple[str, str, tuple[str, ...]]] = []
-            for child in self._children_at(path, statuses=statuses):
-                key, inside = f"{inner}{child.name}", f"{path}/{child.name}"
-                is_hidden = child.name.startswith(".") and not self.follow_links
-                if not child.is_folder or (child.linked and is_hidden):
-                    yield key, child
-                elif not child.linked:
-                    below.append((f"{key}/", inside, (*above[:-1], inside)))
-                else:
-                    full = join(start, key)
-                    target = folders.resolve(self.root, full, inside, follow=self.follow_links)
-                    links += 1
-                    if links > _MOST_LINKS:
-                        why = f"leads through more than {_MOST_LINKS} links; remove loops of them"
-                        raise UnsafePathError(self.root, full, why)
-                    if not any(folders.is_below(each, target) for each in above):
-                        below.append((f"{key}/", target, (*above, target)))
-            level += reversed(below)
-
-    def _children_at(self, path: str, *, statuses: bool) -> Sequence[Child]:
-        """Return the names in a directory, by its path without links."""
-        folder = folders.find_path(self.root, path, follow=self.follow_links)
-        if folder is None:
-            return []
-        with folder:
-            return _children(folder, statuses=statuses)
-
     # Writing
 
     @_named_errors
@@ -300,7 +223,7 @@ class LocalStore(Store):
         """Replace the file at `key` atomically, keeping its permissions."""
         if len(os.fsencode(self._path(key))) > folders.LONGEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), key)
-        for _ in range(_TRIES):
+        for _ in range(folders.TRIES):
             with contextlib.suppress(FileNotFoundError):
                 return self._set(key, data)
             # Another process may remove an empty directory, or a hidden file as one that is left.
@@ -324,7 +247,7 @@ class LocalStore(Store):
 
     def _write(self, folder: Folder, name: str, data: Buffer) -> None:
         """Write a file, which never has more permissions than the file before."""
-        before = _permissions(folder, name)
+        before = folders.permissions_of(folder, name)
         # Unique per attempt: a task that runs twice at the same time must not share it.
         hidden = partial_key(name)
         file = folder.create(hidden, 0o666 if before is None else before.st_mode & 0o700)
@@ -335,12 +258,12 @@ class LocalStore(Store):
                 while done < nbytes:  # a system may write less than it is given
                     done += os.write(file, memoryview(data).cast("B")[done:])
                 if before is not None:
-                    _keep_permissions(file, before)
+                    folders.keep_permissions(file, before)
                 if self.fsync:
                     os.fsync(file)
             finally:
                 os.close(file)
-            _replace(folder, hidden, name)
+            folders.replace_file(folder, hidden, name)
             if self.fsync:
                 folder.flush()
         except BaseException:
@@ -363,12 +286,12 @@ class LocalStore(Store):
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files; directories are kept: a writer may be about to use them."""
         parts = (self._below(key).rpartition("/") for key in keys)
-        for prefix, files in groupby(parts, itemgetter(0)):
+        for prefix, keyed in groupby(parts, itemgetter(0)):
             folder = folders.find(self.root, prefix)
             if folder is None:
                 continue
             with folder:
-                for _, _, name in files:
+                for _, _, name in keyed:
                     with contextlib.suppress(*MISSING):
                         folder.unlink(name)
 
@@ -391,7 +314,7 @@ class LocalStore(Store):
                 with contextlib.suppress(*MISSING):
                     folder.remove_tree(name, first)
                 return
-            for each in _children(folder):
+            for each in folder.children():
                 with contextlib.suppress(*MISSING):
                     folder.remove(each.name)
         if not os.path.islink(self.root):
@@ -439,7 +362,7 @@ class LocalStore(Store):
                     file = folder.listable()
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The path may name another directory by now.
-                now = folders.status_of(self.root, self._below(path), follow=False)
+                now = files.status_of(self.root, self._below(path), follow=False)
                 if now is not None and os.path.samestat(now, os.fstat(file)):
                     taken, file = file, None
                     return taken
@@ -458,54 +381,3 @@ class LocalStore(Store):
 def _state_of(status: os.stat_result) -> tuple[int, ...]:
     """Return the state of a file, which all clients of a file server see alike."""
     return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-
-def _children(folder: Folder, *, statuses: bool = False) -> Sequence[Child]:
-    """Return the names in a directory; none if it is gone."""
-    try:
-        return folder.children(statuses=statuses)
-    except MISSING:
-        return []
-
-
-def _up(root: str, prefix: str) -> Iterator[str]:
-    """Iterate over the paths of directories from a prefix up to the root."""
-    parts = prefix.split("/") if prefix else []
-    return (join(root, *parts[:count]) for count in range(len(parts), -1, -1))
-
-
-def _replace(folder: Folder, name: str, new: str) -> None:
-    """Rename a file; retry on Windows, where other programs have files open for a moment."""
-    for _ in range(_TRIES if os.name == "nt" else 0):
-        try:
-            return folder.rename(name, new)
-        except PermissionError:
-            time.sleep(_PAUSE * 5)
-    return folder.rename(name, new)
-
-
-def _permissions(folder: Folder, name: str) -> os.stat_result | None:
-    """Return the status of a file to be replaced, or None if there is nothing to keep."""
-    if not hasattr(os, "fchmod") or os.name == "nt":
-        return None
-    try:
-        status = folder.stat(name)
-    except MISSING:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
-def _keep_permissions(file: int, before: os.stat_result) -> None:
-    """Give a new file the group and the mode of the one that it replaces.
-
-    If it cannot have the group, its own group gets no more rights than everybody.
-    """
-    own, mode = os.fstat(file), before.st_mode & 0o777
-    with contextlib.suppress(OSError):  # file systems without permissions refuse
-        if own.st_gid != before.st_gid:
-            try:
-                os.fchown(file, -1, before.st_gid)
-            except OSError:
-                mode = (mode & ~0o070) | (mode & 0o007) << 3
-        if own.st_mode & 0o777 != mode:
-            os.fchmod(file, mode)
