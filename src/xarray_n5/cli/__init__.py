@@ -1,23 +1,16 @@
 """The command line: list, copy, verify, draw and show containers.
 
-Each command is a module, which imports what it needs of the package when it runs.
+Commands import what they need of the package when they run.
 """
 
 from __future__ import annotations
 
 import click
 
-from xarray_n5.cli.copy import copy
-from xarray_n5.cli.digest import digest
-from xarray_n5.cli.doctor import doctor
-from xarray_n5.cli.info import info
-from xarray_n5.cli.preview import preview
-from xarray_n5.cli.pyramid import pyramid
-from xarray_n5.cli.repair import repair
-from xarray_n5.cli.run import run
-from xarray_n5.cli.tree import tree
-from xarray_n5.cli.verify import verify
-from xarray_n5.cli.view import view
+from xarray_n5.cli.check import digest, doctor, repair, verify
+from xarray_n5.cli.read import info, tree
+from xarray_n5.cli.show import preview, view
+from xarray_n5.cli.write import copy, pyramid, run
 
 __all__ = ["main"]
 
@@ -39,17 +32,5 @@ def main(*, traceback: bool) -> None:
     """
 
 
-for _command in (
-    tree,
-    info,
-    copy,
-    pyramid,
-    run,
-    verify,
-    digest,
-    repair,
-    doctor,
-    preview,
-    view,
-):
+for _command in (tree, info, copy, pyramid, run, verify, digest, repair, doctor, preview, view):
     main.add_command(_command)

@@ -1,20 +1,40 @@
-"""Options of the commands that write arrays: storage, and the number of threads."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from xarray_n5.cli.errors import report_errors
+from xarray_n5.formats import split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+
+Options: TypeAlias = "dict[str, Any] | None"
+"""The options of a filesystem, if there are any."""
 
 
-def _parse_chunks(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
+def _parse_options(_: object, __: object, given: Sequence[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            # The argument may be a secret: do not show it.
+            raise click.BadParameter("expected KEY=VALUE, such as anon=true")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
+
+
+def _parse_sizes(_: object, __: object, text: str | None) -> tuple[int, ...] | int | str | None:
     if text is None or text == "auto":
         return text
     try:
@@ -39,49 +59,100 @@ def _set_option(context: click.Context, option: click.Parameter, value: bool) ->
         context.with_resource(set_options(**{str(option.name): value}))
 
 
-def storing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of storage."""
-    for option in (
-        click.option(
-            "--format",
-            "form",
-            type=click.Choice(["n5", "zarr2", "zarr3", "hdf5"]),
-            help="The format of DST; by default, its name decides.",
-        ),
-        click.option(
-            "--compression",
-            callback=_parse_compression,
-            default="same",
-            show_default=True,
-            help="A name, raw for none, or a JSON object as in N5; gzip if DST's format lacks that "
-            "of SRC.",
-        ),
-        click.option(
-            "--shards",
-            callback=_parse_chunks,
-            metavar="512,512,512",
-            help="The shape of shards, which are files of several chunks, or auto; for zarr3.",
-        ),
-        click.option(
-            "--chunks", callback=_parse_chunks, metavar="64,64,64", help="The shape of chunks."
-        ),
-        click.option(
-            "--fsync",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_option,
-            help="Flush each chunk to disk, to survive a power cut.",
-        ),
-        click.option(
-            "--checksums",
-            is_flag=True,
-            expose_value=False,
-            callback=_set_option,
-            help="Store a digest of each chunk, for verify.",
-        ),
-    ):
-        command = option(command)
-    return command
+def for_url(url: str, options: dict[str, Any]) -> Options:
+    """Return the storage options of a URL, or None; local paths support only those for links."""
+    of_container = "://" not in url and not url.lower().endswith(".xml")
+    if options.keys() - {"follow_external", "follow_links"} and of_container:
+        raise click.UsageError(
+            f"storage options {sorted(options)} are for URLs; {url!r} is a path (-O is for DST)"
+        )
+    return options or None
+
+
+def _storage_option(name: str, flags: Sequence[str], of: str = "") -> Decorator:
+    help_ = f"An option of the fsspec filesystem{of}, such as anon=true. VALUE: JSON or a string."
+    metavar = "KEY=VALUE"
+    return click.option(
+        *flags, name, multiple=True, metavar=metavar, callback=_parse_options, help=help_
+    )
+
+
+def on_node(flags: Sequence[str] = ("-o", "--storage-option")) -> Decorator:
+    """Return a decorator of commands about one node, whose errors are one line each.
+
+    They have the arguments URL and PATH and the option with `flags`, and are called with the
+    container's URL, the path of the node in it, and the options for its URL.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(url: str, path: str, options: dict[str, Any], **more: Any) -> None:
+            container, inner = split_url(url, path)
+            command(container, inner, options=for_url(container, options), **more)
+
+        of_node = _storage_option("options", flags)(report_errors(run))
+        of_node = click.argument("path", default="")(of_node)
+        return click.argument("url", type=click.Path())(of_node)
+
+    return decorate
+
+
+order_option = click.option(
+    "--attribute-order",
+    type=click.Choice(["auto", "C", "N5"]),
+    default="auto",
+    show_default=True,
+    help="The order of lists such as resolution: C for z first, N5 for x first. By default, "
+    "the order used by the programs that write them.",
+)
+"""The option for the order of lists of axes in attributes."""
+
+_SETTING: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _set_option}
+
+_STORING: dict[str, dict[str, Any]] = {
+    "--chunks": {
+        "callback": _parse_sizes,
+        "metavar": "64,64,64",
+        "help": "The shape of chunks.",
+    },
+    "--shards": {
+        "callback": _parse_sizes,
+        "metavar": "512,512,512",
+        "help": "The shape of shards, which are files of several chunks, or auto; for zarr3.",
+    },
+    "--compression": {
+        "callback": _parse_compression,
+        "default": "same",
+        "show_default": True,
+        "help": "A name, raw for none, or a JSON object as in N5; gzip if DST's format lacks that "
+        "of SRC.",
+    },
+    "--format": {
+        "type": click.Choice(["n5", "zarr2", "zarr3", "hdf5"]),
+        "help": "The format of DST; by default, its name decides.",
+    },
+    "--resume": {"is_flag": True, "help": "Resume what was interrupted."},
+    "--checksums": _SETTING | {"help": "Store a digest of each chunk, for verify."},
+    "--fsync": _SETTING | {"help": "Flush each chunk to disk, to survive a power cut."},
+}
+"""Options of the commands that store arrays."""
+
+_MODES = {"w-": "fail if it exists", "a": "add to a group", "w": "first remove what it holds"}
+
+
+def storing(*modes: str) -> Decorator:
+    """Return a decorator that adds SRC's and DST's options of storage, and `modes` of writing."""
+    meanings = ". ".join(f"{mode}: {_MODES[mode]}" for mode in modes)
+    mode = {"type": click.Choice(modes), "default": "w-", "show_default": True, "help": meanings}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = _storage_option("dst_options", ("-O", "--dst-storage-option"), " of DST")(command)
+        command = _storage_option("options", ("-o", "--storage-option"))(computing(command))
+        for flag, how in reversed((_STORING | {"--mode": mode}).items()):
+            command = click.option(flag, **how)(command)
+        return command
+
+    return decorate
 
 
 def computing(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,15 +1,16 @@
-"""`tree`: draw the groups and arrays of a container."""
+"""Commands that read metadata: `tree` draws a container, `info` describes one node."""
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from xarray_n5.cli.arguments import Options, on_node, order_option
 from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes
+from xarray_n5.cli.options import Options, on_node, order_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.arrays.open import Entry, Walk
+    from xarray_n5.leaves import Scene
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image, Level
 
@@ -33,13 +35,7 @@ _PLAIN_DEPTH = 2
 @order_option
 @on_node()
 def tree(
-    url: str,
-    path: str,
-    *,
-    depth: int | None,
-    chunks: bool,
-    options: Options,
-    attribute_order: Literal["auto", "C", "N5"],
+    url: str, path: str, *, depth: int | None, chunks: bool, options: Options, **opening: Any
 ) -> None:
     """Draw the groups and arrays at URL.
 
@@ -60,12 +56,12 @@ def tree(
 
     ignore_unfinished_writes()
     if (scene := find_scene(url, options)) is None:
-        walk = Walk.at(url, path, options, attribute_order=attribute_order)
+        walk = Walk.at(url, path, options, **opening)
         scene, path = scene_in(walk.root), ""
     if scene is not None:
         images = {} if depth == 0 else scene.images(path, options)
-        top = _Node(f"{scene.url}  a {scene.kind}", nodes=_images(images, depth, chunks=chunks))
-        echo(*_lines([top]))
+        nodes = _nodes_of_images(images, depth, chunks=chunks)
+        echo(*_lines([_Node(f"{scene.url}  a {scene.kind}", nodes=nodes)]))
         return
     reader = _Reader(walk, chunks=chunks)
     echo(*_lines([reader.top(depth)]))
@@ -75,13 +71,12 @@ def tree(
         raise click.exceptions.Exit(1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     """A node of the tree: its line, the lines of its axes, and the nodes below it."""
 
     text: str
     axes: Sequence[str] = ()
-    nodes: Sequence[_Node] = field(default=())
+    nodes: Sequence[_Node] = ()
 
 
 def _lines(nodes: Sequence[_Node], indent: str | None = None) -> Iterator[str]:
@@ -113,12 +108,11 @@ class _Reader:
         root, entry = self.walk.root, self.walk.seen(self.walk.root)
         if isinstance(root, Array) or entry.node is None:
             return self._node(entry, root.url, depth)
-        if not self.walk.is_plain:
-            text = f"{root.url}  {root.format}{_version(root)}"
-            return _Node(text, nodes=self._inside(root, depth))
-        depth = _PLAIN_DEPTH if depth is None else depth
-        text = f"{root.url}  a plain folder: no attributes.json"
-        return _Node(text, nodes=self._inside(root, depth))
+        kind = f"{root.format}{_version(root)}"
+        if self.walk.is_plain:
+            kind = "a plain folder: no attributes.json"
+            depth = _PLAIN_DEPTH if depth is None else depth
+        return _Node(f"{root.url}  {kind}", nodes=self._inside(root, depth))
 
     def _inside(self, group: Group, depth: int | None) -> list[_Node]:
         if depth == 0:
@@ -159,7 +153,9 @@ def _version(group: Group) -> str:
     return ""
 
 
-def _images(images: Mapping[str, Image[Array]], depth: int | None, *, chunks: bool) -> list[_Node]:
+def _nodes_of_images(
+    images: Mapping[str, Image[Array]], depth: int | None, *, chunks: bool
+) -> list[_Node]:
     """Return the nodes of a scene's images: a single one has no node of its own."""
     nodes = []
     for name, image in images.items():
@@ -177,12 +173,12 @@ def _level(name: str, level: Level[Array], *, chunks: bool) -> _Node:
     shards = "" if level.shards is None else f", shards {times(level.shards)}"
     size = f"{times(level.shape)} {array.dtype}, chunks {times(level.chunks)}{shards}"
     compression = array.node.metadata.other_filters or str(array.compression.name)
-    state = ", unfinished" if unfinished_in(level) else ""
+    state = ", unfinished" if _is_unfinished(level) else ""
     stored = f", {_stored(*level.all_arrays())}" if chunks else ""
     return _Node(f"{name}  {size}, {compression}{state}{stored}", _axes(level.named()))
 
 
-def unfinished_in(level: Level[Array]) -> bool:
+def _is_unfinished(level: Level[Array]) -> bool:
     """Return whether an array of a level has an unfinished write."""
     from xarray_n5.formats.documents import unfinished
 
@@ -209,3 +205,131 @@ def _axes(geometry: Geometry) -> list[str]:
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     matrix = "; affine" if geometry.affine is not None else ""
     return [f"{axes_line(geometry)}{matrix}  ({', '.join(dialects)})"] if dialects else []
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, for programs.")
+@order_option
+@on_node()
+def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any) -> None:
+    """Describe the array or group at URL, or at PATH in it: metadata, axes and attributes.
+
+    The JSON object has the keys url, path, kind ("array" or "group"), format and attributes. A
+    group also has children. An array also has shape, dtype, bytes, chunks, chunk_count, shards and
+    shard_count (null without shards), compression, unfinished (whether a write is incomplete), axes
+    (name, kind, unit, scale, offset, labels; in C order), affine, sources and dialects (that
+    describe the array, the most trusted first). A project of BigDataViewer, which is opened by its
+    XML, and a scene of OME-Zarr have url, kind ("project" or "scene") and images (name, level,
+    dims, shape, dtype). These keys do not change between versions.
+
+    \b
+    Examples:
+      xarray-n5 info cells.n5/raw
+      xarray-n5 info cells.n5 raw --json | jq .axes
+    """
+    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.describe import as_text
+    from xarray_n5.arrays.group import describe_group
+    from xarray_n5.arrays.open import open_node
+    from xarray_n5.formats.containers import find_scene
+    from xarray_n5.images.find import combined_images
+    from xarray_n5.leaves import scene_in
+
+    ignore_unfinished_writes()
+    if (scene := find_scene(url, options)) is None:
+        node = open_node(url, path, storage_options=options, **opening)
+        scene, path = scene_in(node), ""
+    if scene is not None:
+        images = scene.images(path, options)
+        facts = _scene(scene, images)
+        title, rows = f"<{scene.kind} {scene.url!r}>", _rows(images)
+    elif isinstance(node, Array):
+        facts = _array(node)
+        read = [("dialects", ", ".join(facts["dialects"]))] if facts["dialects"] else []
+        title, rows = node.info.title, [*node.info.rows, *read]
+    else:
+        facts, described = _group(node), describe_group(node)
+        title = f"{described.title} {node.format}"
+        rows = [*described.rows, *_rows(combined_images(node, dialect=None))]
+    if as_json:
+        click.echo(json.dumps(facts, indent=2, default=str))
+        return
+    attributes = facts.get("attributes", {})
+    heading = [("attributes", "")] if attributes else []
+    echo(*as_text(title, [*rows, *heading]).rstrip().split("\n"))
+    for key, value in attributes.items():
+        echo(f"        {key}: {json.dumps(value, ensure_ascii=False, default=str)}")
+
+
+def _rows(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
+    """Return a line for each image of a scene, or that several groups form."""
+    from xarray_n5.arrays.describe import times
+
+    rows = []
+    for name, image in images.items():
+        if not image.levels:
+            continue
+        axes = ", ".join(str(axis.name) for axis in image.base.named().axes)
+        text = f"{times(image.base.shape)} ({axes}), levels {', '.join(image.levels)}"
+        text += ", unfinished" if any(map(_is_unfinished, image.levels.values())) else ""
+        rows.append(("image", f"{name}: {text}" if name else text))
+    return rows
+
+
+def _scene(scene: Scene, images: Mapping[str, Image[Array]]) -> dict[str, Any]:
+    levels = [
+        {
+            "name": name,
+            "level": key,
+            "dims": [str(axis.name) for axis in level.named().axes],
+            "shape": level.shape,
+            "dtype": str(level.first.dtype),
+        }
+        for name, image in images.items()
+        for key, level in image.levels.items()
+    ]
+    return {"url": scene.url, "kind": scene.kind, "images": levels}
+
+
+def _group(group: Group) -> dict[str, Any]:
+    from xarray_n5.arrays.array import Array
+
+    nodes = sorted(group.nodes().items())
+    kinds = {name: "array" if isinstance(node, Array) else "group" for name, node in nodes}
+    return {
+        "url": group.url,
+        "path": group.path,
+        "kind": "group",
+        "format": group.format,
+        "children": [{"name": name, "kind": kind} for name, kind in kinds.items()],
+        "attributes": dict(group.attrs),
+    }
+
+
+def _array(array: Array) -> dict[str, Any]:
+    from xarray_n5.codecs import to_json
+    from xarray_n5.model.grid import ChunkGrid
+
+    geometry, filters = array.geometry(), array.node.metadata.other_filters
+    keys = ("name", "kind", "unit", "scale", "offset", "labels")
+    axes = [{key: getattr(axis, key) for key in keys} for axis in geometry.with_names().axes]
+    return {
+        "url": array.url,
+        "path": array.path,
+        "kind": "array",
+        "format": array.node.format.name,
+        "shape": array.shape,
+        "dtype": str(array.dtype),
+        "bytes": array.size * array.dtype.itemsize,
+        "chunks": array.chunks,
+        "chunk_count": ChunkGrid(array.shape, array.chunks).size,
+        "shards": array.shards,
+        "shard_count": None if array.shards is None else array.grid.size,
+        "compression": {"type": filters} if filters else to_json(array.compression),
+        "unfinished": array.node.is_unfinished(),
+        "axes": axes,
+        "affine": geometry.affine,
+        "sources": dict(geometry.sources),
+        "dialects": geometry.dialects,
+        "attributes": dict(array.attrs),
+    }
