@@ -158,6 +158,7 @@ class Group(Mapping[str, "Array | Group"]):
         *,
         without: Container[str] = (),
         strict: bool = False,
+        errors: dict[str, N5Error] | None = None,
     ) -> dict[str, Array | Group]:
         """Return nodes in the group, with one batch of reads.
 
@@ -170,6 +171,8 @@ class Group(Mapping[str, "Array | Group"]):
             The names of nodes to leave out, which are not read.
         strict : bool, default: False
             Whether unreadable nodes raise; otherwise they are left out, with a warning.
+        errors : dict, optional
+            Where to add the errors of unreadable nodes, by name, instead of warnings.
 
         Returns
         -------
@@ -183,24 +186,18 @@ class Group(Mapping[str, "Array | Group"]):
         >>> list(group.nodes()), list(group.nodes(["em", "em/raw"]))
         (['em'], ['em', 'em/raw'])
         """
-        names = self if paths is None else paths
+        names = (name for name in (iter(self) if paths is None else paths) if name not in without)
+        inside = {name: self._inner(name) for name in names if self._is_inside(name)}
         nodes: dict[str, Array | Group] = {}
-        for name, node in self.read(name for name in names if name not in without).items():
+        for name, node in zip(inside, self.container.nodes(list(inside.values())), strict=True):
             if not isinstance(node, N5Error):
-                nodes[name] = node
+                nodes[name] = self._opened(node)
             elif strict:
                 raise node
-            else:
+            elif errors is None:
                 warn(f"{name!r} is left out: {node}")
-        return nodes
-
-    def read(self, paths: Iterable[str]) -> dict[str, Array | Group | N5Error]:
-        """Return nodes as :meth:`nodes` does, and the errors of those that cannot be read."""
-        inside = {name: self._inner(name) for name in paths if self._is_inside(name)}
-        stored = zip(inside, self.container.nodes(list(inside.values())), strict=True)
-        nodes = {
-            name: node if isinstance(node, N5Error) else self._opened(node) for name, node in stored
-        }
+            else:
+                errors[name] = node
         if self._options.writable:
             return nodes
         arrays = [node.path for node in nodes.values() if isinstance(node, Array)]
@@ -254,7 +251,7 @@ class Group(Mapping[str, "Array | Group"]):
 
 
 def as_before(
-    nodes: Mapping[str, Array | Group | N5Error], records: Iterable[Mapping[str, Any]]
+    nodes: Mapping[str, Array | Group], records: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the nodes of a group, with arrays that appends are resizing as they were before.
 

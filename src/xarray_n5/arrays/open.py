@@ -292,18 +292,19 @@ class Walk:
 
     def children(self, group: Group) -> Iterator[Entry]:
         """Iterate over the content of a group, by name."""
+        errors: dict[str, N5Error] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnfinishedWriteWarning)
-            nodes = group.read(group)
+            nodes = group.nodes(errors=errors)
         others = [] if group.node.described else self._files(group.path)
-        for name in sorted({*nodes, *others}):
-            path, node = join(group.path, name), nodes.get(name)
+        for name in sorted({*nodes, *errors, *others}):
+            path = join(group.path, name)
             if name in others:
                 yield Entry(path, None, "HDF5: open it separately")
-            elif isinstance(node, N5Error):
-                yield Entry(path, None, node, broken=True)
-            elif node is not None:
-                yield self.seen(node)
+            elif name in errors:
+                yield Entry(path, None, errors[name], broken=True)
+            else:
+                yield self.seen(nodes[name])
 
     def seen(self, node: Array | Group) -> Entry:
         """Return a node, unless it is a group only because any directory is one."""
