@@ -30,7 +30,7 @@ from xarray_n5 import open_array
 from xarray_n5.codecs import from_json
 from xarray_n5.errors import ChunkError
 from xarray_n5.formats import FORMATS
-from xarray_n5.formats.hdf5.filters import encode as encode_hdf5
+from xarray_n5.formats.hdf5.format import encode as encode_hdf5
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def zarr(
 
 def hdf5(*filters: tuple[int, tuple[int, ...]], sealed: bool = False) -> Kind:
     """A chunk of HDF5, whose bytes are decoded here and not by HDF5."""
-    from xarray_n5.formats.hdf5.filters import FilterLayout, compression_of
+    from xarray_n5.formats.hdf5.format import FilterLayout, compression_of
     from xarray_n5.model.metadata import ArrayMetadata
 
     metadata = ArrayMetadata(

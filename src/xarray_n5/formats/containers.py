@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats.hdf5.container import Hdf5Container
-from xarray_n5.formats.hdf5.format import SIGNATURE, SUFFIXES, is_stub
+from xarray_n5.formats.hdf5.format import SUFFIXES
 from xarray_n5.formats.hdf5.links import FOLLOW
+from xarray_n5.formats.hdf5.opening import SIGNATURE, is_stub
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES

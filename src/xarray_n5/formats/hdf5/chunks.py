@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from xarray_n5.codecs.hdf5 import FAILURES, check_type
-from xarray_n5.formats.hdf5.filters import (
+from xarray_n5.formats.hdf5.format import (
     DECODABLE,
     DEFLATE,
     MASK_BYTES,

@@ -1,6 +1,6 @@
 """An HDF5 file as a container: its groups and datasets as metadata, its chunks by index.
 
-A chunk's bytes are its filter mask and its bytes in the file (see ``filters``). They are decoded
+A chunk's bytes are its filter mask and its bytes in the file (see ``format``). They are decoded
 outside HDF5's lock.
 """
 
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
 from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
-from xarray_n5.formats.hdf5.filters import MASK_BYTES
-from xarray_n5.formats.hdf5.format import Hdf5, stamp_of
+from xarray_n5.formats.hdf5.format import MASK_BYTES, Hdf5
 from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in
-from xarray_n5.formats.hdf5.opening import Sidecar
+from xarray_n5.formats.hdf5.opening import Sidecar, stamp_of
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import list_names
 from xarray_n5.model.grid import index_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import PathError
 from xarray_n5.formats.hdf5.attributes import is_empty_scale
-from xarray_n5.formats.hdf5.format import stamp_of
+from xarray_n5.formats.hdf5.opening import stamp_of
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from xarray_n5.codecs.hdf5 import FAILURES, check_type, plugins_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
 from xarray_n5.formats.hdf5.chunks import Chunks
-from xarray_n5.formats.hdf5.filters import (
+from xarray_n5.formats.hdf5.format import (
     DEFLATE,
     ENCODABLE,
     SHUFFLE,

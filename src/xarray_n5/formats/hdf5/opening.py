@@ -1,4 +1,4 @@
-"""Open HDF5 files with h5py while other programs may read or write them.
+"""Open HDF5 files with h5py while other programs may read or write them; the state of a file.
 
 A hidden directory next to a file has the records and digests of writes.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import stat
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, OneWriterError
-from xarray_n5.formats.hdf5.format import cut_short, stamp_of
+from xarray_n5.formats.hdf5.format import MAX_CHUNK_BYTES
 from xarray_n5.model.paths import HIDDEN, final_key, partial_key
 from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.local import LocalStore
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from xarray_n5.stores.base import Listing
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+_SUPERBLOCK, _NEWER_SUPERBLOCK = 96, 48
+"""The size of the superblock at the beginning of a file, in older and in newer versions."""
 
 _BOUNDS = ("earliest", "v110")
 """The versions of HDF5 whose structures are written; HDF5 1.10 reads all of them."""
@@ -205,3 +211,47 @@ class Sidecar(LocalStore):
         keys = [info.key for info in LocalStore.list_info(self, "", sizes=False)]
         for folder in {key.partition(HIDDEN)[0] for key in keys if HIDDEN in key.split("/")}:
             self.delete_tree(f"{folder}{HIDDEN}", "")
+
+
+# The state of a file, without HDF5
+
+
+def stamp_of(path: str) -> object:
+    """Return a value that changes whenever a file is written; None if there is no file, or a stub.
+
+    A stub is what remains if a file's first writer is killed: at most its superblock.
+    """
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if is_stub(path, found):
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def is_stub(path: str, found: os.stat_result) -> bool:
+    """Return whether a file is at most the superblock of an HDF5 file."""
+    if found.st_size > _SUPERBLOCK or not stat.S_ISREG(found.st_mode):
+        return False
+    with open(path, "rb") as file:
+        start = file.read(_SUPERBLOCK + 1)
+    version = start[len(SIGNATURE) : len(SIGNATURE) + 1]
+    superblock = _SUPERBLOCK if version in {b"", b"\0", b"\1"} else _NEWER_SUPERBLOCK
+    return len(start) <= superblock and start[: len(SIGNATURE)] == SIGNATURE[: len(start)]
+
+
+def cut_short(path: str) -> tuple[int, int] | None:
+    """Return the size of a file that ends early, and the size that its superblock states.
+
+    None if it is large enough, or lacks more than one chunk: no write of a chunk was stopped.
+    Source: HDF5 file format specification, II.A. Of the superblock's addresses, the third is that
+    of the file's end.
+    """
+    with open(path, "rb") as file:
+        stored, start = os.fstat(file.fileno()).st_size, file.read(_SUPERBLOCK)
+    if len(start) < _SUPERBLOCK or not start.startswith(SIGNATURE):
+        return None
+    first, width = {0: (24, start[13]), 1: (28, start[13])}.get(start[8], (12, start[9]))
+    stated = int.from_bytes(start[first + 2 * width : first + 3 * width], "little")
+    return (stored, stated) if 0 < stated - stored <= MAX_CHUNK_BYTES else None

@@ -25,8 +25,7 @@ from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.zarr2 import layout as zarr2
 from xarray_n5.formats.zarr2.filters import Bytes, Texts
-from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
-from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Sharding, Varying
 from xarray_n5.formats.zarr3.types import extension, named
 from xarray_n5.model.options import check_boolean, check_choice, check_range
 

@@ -24,7 +24,7 @@ from xarray_n5.formats.zarr3.layout import (
     members_of,
     pipeline_of,
 )
-from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.pipeline import Sharding
 from xarray_n5.formats.zarr3.types import named
 from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of

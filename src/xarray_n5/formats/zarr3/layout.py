@@ -22,7 +22,7 @@ from xarray_n5.formats.zarr3.codecs import (
     parse,
     sharded,
 )
-from xarray_n5.formats.zarr3.sharding import Sharding
+from xarray_n5.formats.zarr3.pipeline import Sharding
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""A chain of codecs between the elements of a chunk and its bytes."""
+"""Chains of codecs between the elements of a chunk and its bytes, and shards of several chunks.
+
+Source of ``sharding_indexed``: the specification of the sharding codec, version 1.0.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from xarray_n5.formats.zarr2.filters import Size, flat
+from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from xarray_n5.formats.zarr2.filters import Bytes, Texts
     from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.grid import Index
 
 
 class Serializer(Protocol):
@@ -125,3 +130,143 @@ class Pipeline:
             sizes[0].check(stored, stored)
         found = self.serializer.decode(view)
         return found if self.order is None else found.transpose(np.argsort(self.order))
+
+
+# Shards
+
+EMPTY = (1 << 64) - 1
+"""The offset and the size of an inner chunk that is not stored."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sharding:
+    """A shard of inner chunks, which have their own codecs."""
+
+    shape: tuple[int, ...]
+    """The shape of a shard."""
+    inner: Pipeline
+    index: Pipeline
+    """The codecs of the index, whose elements are offsets and sizes."""
+    at_start: bool
+    """Whether the index is at the beginning of a shard, not at its end."""
+    fill: Any
+    """The value of inner chunks that are not stored."""
+    grid: ChunkGrid = field(init=False)
+    """The inner chunks of a shard."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", ChunkGrid(self.shape, self.inner.shape))
+
+    @property
+    def index_nbytes(self) -> int:
+        """The size of the index."""
+        return self.index.sizes[-1].nbytes
+
+    @property
+    def size(self) -> Size:
+        """The maximum size of a shard, in bytes."""
+        most = self.inner.sizes[-1]
+        whole = self.index_nbytes + self.grid.size * most.nbytes
+        return Size(whole, exact=False, objects=most.objects)
+
+    def encode(self, block: np.ndarray) -> Buffer:
+        """Return a shard, without the inner chunks that only have the fill value."""
+        shard = bytearray(self.index_nbytes if self.at_start else 0)
+        where = np.full((*self.grid.counts, 2), EMPTY, np.uint64)
+        for index in self.grid:
+            part = block[self.grid.slices(index)]
+            if not part.size or _is_filled(part, self.fill):
+                continue
+            if part.shape != self.inner.shape:  # the array ends in it
+                whole = np.full(self.inner.shape, self.fill, self.inner.dtype)
+                whole[tuple(map(slice, part.shape))] = part
+                part = whole
+            data = memoryview(self.inner.encode(part)).cast("B")
+            where[index] = len(shard), len(data)
+            shard += data
+        encoded = bytes(self.index.encode(where))
+        if self.at_start:
+            shard[: len(encoded)] = encoded
+        else:
+            shard += encoded
+        return shard
+
+    def decode(self, view: memoryview) -> np.ndarray:
+        """Return the elements of a shard."""
+        where = self.read_index(view)
+        whole = np.empty(self.shape, self.inner.dtype)
+        for index in self.grid:
+            found = self.decode_inner(index, self.bytes_of(where, index, view))
+            whole[self.grid.slices(index)] = self.fill if found is None else found
+        return whole
+
+    def read_index(self, view: memoryview) -> np.ndarray:
+        """Return the offset and size of each inner chunk, from a shard or the index alone.
+
+        Raises
+        ------
+        EOFError
+            If there are too few bytes.
+        ValueError
+            If the index is damaged.
+        """
+        size = self.index_nbytes
+        if len(view) < size:
+            raise EOFError(f"expected an index of {size} bytes, got a shard of {len(view)}")
+        try:
+            return self.index.decode(view[:size] if self.at_start else view[-size:])
+        except ValueError as error:
+            raise ValueError(f"the index of the shard is damaged: {error}") from error
+
+    def range_of(self, where: np.ndarray, index: Index) -> tuple[int, int] | None:
+        """Return the first byte of an inner chunk and its end; None if it is not stored.
+
+        Raises
+        ------
+        ValueError
+            If the index has an impossible size.
+        """
+        start, nbytes = where[index].tolist()
+        if start == nbytes == EMPTY:
+            return None
+        size = self.inner.sizes[-1]
+        if nbytes > size.nbytes and not size.objects:
+            raise ValueError(
+                f"inner chunk {index}: expected at most {size.nbytes} bytes, the index has {nbytes}"
+            )
+        return start, start + nbytes
+
+    def bytes_of(self, where: np.ndarray, index: Index, shard: memoryview) -> memoryview | None:
+        """Return the bytes of an inner chunk in a whole shard; None if it is not stored."""
+        found = self.range_of(where, index)
+        if found is None:
+            return None
+        if found[1] > len(shard):
+            raise EOFError(
+                f"inner chunk {index}: the index has bytes {found[0]} to {found[1]} of a shard of "
+                f"{len(shard)}"
+            )
+        return shard[slice(*found)]
+
+    def decode_inner(self, index: Index, data: Buffer | None) -> np.ndarray | None:
+        """Return the elements of an encoded inner chunk; None for None."""
+        if data is None:
+            return None
+        try:
+            return self.inner.decode(data)
+        except Exception as error:  # codecs raise errors of any type
+            kind = EOFError if isinstance(error, EOFError) else ValueError
+            raise kind(f"inner chunk {index}: {error}") from error
+
+
+def _is_filled(part: np.ndarray, fill: Any) -> bool:
+    """Return whether elements are the fill value, bit for bit."""
+    if part.dtype.hasobject:
+        return bool((part == fill).all())
+    value = np.array(fill, part.dtype).reshape(1)
+    if part.dtype.kind in "biuf" and part.item(0) != value.item(0) == value.item(0):
+        return False  # quick check of one element
+    if part.dtype.kind in "biu":
+        return bool((part == value).all())
+    flat = np.ascontiguousarray(part).reshape(-1)
+    return bool((flat.view("u1").reshape(flat.size, -1) == value.view("u1")).all())
