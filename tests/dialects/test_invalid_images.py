@@ -76,6 +76,7 @@ def distances(array: xr.DataArray) -> dict[str, float]:
 VALUES: list[Any] = [0, 0.0, -0.0, math.nan, math.inf, None, "", "wide", True, [1.0], {}]
 
 
+@pytest.mark.matrix(12)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("axis", [0, 2, 4])
 @pytest.mark.parametrize("value", VALUES, ids=repr)

@@ -21,25 +21,9 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
 
 PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "n5-viewer": (
-        {},
-        {
-            "pixelResolution": {"unit": "nm", "dimensions": [4, 4, 40]},
-            "downsamplingFactors": [4, 2, 1],
-        },
-    ),
     "n5-viewer, listed by the group": (
         {"scales": [[1, 1, 1], [4, 2, 1]], "downsamplingFactors": [[9, 9, 9]] * 2},
         {"pixelResolution": {"unit": "nm", "dimensions": [4, 4, 40]}},
-    ),
-    "neuroglancer": (
-        {
-            "axes": ["x", "y", "z"],
-            "units": ["nm"] * 3,
-            "resolution": [4, 4, 40],
-            "downsamplingFactors": [[1, 1, 1], [4, 2, 1]],
-        },
-        {},
     ),
     "neuroglancer, factors on the level": (
         {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "resolution": [4, 4, 40]},
@@ -53,18 +37,6 @@ PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"multiScale": True, "resolution": [4, 4, 40], "offset": [100, 0, 0], "unit": "nm"},
         {"downsamplingFactors": [4, 2, 1]},
     ),
-    "cosem": (
-        {"multiscales": [{"datasets": [{"path": "s1"}]}]},
-        {
-            "transform": {
-                "axes": ["z", "y", "x"],
-                "units": ["nm"] * 3,
-                "scale": [40, 8, 16],
-                "translate": [0, 2, 106],
-            },
-            "pixelResolution": {"unit": "nm", "dimensions": [16, 8, 40]},
-        },
-    ),
 }
 
 
@@ -72,7 +44,7 @@ PYRAMIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_an_anisotropic_level_lies_right_in_every_dialect(dialect: str) -> None:
     group, level = PYRAMIDS[dialect]
     node = ArrayContext(attributes=level, shape=(4, 4, 4), path="p/s1", parents=(group, {}))
-    shift = 100.0 if dialect in {"paintera", "cosem"} else 0.0
+    shift = 100.0 if dialect == "paintera" else 0.0
     found = [(axis.unit, axis.scale, axis.offset) for axis in geometry_of(node).axes]
     assert found == [("nm", 40, 0), ("nm", 8, 2), ("nm", 16, 6 + shift)]
 
