@@ -21,11 +21,12 @@ from xarray_n5.dialects.list_order import context_for
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.ngff_systems import VERSION, WRITTEN
+from xarray_n5.dialects.ngff_systems import VERSION
 from xarray_n5.dialects.paintera import Paintera
 from xarray_n5.dialects.precedence import combine
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
@@ -61,7 +62,7 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-_VERSIONS: dict[str, Dialect] = {WRITTEN: Ngff(VERSION)}
+_VERSIONS: dict[str, Dialect] = {SCENE: Ngff(VERSION)}
 """Dialects by the names that choose the version that they write."""
 
 
@@ -186,7 +187,7 @@ def resolve_geometry(
         *(getattr(known, "completes", ()) for known in dialects if known.name in dict(readings))
     )
     geometry, disagreements = combine(
-        [each for each in readings if each[0] not in completed], len(node.shape)
+        [reading for reading in readings if reading[0] not in completed], len(node.shape)
     )
     names = tuple(name for name, _ in readings)
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements

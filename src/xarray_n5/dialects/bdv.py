@@ -224,7 +224,7 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     Versions before 3.0 have 1 for z, too, whatever the anisotropy. None if there is an offset, so
     that somebody else wrote them.
     """
-    group = next((each for each in node.parents if any(images_in(each))), {})
+    group = next((group for group in node.parents if any(images_in(group))), {})
     listed = next(listings(node), None)
     fusion = fusion_in([group])
     if listed is None or fusion is None:
@@ -236,9 +236,9 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     if found is None or whole is None or found.affine is not None or whole.affine is not None:
         return None
     spatial = whole.axes[-NDIM:]
-    if tuple(each.name for each in found.axes) != _OME_AXES or any(a.offset for a in spatial):
+    if tuple(axis.name for axis in found.axes) != _OME_AXES or any(a.offset for a in spatial):
         return None
-    voxel = fusion.voxel_over([each.step for each in spatial[::-1]], node.path)
+    voxel = fusion.voxel_over([axis.step for axis in spatial[::-1]], node.path)
     ratios = [a.step / b.step for a, b in zip(found.axes[-NDIM:], spatial, strict=True)][::-1]
     factors = _own_factors(node) or tuple(ratios)
     if not np.allclose(factors, ratios, rtol=NEAR, atol=0):
@@ -248,10 +248,10 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
         )
     # Pixels of the input are not micrometres.
     pixels = voxel[0] == voxel[1] == 1
-    units = [None if pixels else each.unit for each in spatial[::-1]]
+    units = [None if pixels else axis.unit for axis in spatial[::-1]]
     placed = replace(fusion, voxel=voxel)
     axes = lists.axes_at_level(_NAMES, units, voxel, factors, placed.offset)
-    time, channel = (replace(each, unit=None) for each in found.axes[:-NDIM])
+    time, channel = (replace(axis, unit=None) for axis in found.axes[:-NDIM])
     sources = {"names": _MULTISCALES, "scale": f"{_MULTISCALES}, {fusion.source}"}
     sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
     return Geometry((time, channel, *axes), sources)

@@ -89,9 +89,9 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
     listed = said.get("axes") or [{}] * ndim
     if len(listed) != ndim:
         raise ValueError(f"{key!r} has {len(listed)} axes, the array {ndim}")
-    units = [written_unit(each.get("unit")) for each in listed]
-    names = [each.get("name", each.get("label")) for each in listed]
-    kinds = [each.get("type") for each in listed]
+    units = [written_unit(member.get("unit")) for member in listed]
+    names = [member.get("name", member.get("label")) for member in listed]
+    kinds = [member.get("type") for member in listed]
     rows = _rows(said["transform"], kinds)
     spatial = [kind in {None, "space"} for kind in kinds]
     if any(

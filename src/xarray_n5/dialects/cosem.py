@@ -72,12 +72,12 @@ class Cosem:
         transform = {
             "order": "C",
             "axes": list(names(axes)),
-            "units": [each.unit or "" for each in axes],
-            "scale": [whole_number(each.step) for each in axes],
-            "translate": [whole_number(each.offset) for each in axes],
+            "units": [axis.unit or "" for axis in axes],
+            "scale": [whole_number(axis.step) for axis in axes],
+            "translate": [whole_number(axis.offset) for axis in axes],
         }
         if _is_alike(geometry):
-            steps = [whole_number(each.step) for each in axes[::-1]]
+            steps = [whole_number(axis.step) for axis in axes[::-1]]
             resolution = {"dimensions": steps, "unit": axes[0].unit}
             return {"transform": transform} | in_si_units({"pixelResolution": resolution})
         if not node.lists_x_first:
@@ -97,7 +97,7 @@ class Cosem:
         ]
         around: dict[str, Any] = {
             "axes": list(names(base.axes))[::-1],
-            "units": [each.unit or "" for each in base.axes[::-1]],
+            "units": [axis.unit or "" for axis in base.axes[::-1]],
         }
         if _is_alike(base):
             around["pixelResolution"] = {"dimensions": steps(base), "unit": base.axes[0].unit}
@@ -112,7 +112,7 @@ class Cosem:
 
 def _is_alike(geometry: Geometry) -> bool:
     """Return whether ``pixelResolution`` can represent the scales: positive, and in one unit."""
-    units = [each.unit for each in geometry.axes]
+    units = [axis.unit for axis in geometry.axes]
     return None not in units and same_unit(*units) and all(e.step > 0 for e in geometry.axes)
 
 
@@ -137,12 +137,12 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
     }
     starts = lists["translate"] or (0.0,) * ndim
     given = (transform.get(word) for word in _ORDERS)
-    orders = {str(each).upper() for each in given if each is not None}  # n5-universe writes null
+    orders = {str(order).upper() for order in given if order is not None}  # n5-universe writes null
     if not orders and node.attribute_order == "N5":
         orders = {"F"}
     if orders - {"C", "F"} or len(orders) > 1:
         raise ValueError(f"'transform' has the orders {sorted(orders)}; expected C or F")
-    axes = [axis(*each) for each in zip(names, units, lists["scale"] or (), starts, strict=True)]
+    axes = [axis(*facts) for facts in zip(names, units, lists["scale"] or (), starts, strict=True)]
     said = {"names": key} if any(names) else {}
     said |= {"units": key} if any(units) else {}
     geometry = Geometry(tuple(axes), said | {"scale": key, "offset": key})

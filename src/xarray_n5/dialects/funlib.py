@@ -127,7 +127,7 @@ class Funlib:
                 if own is None
                 else axis(label, *own, kind=kind)
             )
-        said = {"names": self.axis_names_attr} if any(each.name for each in axes) else {}
+        said = {"names": self.axis_names_attr} if any(axis.name for axis in axes) else {}
         said |= {"units": self.units_attr} if given[self.units_attr] else {}
         said |= {"scale": self.voxel_size_attr} if placed else {}
         said |= {"offset": self.offset_attr} if given[self.offset_attr] is not None else {}
@@ -136,23 +136,23 @@ class Funlib:
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes; raise ValueError unless all numbers are whole."""
         channels = [axis.kind == "channel" for axis in geometry.axes]
-        physical = [each for each in geometry.axes if each.kind != "channel"]
-        found = [number for each in physical for number in (each.step, each.offset)]
+        physical = [axis for axis in geometry.axes if axis.kind != "channel"]
+        found = [number for axis in physical for number in (axis.step, axis.offset)]
         if not all(number.is_integer() for number in found):
             raise ValueError(
                 "funlib.persistence requires whole numbers in 'voxel_size' and 'offset'"
             )
-        if any(each.step < 0 for each in physical):
+        if any(axis.step < 0 for axis in physical):
             raise ValueError(
                 "funlib.persistence requires a positive 'voxel_size': no reversed axes"
             )
         called = zip(names(geometry.axes), channels, strict=True)
         return {
             self.axis_names_attr: [f"{name}^" if channel else name for name, channel in called],
-            self.types_attr: [each.kind or "space" for each in geometry.axes],
-            self.units_attr: [each.unit or "" for each in physical],
-            self.voxel_size_attr: [whole_number(each.step) for each in physical],
-            self.offset_attr: [whole_number(each.offset) for each in physical],
+            self.types_attr: [axis.kind or "space" for axis in geometry.axes],
+            self.units_attr: [axis.unit or "" for axis in physical],
+            self.voxel_size_attr: [whole_number(axis.step) for axis in physical],
+            self.offset_attr: [whole_number(axis.offset) for axis in physical],
         }
 
 

@@ -55,8 +55,8 @@ class ImageJ:
         axes = []
         for name in order:
             if name in _SPACE:
-                size, start = _number(said, _SPACE[name]), _number(said, _ORIGINS[name])
-                axes.append(axis(name, said["pixelUnit"], _positive(_SPACE[name], size), start))
+                size = _number(said, _SPACE[name], positive=True)
+                axes.append(axis(name, said["pixelUnit"], size, _number(said, _ORIGINS[name])))
             else:
                 interval = _number(said, "frameInterval") if name == "t" else 0.0
                 timed = interval > 0
@@ -69,7 +69,7 @@ class ImageJ:
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes of an image with axes t, z, c, y, x, or some of them."""
-        axes = {str(each.name): each for each in geometry.with_names().axes[::-1]}
+        axes = {str(axis.name): axis for axis in geometry.with_names().axes[::-1]}
         order = [name for name in ("x", "y", "c", "z", "t") if name in axes]
         if list(axes) != order or order[:2] != ["x", "y"]:
             raise ValueError(
@@ -97,12 +97,6 @@ def _written(axes: Mapping[str, Any], name: str, field: str, default: float) -> 
     return whole_number(getattr(axes[name], field)) if name in axes else default
 
 
-def _number(said: Mapping[str, Any], key: str) -> float:
-    found = numbers(key, [said.get(key, 0)], 1, positive=False)
+def _number(said: Mapping[str, Any], key: str, *, positive: bool = False) -> float:
+    found = numbers(key, [said.get(key, 0)], 1, positive=positive)
     return 0.0 if found is None else found[0]
-
-
-def _positive(key: str, size: float) -> float:
-    if size <= 0:
-        raise ValueError(f"{key!r} is {size}; expected a positive number")
-    return size

@@ -43,7 +43,7 @@ def image_of(node: ArrayContext) -> str | None:
 
 def _lists(group: Attributes, path: str) -> bool:
     """Return whether the images of a group list an array, by its path in the group."""
-    listed = (each for image in images_in(group) for each in level_paths(image))
+    listed = (path for image in images_in(group) for path in level_paths(image))
     return path in listed
 
 

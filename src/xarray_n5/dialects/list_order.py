@@ -56,9 +56,9 @@ def _reversed(value: Any) -> Any:
     match value:
         case {"dimensions": list(steps)}:
             return {**value, "dimensions": steps[::-1]}
-        case [list(), *_] if all(isinstance(each, list) for each in value):
-            return [each[::-1] for each in value]
-        case list() if not any(isinstance(each, dict) for each in value):
+        case [list(), *_] if all(isinstance(item, list) for item in value):
+            return [item[::-1] for item in value]
+        case list() if not any(isinstance(item, dict) for item in value):
             return value[::-1]
     return value
 

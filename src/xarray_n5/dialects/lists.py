@@ -212,7 +212,7 @@ def base_and_factors(
     if factors is None:
         return values, None
     around = [*node.parents[:1], *([node.base.attributes] if node.base else [])]
-    for base in (resolution_in(each, key, len(values)) for each in around):
+    for base in (resolution_in(attributes, key, len(values)) for attributes in around):
         if base is not None and not alike(values, base):
             whole = [step * factor for step, factor in zip(base, factors, strict=True)]
             if alike(values, whole):
@@ -273,7 +273,7 @@ def axes_under(
     times = factors or (1.0,) * ndim
     level = np.diag([*times, 1.0])
     level[:ndim, ndim] = [centre_shift(1.0, factor) for factor in times]
-    bare = tuple(axis(*each, None) for each in zip(names, units, strict=True))
+    bare = tuple(axis(*facts, None) for facts in zip(names, units, strict=True))
     return bare[::-1], in_c_order(rows @ level)
 
 
@@ -323,12 +323,12 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
 
 def steps(geometry: Geometry) -> list[float]:
     """Return the scales of the base level in N5 order, for JSON."""
-    return [whole_number(each.base[0]) for each in geometry.axes[::-1]]
+    return [whole_number(axis.base[0]) for axis in geometry.axes[::-1]]
 
 
 def factors_in(geometry: Geometry) -> list[float]:
     """Return the factors in N5 order, for JSON."""
-    return [whole_number(each.factor) for each in geometry.axes[::-1]]
+    return [whole_number(axis.factor) for axis in geometry.axes[::-1]]
 
 
 def factors_if_any(geometry: Geometry) -> dict[str, Any]:
@@ -349,11 +349,17 @@ def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
 
 def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, ...] | None:
     """Return the resolution in attributes, or None if there is no valid one."""
-    found = attributes.get(key)
     try:
-        return numbers(key, found.get("dimensions") if isinstance(found, dict) else found, ndim)
+        return numbers(key, steps_and_unit(attributes.get(key))[0], ndim)
     except ValueError:
         return None
+
+
+def steps_and_unit(resolution: Any) -> tuple[Any, Any]:
+    """Return the numbers of a ``pixelResolution``, which may be a list, and its unit, if any."""
+    if isinstance(resolution, dict):
+        return resolution.get("dimensions"), resolution.get("unit")
+    return resolution, None
 
 
 def alike(one: Sequence[float], other: Sequence[float]) -> bool:
@@ -377,7 +383,9 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
     (saalfeldlab/render, NeuroglancerAttributes); levels do not repeat it.
     """
     around = (node.attributes, *node.parents[:1])
-    source = next((each for each in around if {"translate", "scales"} <= each.keys()), {})
+    source = next(
+        (attributes for attributes in around if {"translate", "scales"} <= attributes.keys()), {}
+    )
     ndim = len(node.shape)
     starts = numbers("translate", source.get("translate"), ndim, positive=False, filler=0.0)
     scales = resolution_in(source, "pixelResolution", ndim)
@@ -385,8 +393,7 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
         return geometry
     if geometry.affine is not None:
         raise ValueError("'translate' of the group cannot move an array with an affine matrix")
-    whole = source["pixelResolution"]
-    unit = whole.get("unit") if isinstance(whole, dict) else None
+    _, unit = steps_and_unit(source["pixelResolution"])
     shifts = [step * start for step, start in zip(scales, starts, strict=True)]
     axes = tuple(
         replace(own, offset=own.offset + shift * _times(unit, own.unit))
@@ -400,7 +407,7 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
 
 def by_axis(geometry: Geometry, group: Attributes, values: Sequence[float]) -> Sequence[float]:
     """Return a group's list by axis: in the order of its ``axes``, otherwise in N5 order."""
-    listed, own = group.get("axes"), [each.name for each in geometry.axes]
+    listed, own = group.get("axes"), [axis.name for axis in geometry.axes]
     if isinstance(listed, list) and all(own) and sorted(map(str, listed)) == sorted(map(str, own)):
         known = dict(zip(listed, values, strict=False))
         return [known[name] for name in own]

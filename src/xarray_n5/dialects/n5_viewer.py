@@ -44,9 +44,7 @@ class N5Viewer:
         group = node.parents[0] if node.parents else {}
         listed = "downsamplingFactors" in group or "scales" in group
         source = group if _KEY not in own and listed else own
-        resolution = source.get(_KEY)
-        unit = resolution.get("unit") if isinstance(resolution, dict) else None
-        steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
+        steps, unit = lists.steps_and_unit(source.get(_KEY))
         scales, factors = _level(node, numbers(_KEY, steps, ndim))
         if scales is None and ("downsamplingFactors" not in own or factors is None):
             return None
@@ -124,7 +122,9 @@ def _guess(node: ArrayContext, base: ArrayContext) -> tuple[float, ...]:
     factor = 2.0 ** (node.level or 0)
     guessed = []
     for own, whole in zip(node.shape[::-1], base.shape[::-1], strict=True):
-        fits = [each for each in (factor, 1.0) if math.ceil(whole / each) - own in {0, 1}]
+        fits = [
+            candidate for candidate in (factor, 1.0) if math.ceil(whole / candidate) - own in {0, 1}
+        ]
         if not fits:
             raise ValueError(
                 f"the resolution is that of {base.path!r}, but {own} samples cover {whole}, and "

@@ -45,16 +45,13 @@ class Neuroglancer:
         group = node.parents[0] if node.parents else {}
         labels = node.attributes.get("coordinateArrays", group.get("coordinateArrays"))
         merged = {**group, **node.attributes}
-        resolution = merged.get("pixelResolution")
-        key = "pixelResolution"
-        steps = resolution.get("dimensions") if isinstance(resolution, dict) else resolution
+        key, (steps, unit) = "pixelResolution", lists.steps_and_unit(merged.get("pixelResolution"))
         if steps is None:
             key, steps = "resolution", merged.get("resolution")
-        grouped = any(each in group for each in _SHARED) and "offset" not in merged
+        grouped = any(key in group for key in _SHARED) and "offset" not in merged
         if not isinstance(labels, dict) and not grouped:
             return None
         ndim = len(node.shape)
-        unit = resolution.get("unit") if isinstance(resolution, dict) else None
         units = texts("units", merged.get("units"), ndim)
         scales = numbers(key, steps, ndim)
         if scales is None and units and any(units):
@@ -118,7 +115,7 @@ def in_si_units(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_si(steps: Sequence[float], units: Sequence[str]) -> list[float]:
-    return [whole_number(si_scale(*each)[0]) for each in zip(steps, units, strict=True)]
+    return [whole_number(si_scale(*pair)[0]) for pair in zip(steps, units, strict=True)]
 
 
 def _labels(geometry: Geometry) -> dict[str, Any]:
@@ -178,7 +175,9 @@ class TensorStore:
             raise ValueError(f"'axes' is {list(names)}; expected unique names")
         said = {"names": "axes"} if any(names) else {}
         around = (node.attributes, *node.parents[:1])
-        elsewhere = any({"resolution", "pixelResolution"} & each.keys() for each in around)
+        elsewhere = any(
+            {"resolution", "pixelResolution"} & attributes.keys() for attributes in around
+        )
         if scales is None and units and any(map(written_unit, units)) and not elsewhere:
             scales = (1.0,) * ndim
             said |= {"scale": "units"}

@@ -114,13 +114,13 @@ class Ngff:
             for node, geometry in levels
         ]
         node, base = levels[0][0], ordered(levels[0][1])
-        axes = [_described(each) for each in base]
+        axes = [_described(axis) for axis in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
         labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
         if version == VERSION:
-            if not can_show([_kind(each) for each in base]):
+            if not can_show([_kind(axis) for axis in base]):
                 raise ValueError(
-                    f"OME-Zarr {VERSION} cannot describe the axes {[each.name for each in base]}; "
+                    f"OME-Zarr {VERSION} cannot describe the axes {[axis.name for axis in base]}; "
                     f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
                 )
             image = with_systems(image, levels[0][1].systems)
@@ -190,7 +190,7 @@ def _placed(
     """
     rows, invalid, problems = level_matrix(image, entry, [name for name, _, _ in described])
     axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
-    bare = [replace(each, unit=None) for each in axes]
+    bare = [replace(axis, unit=None) for axis in axes]
     split = None if rows is None else per_axis(rows)
     if rows is None or (split is None and invalid):
         return Geometry(tuple(bare), {"names": _KEY}), problems
@@ -269,7 +269,7 @@ def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
         ome = group.get("ome")
         match group.get("omero", ome.get("omero") if isinstance(ome, dict) else None):
             case {"channels": list(channels)}:
-                texts = [each.get("label") for each in channels if isinstance(each, dict)]
+                texts = [channel.get("label") for channel in channels if isinstance(channel, dict)]
             case _:
                 continue
         for number, (one, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):

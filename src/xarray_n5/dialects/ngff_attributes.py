@@ -12,10 +12,10 @@ import numpy as np
 
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
-    WRITTEN,
     has_systems,
 )
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ def channel_labels(omero: object) -> list[Any]:
     """Return the labels of channels."""
     channels = omero.get("channels") if isinstance(omero, dict) else None
     listed = channels if isinstance(channels, list) else []
-    return [each.get("label") for each in listed if isinstance(each, dict)]
+    return [channel.get("label") for channel in listed if isinstance(channel, dict)]
 
 
 def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None) -> dict[str, Any]:
@@ -98,15 +98,18 @@ def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None
         or has_labels_only(omero)
     ):
         return new
-    before = [each for each in omero["channels"] if isinstance(each, dict)]
-    known = {str(each.get("label")): each for each in before}
+    before = [channel for channel in omero["channels"] if isinstance(channel, dict)]
+    known = {str(channel.get("label")): channel for channel in before}
     if len(before) == len(labels):
         known |= {
             label: {**each, "label": label}
             for label, each in zip(labels, before, strict=True)
             if label not in known
         }
-    return {**omero, "channels": [known.get(each["label"], each) for each in new["channels"]]}
+    return {
+        **omero,
+        "channels": [known.get(channel["label"], channel) for channel in new["channels"]],
+    }
 
 
 def is_label_image(attributes: Attributes) -> bool:
@@ -116,15 +119,10 @@ def is_label_image(attributes: Attributes) -> bool:
 
 def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[str, Any]:
     """Return new attributes with images and, if there are any, channels."""
+    members = {_IMAGES: list(images)} | ({_OMERO: omero} if omero else {})
     if version == "0.4":
-        return {_IMAGES: list(images), **({_OMERO: omero} if omero else {})}
-    return {
-        _OME: {
-            "version": version,
-            _IMAGES: _bare(images),
-            **({_OMERO: omero} if omero else {}),
-        }
-    }
+        return members
+    return {_OME: {"version": version, **members, _IMAGES: _bare(images)}}
 
 
 def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) -> None:
@@ -136,7 +134,7 @@ def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) 
         warn(
             f"{where}: the coordinate systems {', '.join([*map(repr, names[:_SHOWN]), *more])} of "
             f"the image are not stored, as only OME-Zarr {VERSION} has them; store the whole image "
-            f"with dialect={WRITTEN!r} and format='zarr3' to keep them"
+            f"with dialect={SCENE!r} and format='zarr3' to keep them"
         )
 
 

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 VERSION = "0.6"
 """The version that is written."""
 
-WRITTEN = f"ngff-{VERSION}"
-"""The name of the dialect that writes it."""
-
 STORED_WITH = "0.5"
 """The default version of the format that can store it, Zarr v3."""
 
@@ -67,11 +64,11 @@ def system_of(image: Mapping[str, Any], entry: Mapping[str, Any]) -> CoordinateS
     edges = entry.get("coordinateTransformations") or [{}]
     output = edges[-1].get("output")
     name = None if output is None else parse_reference(output, "'output' of a level").name
-    if name is None and all(each.axes == systems[0].axes for each in systems):
+    if name is None and all(system.axes == systems[0].axes for system in systems):
         return systems[0]
-    found = [each for each in systems if each.name == name]
+    found = [system for system in systems if system.name == name]
     if not found:
-        known = ", ".join(repr(each.name) for each in systems)
+        known = ", ".join(repr(system.name) for system in systems)
         raise ValueError(
             f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
             f"expected one of {known}"
@@ -83,7 +80,7 @@ def _listed(image: Mapping[str, Any]) -> list[CoordinateSystem]:
     listed = image["coordinateSystems"]
     if not isinstance(listed, list) or len(listed) > _MOST:
         raise ValueError(f"'coordinateSystems' is invalid; expected a list of up to {_MOST}")
-    return [parse_system(each, "'coordinateSystems'") for each in listed]
+    return [parse_system(value, "'coordinateSystems'") for value in listed]
 
 
 _NEUTRAL: Mapping[str, float] = MappingProxyType({"scale": 1.0, "translation": 0.0})
@@ -176,7 +173,7 @@ def systems_around(
     image: Mapping[str, Any], intrinsic: CoordinateSystem, path: str
 ) -> ImageSystems:
     """Return the systems of an image in the group at a path, and its transformations."""
-    systems = {Reference(each.name): each for each in _listed(image)}
+    systems = {Reference(system.name): system for system in _listed(image)}
     listed = image.get("coordinateTransformations") or []
     edges: list[Transformation] = []
     problems: list[str] = []
@@ -193,8 +190,8 @@ def systems_around(
         except MetadataError as error:
             problems.append(str(error))
             continue
-        ends = [each for each in (edge.input, edge.output) if each is not None]
-        unknown = [each for each in ends if not each.path and each not in systems]
+        ends = [end for end in (edge.input, edge.output) if end is not None]
+        unknown = [end for end in ends if not end.path and end not in systems]
         if unknown or len(ends) < len(_ENDS):
             problems.append(f"{edge}: expected two systems in 'coordinateSystems'")
         edges.append(edge)
@@ -205,7 +202,7 @@ def _edge(value: Any, where: str, systems: Mapping[Reference, CoordinateSystem])
     """Return a transformation; those of drafts may name the axes of its systems."""
     ends = [value.get(key) if isinstance(value, dict) else None for key in _ENDS]
     known = [None if e is None else systems.get(parse_reference(e, where)) for e in ends]
-    names = [[axis.name for axis in each.axes] for each in known if each is not None]
+    names = [[axis.name for axis in system.axes] for system in known if system is not None]
     axes = (names[0], names[1]) if len(names) == len(_ENDS) else None
     return parse_transformation(value, where, axes=axes)
 
@@ -240,16 +237,16 @@ def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) 
         return dict(image)
     name = _INTRINSIC if systems is None else systems.intrinsic.name
     known = [] if systems is None else list(systems.graph.systems.values())
-    before = {a.name: a.to_json() for each in known if each.name == name for a in each.axes}
+    before = {a.name: a.to_json() for system in known if system.name == name for a in system.axes}
     axes = [{**before.get(axis["name"], {}), **axis} for axis in image["axes"]]
     own = {"name": name, "axes": axes}
-    listed = [own if each.name == name else each.to_json() for each in known]
+    listed = [own if system.name == name else system.to_json() for system in known]
     edges = [] if systems is None else [edge.to_json() for edge in systems.graph.edges]
     rest = {k: v for k, v in image.items() if k not in {"axes", "datasets", "version"}}
     return {
         **rest,
         "coordinateSystems": listed or [own],
-        "datasets": [_dataset(each, name, axes) for each in image["datasets"]],
+        "datasets": [_dataset(entry, name, axes) for entry in image["datasets"]],
         **({"coordinateTransformations": edges} if edges else {}),
     }
 

@@ -23,9 +23,9 @@ def combine(said: Sequence[Said], ndim: int) -> tuple[Geometry, list[str]]:
     voxels of unknown size comes last. Names come from the first that has any. Missing units and
     labels come from another dialect whose scales agree.
     """
-    named = [each for each in said if each[1].named]
-    placed = [each for each in said if each[1].placed and not each[1].relative]
-    relative = [each for each in said if each[1].placed and each[1].relative]
+    named = [reading for reading in said if reading[1].named]
+    placed = [reading for reading in said if reading[1].placed and not reading[1].relative]
+    relative = [reading for reading in said if reading[1].placed and reading[1].relative]
     first = next(iter([*placed, *relative, *named]), None)
     if first is None:
         return Geometry((Axis(),) * ndim), []
@@ -135,7 +135,7 @@ def _facts(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, ob
 
 def names_disagreement(first: Said, other: Said) -> str | None:
     """Return the disagreement of two dialects about the names of axes, or None."""
-    ours, theirs = ([axis.name for axis in each[1].axes] for each in (first, other))
+    ours, theirs = ([axis.name for axis in reading[1].axes] for reading in (first, other))
     both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
     if all(a == b for a, b in both):
         return None

@@ -346,7 +346,7 @@ def _default_pyramid(
         own = [
             said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
         ]
-        around, own = in_si_units(around), [in_si_units(each) for each in own]
+        around, own = in_si_units(around), [in_si_units(attributes) for attributes in own]
     complete_factors(own, len(levels[0][0].shape))
     return around, own
 
