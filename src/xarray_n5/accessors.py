@@ -499,7 +499,8 @@ class _ImageAccessor(Accessor[S]):
         >>> xr.open_dataset("series.n5", engine="n5").sizes["time"]
         2
         """
-        from xarray_n5.datasets.append import change
+        from xarray_n5.datasets.append import append
+        from xarray_n5.datasets.update import update
         from xarray_n5.datasets.write import write
         from xarray_n5.writing.options import WriteOptions
 
@@ -508,7 +509,16 @@ class _ImageAccessor(Accessor[S]):
         path = how.path(group or "")
         if append_dim is None and region is None and mode != "r+":
             return write([(dataset, path, encoding)], how).write()
-        return change(dataset, path, how, encoding, append_dim, region, discard=discard)
+        if encoding or mode == "w" or (append_dim is not None and region is not None):
+            raise ValueError(
+                "append_dim, region and mode='r+' write into existing arrays: they exclude "
+                "encoding, mode='w' and each other"
+            )
+        if append_dim is None:
+            return update(dataset, path, how, region=region).write()
+        if mode == "r+":
+            raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
+        return append(dataset, path, how, append_dim, discard=discard)
 
 
 @xr.register_dataarray_accessor("n5")  # type: ignore[no-untyped-call]

@@ -24,7 +24,7 @@ from xarray_n5.arrays.records import (
 )
 from xarray_n5.datasets.overwrite import ExistingGroup
 from xarray_n5.datasets.region import stored_samples
-from xarray_n5.datasets.update import open_stored, plan_update, update
+from xarray_n5.datasets.update import open_stored, plan_update
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
@@ -44,47 +44,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.records import Record
-    from xarray_n5.datasets.region import Region
     from xarray_n5.datasets.update import Update
-    from xarray_n5.writing.deferred import DeferredWrite
-    from xarray_n5.writing.options import Encoding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Append:
-    """An append that is checked, and the records of earlier attempts."""
-
-    plan: Update
-    claim: Claim
-    writes: Mapping[str, Begun]
-    """The writes of its arrays beyond their ends, by their paths in the group."""
-    grows: Mapping[str, list[list[int]]]
-    """The shapes of the arrays, before and after."""
-    records: Mapping[str, dict[str, Any]]
-    """The records of earlier attempts that are continued."""
-
-
-def change(
-    dataset: xr.Dataset,
-    path: str,
-    how: WriteOptions,
-    encoding: Encoding | None,
-    append_dim: str | None,
-    region: Region | None,
-    *,
-    discard: bool,
-) -> WriteReport | DeferredWrite:
-    """Write a Dataset into existing arrays: all of their values, a region, or beyond their ends."""
-    if encoding or how.mode == "w" or (append_dim is not None and region is not None):
-        raise ValueError(
-            "append_dim, region and mode='r+' write into existing arrays: they exclude "
-            "encoding, mode='w' and each other"
-        )
-    if append_dim is not None and how.mode == "r+":
-        raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
-    if append_dim is not None:
-        return append(dataset, path, how, append_dim, discard=discard)
-    return update(dataset, path, how, region=region).write()
 
 
 def append(
@@ -108,7 +68,7 @@ def append(
         raise ValueError("append_dim is computed at once; omit compute=False")
 
     def call(how: WriteOptions) -> WriteReport:
-        return _append(_plan(dataset, path, how, dim, discard=discard))
+        return _plan(dataset, path, how, dim, discard=discard).run()
 
     return tried(partial(call, how), lambda: call(_renewed(how)), how.container.url, path)
 
@@ -141,10 +101,12 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         if _has_changed(existing, path, how, records):
             raise CrossedError("another append has begun, or ended") from error
         raise
-    append = _checked(plan, {} if discard else records)
-    if discard:
-        _discard(append, records)
-    _check_earlier(append)
+    append = _Append.of(plan, {} if discard else records)
+    if discard:  # the data beyond the ends are never read
+        for facts in records.values() if how.format.one_writer else ():
+            Commit(how=how, claim=append.claim, facts=facts).shrink()
+        delete_records(how.store, path, map(append_name, records))
+    append.check_earlier()
     return append
 
 
@@ -161,29 +123,143 @@ def _has_changed(
     )
 
 
-def _checked(plan: Update, records: Mapping[str, dict[str, Any]]) -> _Append:
-    """Return an append whose blocks do not share stored chunks."""
-    how, attempt, grows = plan.how, new_attempt(), plan.shapes
-    earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
-    path, first = plan.existing.group.path, earlier.get("began", attempt)
-    claim = Claim(how.store, path, append_name(attempt), _token(plan), first)
-    writes = {}
-    for number, (name, request) in enumerate(sorted(plan.requests.items())):
-        target: Any = request.target
-        start = tuple(side.start for side in request.region or ())
-        write = ArrayWrite(
-            target=target.node.bare(),
-            start=start,
-            shape=request.source.shape,
-            claim=claim,
-            fresh=False,
-            kept=tuple(grows[name][0]),
-            dims=request.dims,
-            prefix=f"{number}-",
-        )
-        source = aligned_blocks(request.source, target.node.metadata.chunks, start)
-        writes[name] = Begun(source=source, write=write, batch_size=how.batch_size)
-    return _Append(plan=plan, claim=claim, writes=writes, grows=grows, records=records)
+def _unfinished(how: WriteOptions, path: str, record: Record) -> ResumeError:
+    facts = read(how.store, path, record.name) or {}
+    why = "the first write of this series is unfinished: repeat it with resume=True"
+    return ResumeError(how.container.url, path, began(facts), why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Append:
+    """An append that is checked, and the records of earlier attempts."""
+
+    plan: Update
+    how: WriteOptions
+    claim: Claim
+    writes: Mapping[str, Begun]
+    """The writes of its arrays beyond their ends, by name."""
+    grows: Mapping[str, list[list[int]]]
+    """The shapes of the arrays, before and after."""
+    records: Mapping[str, dict[str, Any]]
+    """The records of earlier attempts that are continued."""
+
+    @classmethod
+    def of(cls, plan: Update, records: Mapping[str, dict[str, Any]]) -> Self:
+        """Return an append whose blocks do not share stored chunks."""
+        how, grows = plan.how, plan.shapes
+        earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
+        claim = _claim(how, plan.existing.group.path, _token(plan), earlier.get("began"))
+        writes = {}
+        for number, (name, request) in enumerate(sorted(plan.requests.items())):
+            target: Any = request.target
+            start = tuple(side.start for side in request.region or ())
+            write = ArrayWrite(
+                target=target.node.bare(),
+                start=start,
+                shape=request.source.shape,
+                claim=claim,
+                fresh=False,
+                kept=tuple(grows[name][0]),
+                dims=request.dims,
+                prefix=f"{number}-",
+            )
+            source = aligned_blocks(request.source, target.node.metadata.chunks, start)
+            writes[name] = Begun(source=source, write=write, batch_size=how.batch_size)
+        return cls(plan=plan, how=how, claim=claim, writes=writes, grows=grows, records=records)
+
+    def check_earlier(self) -> None:
+        """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
+        claim, dim = self.claim, str(self.plan.append_dim)
+        tokens = [facts.get("token") for facts in self.records.values()]
+        if self.how.resume and claim.token not in tokens:
+            self._check_not_finished()
+        for facts in self.records.values():
+            if not self.how.resume or facts.get("token") != claim.token:
+                why = "it is an append: repeat that call with resume=True, or pass discard=True"
+            elif facts.get("grows", self.grows) != self.grows:
+                why = f"{dim!r} has changed its length since: pass discard=True to append again"
+            else:
+                continue
+            raise ResumeError(self.how.container.url, claim.path, began(facts), why)
+
+    def _check_not_finished(self) -> None:
+        """Raise FinishedAppendError if an array has the row of this append, or its samples."""
+        plan, dim = self.plan, str(self.plan.append_dim)
+        samples = stored_samples(plan.dataset, plan.existing.dataset, dim)
+        row = f"{HIDDEN}/done/append-{self.claim.token}"
+        keys = [join(self.claim.path, name, row) for name in self.writes]
+        if samples is None and any(data is not None for data in self.how.store.get_many(keys)):
+            end = plan.slices[dim].start
+            samples = slice(end - plan.dataset.sizes[dim], end)
+        if samples is not None:
+            raise FinishedAppendError(plan.existing.group.url, dim, samples)
+
+    def run(self) -> WriteReport:
+        """Append: the record, the ends, the data, the commit, the documents, in this order."""
+        writes, commit = self.writes, self._begin()
+        if self.how.format.one_writer:
+            commit.grow()
+        if self.records:
+            writes = {name: begun.renewed() for name, begun in writes.items()}
+        receipts = compute_writes(writes)
+        try:
+            self._look(first=False)
+        except CrossedError:
+            self.claim.end()
+            raise
+        commit = replace(commit, facts={**commit.facts, "commit": True})
+        self.claim.begin(commit.facts)
+        with suppress(StaleTaskError):  # whoever has taken over finishes it
+            commit.finish()
+        return WriteReport({name: report_of(receipts[name], writes[name]) for name in writes})
+
+    def _begin(self) -> Commit:
+        """Store the record, look once more, and take over those of earlier attempts."""
+        store, claim = self.how.store, self.claim
+        facts: dict[str, Any] = {**provenance(), "dim": self.plan.append_dim}
+        claim.begin(facts)
+        try:
+            self._look(first=True)
+        except BaseException:
+            delete_records(store, claim.path, [claim.name])
+            raise
+        commit = Commit(how=self.how, claim=claim, facts={**facts, "grows": self.grows})
+        claim.begin(commit.facts)
+        delete_records(store, claim.path, map(append_name, self.records))
+        return commit
+
+    def _look(self, *, first: bool) -> None:
+        """Raise unless the records of writes and the ends of the arrays are as they were planned.
+
+        Before the `first` change, other writes to the chunks at the ends are refused.
+        """
+        how, claim, store = self.how, self.claim, self.how.store
+        places = [join(claim.path, name) for name in self.grows]
+        folders = [join(path, HIDDEN) for path in (claim.path, *(places if first else ()))]
+        calls: list[Any] = [
+            partial(store.list_many, folders),
+            partial(how.container.fresh().nodes, places, verify=False),
+        ]
+        listings, nodes = together(store, calls)
+        attempts = state_of(listings[0]).appends
+        others = {attempt for attempt in attempts if append_name(attempt) != claim.name}
+        records = read_appends(store, claim.path, others)
+        same = [facts for facts in records.values() if facts.get("token") == claim.token]
+        if others == attempts or (same and not first):
+            raise CrossedError("another process has taken over this append, and continues it")
+        committed = any(facts.get("commit") for facts in same)  # by a slow owner
+        if first and (committed or records.keys() != self.records.keys()):
+            raise CrossedError("another append has begun, or ended")
+        for name, place, listing in zip(self.grows, places, listings[1:], strict=False):
+            state, box = state_of(listing), self.writes[name].write.box
+            ends = tuple(range(max(0, side.start - 1), side.stop) for side in box)
+            for record in sorted(state.opens) if state.clears else state.meeting(ends):
+                raise _unfinished(how, place, record)
+        may_have_grown = self.records or how.format.one_writer
+        for node, (old, new) in zip(nodes, self.grows.values(), strict=True):
+            if [*_shape(node)] not in ([old, new] if may_have_grown else [old]):
+                why = f"{self.plan.append_dim!r} of {node.path!r} has changed its length meanwhile"
+                raise CrossedError(why)
 
 
 def _token(plan: Update) -> str:
@@ -197,118 +273,16 @@ def _token(plan: Update) -> str:
     return short_hash({"dim": plan.append_dim, "is": arrays, "code": code, "axes": places}, 8)
 
 
-def _discard(append: _Append, records: Mapping[str, dict[str, Any]]) -> None:
-    """Give up unfinished appends of others: their data beyond the ends are never read."""
-    how = append.plan.how
-    for facts in records.values() if how.format.one_writer else ():
-        Commit(how=how, claim=append.claim, facts=facts).shrink()
-    delete_records(how.store, append.claim.path, map(append_name, records))
+def _claim(how: WriteOptions, path: str, token: str, first: str | None) -> Claim:
+    """Return the claim of a new attempt; `first` is the one that it continues, if any."""
+    attempt = new_attempt()
+    name, first = append_name(attempt), attempt if first is None else first
+    return Claim(how.store, path, name, token, first)
 
 
-def _check_earlier(append: _Append) -> None:
-    """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
-    how, dim = append.plan.how, str(append.plan.append_dim)
-    tokens = [facts.get("token") for facts in append.records.values()]
-    if how.resume and append.claim.token not in tokens:
-        _check_not_finished(append)
-    for facts in append.records.values():
-        if not how.resume or facts.get("token") != append.claim.token:
-            why = "it is an append: repeat that call with resume=True, or pass discard=True"
-            raise ResumeError(how.container.url, append.claim.path, began(facts), why)
-        if facts.get("grows", append.grows) != append.grows:
-            why = f"{dim!r} has changed its length since: pass discard=True to append again"
-            raise ResumeError(how.container.url, append.claim.path, began(facts), why)
-
-
-def _check_not_finished(append: _Append) -> None:
-    """Raise FinishedAppendError if an array has the row of this append, or its samples."""
-    plan, dim = append.plan, str(append.plan.append_dim)
-    samples = stored_samples(plan.dataset, plan.existing.dataset, dim)
-    row = f"{HIDDEN}/done/append-{append.claim.token}"
-    keys = [join(append.claim.path, name, row) for name in append.writes]
-    if samples is None and any(data is not None for data in plan.how.store.get_many(keys)):
-        end = plan.slices[dim].start
-        samples = slice(end - plan.dataset.sizes[dim], end)
-    if samples is not None:
-        raise FinishedAppendError(plan.existing.group.url, dim, samples)
-
-
-def _unfinished(how: WriteOptions, path: str, record: Record) -> ResumeError:
-    facts = read(how.store, path, record.name) or {}
-    why = "the first write of this series is unfinished: repeat it with resume=True"
-    return ResumeError(how.container.url, path, began(facts), why)
-
-
-def _append(append: _Append) -> WriteReport:
-    """Append: the record, the ends, the data, the commit, the documents, in this order."""
-    claim, writes, commit = append.claim, append.writes, _begin(append)
-    if append.plan.how.format.one_writer:
-        commit.grow()
-    if append.records:
-        writes = {name: begun.renewed() for name, begun in writes.items()}
-    receipts = compute_writes(writes)
-    try:
-        _look(append, first=False)
-    except CrossedError:
-        claim.end()
-        raise
-    commit = replace(commit, facts={**commit.facts, "commit": True})
-    claim.begin(commit.facts)
-    with suppress(StaleTaskError):  # whoever has taken over finishes it
-        commit.finish()
-    return WriteReport({name: report_of(receipts[name], writes[name]) for name in writes})
-
-
-def _begin(append: _Append) -> Commit:
-    """Store the record of an append, look once more, and take over those of earlier attempts."""
-    how, claim = append.plan.how, append.claim
-    facts: dict[str, Any] = {**provenance(), "dim": append.plan.append_dim}
-    claim.begin(facts)
-    try:
-        _look(append, first=True)
-    except BaseException:
-        delete_records(how.store, claim.path, [claim.name])
-        raise
-    commit = Commit(how=how, claim=claim, facts={**facts, "grows": append.grows})
-    claim.begin(commit.facts)
-    delete_records(how.store, claim.path, map(append_name, append.records))
-    return commit
-
-
-def _look(append: _Append, *, first: bool) -> None:
-    """Raise unless the records of writes and the ends of the arrays are as they were planned.
-
-    Before the `first` change, other writes to the chunks at the ends are refused.
-    """
-    how, claim = append.plan.how, append.claim
-    store, container = how.store, how.container.fresh()
-    places = [join(claim.path, name) for name in append.grows]
-    folders = [join(path, HIDDEN) for path in (claim.path, *(places if first else ()))]
-    calls: list[Any] = [
-        partial(store.list_many, folders),
-        partial(container.nodes, places, verify=False),
-    ]
-    listings, nodes = together(store, calls)
-    attempts = state_of(listings[0]).appends
-    others = {attempt for attempt in attempts if append_name(attempt) != claim.name}
-    records = read_appends(store, claim.path, others)
-    mine = [facts for facts in records.values() if facts.get("token") == claim.token]
-    if others == attempts or (mine and not first):
-        raise CrossedError("another process has taken over this append, and continues it")
-    committed = any(facts.get("commit") for facts in mine)  # by a slow owner
-    if first and (committed or records.keys() != append.records.keys()):
-        raise CrossedError("another append has begun, or ended")
-    for name, place, listing in zip(append.grows, places, listings[1:], strict=False):
-        state, box = state_of(listing), append.writes[name].write.box
-        ends = tuple(range(max(0, side.start - 1), side.stop) for side in box)
-        for record in sorted(state.opens) if state.clears else state.meeting(ends):
-            raise _unfinished(how, place, record)
-    may_have_grown = append.records or how.format.one_writer
-    for node, (old, new) in zip(nodes, append.grows.values(), strict=True):
-        shape = getattr(getattr(node, "metadata", None), "shape", ())
-        if [*shape] not in ([old, new] if may_have_grown else [old]):
-            why = f"{append.plan.append_dim!r} of {node.path!r} has changed its length meanwhile"
-            raise CrossedError(why)
+def _shape(node: Any) -> tuple[int, ...]:
+    """Return the shape of a node; none if it is not an array."""
+    return getattr(getattr(node, "metadata", None), "shape", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,17 +293,6 @@ class Commit:
     claim: Claim
     facts: Mapping[str, Any]
     """What the record states."""
-
-    @classmethod
-    def take(cls, how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Take over an append that has been committed by others."""
-        attempt, facts = new_attempt(), dict(next(iter(records.values())))
-        token, first = str(facts.pop("token", "")), str(facts.pop("began", attempt))
-        claim = Claim(how.store, path, append_name(attempt), token, first)
-        claim.begin(facts)
-        now = look(how.store, path).appends
-        delete_records(how.store, path, [append_name(key) for key in now if key in records])
-        return cls(how=how, claim=claim, facts=facts)
 
     def grow(self) -> None:
         """Resize the arrays that still have their former shapes, but no consolidated metadata.
@@ -362,9 +325,8 @@ class Commit:
         grows = self.facts.get("grows", {})
         paths = [join(self.claim.path, name) for name in grows]
         nodes = self.how.container.fresh().nodes(paths, verify=False)
-        stored = [getattr(getattr(node, "metadata", None), "shape", ()) for node in nodes]
         pairs = [map(tuple, pair) for pair in grows.values()]
-        return {p: (s, *pair) for p, s, pair in zip(paths, stored, pairs, strict=True)}
+        return {p: (_shape(node), *pair) for p, node, pair in zip(paths, nodes, pairs, strict=True)}
 
     def finish(self) -> None:
         """Resize the arrays, consolidate, leave the rows, and remove the record."""
@@ -381,10 +343,15 @@ class Commit:
 
 
 def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Finish an append that has stored all its data; return whether there was one."""
-    committed = {key: facts for key, facts in records.items() if facts.get("commit")}
+    """Take over and finish an append that has stored all its data; return if there was one."""
+    committed = {key: dict(facts) for key, facts in records.items() if facts.get("commit")}
     if committed:
-        Commit.take(how, path, committed).finish()
+        facts = next(iter(committed.values()))
+        claim = _claim(how, path, str(facts.pop("token", "")), facts.pop("began", None))
+        claim.begin(facts)
+        now = look(how.store, path).appends
+        delete_records(how.store, path, [append_name(key) for key in now if key in committed])
+        Commit(how=how, claim=claim, facts=facts).finish()
     return bool(committed)
 
 
