@@ -48,7 +48,7 @@ def region_slices(
         start = stored.sizes[append_dim]
         return {append_dim: slice(start, start + dataset.sizes[append_dim])}
     if region is None:
-        return {str(dim): slice(0, size) for dim, size in dataset.sizes.items()}
+        return {str(dim): slice(0, size) for dim, size in stored.sizes.items()}
     if not isinstance(region, Mapping) and region != "auto":
         raise TypeError(f"region is {region!r}; expected slices by dimension or 'auto'")
     wanted = dict.fromkeys(map(str, dataset.dims), "auto") if region == "auto" else dict(region)
@@ -83,11 +83,6 @@ def select_written(
     ValueError
         If they do not fit into the stored Dataset.
     """
-    for dim, size in dataset.sizes.items():
-        if (whole or dim not in slices) and stored.sizes.get(dim) != size:
-            raise ValueError(
-                f"{dim!r} has {stored.sizes.get(dim)} samples in the stored Dataset, got {size}"
-            )
     apart = [
         name
         for name, variable in dataset.variables.items()
@@ -104,9 +99,11 @@ def select_written(
                 f"no variable {name!r} is stored; expected one of {list(stored.variables)}"
             )
         existing = stored.variables[name]
-        if variable.dims != existing.dims:
+        sizes = {dim: _size(slices.get(str(dim)), size) for dim, size in existing.sizes.items()}
+        if [*variable.sizes.items()] != [*sizes.items()]:
             raise ValueError(
-                f"{name!r} is stored with the dimensions {existing.dims}, got {variable.dims}"
+                f"expected {name!r} with the dimensions {sizes}, as it is stored, got "
+                f"{dict(variable.sizes)}"
             )
         if name in apart and not variable.equals(existing):  # type: ignore[no-untyped-call]
             raise ValueError(
@@ -121,6 +118,10 @@ def select_written(
     if missing:
         raise ValueError(f"{missing} also have the dimension {append_dim!r}; append to all of them")
     return dataset.drop_vars(apart)
+
+
+def _size(where: slice | None, size: int) -> int:
+    return size if where is None else where.stop - where.start
 
 
 def without_unchanged(
