@@ -128,29 +128,6 @@ def test_a_template_is_resumed_by_the_same_call(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_a_deferred_write_that_was_stopped_is_resumed(tmp_path: Path) -> None:
-    count = []
-
-    def stopping(block: np.ndarray) -> np.ndarray:
-        count.append(1)
-        if len(count) == 5:
-            raise KeyboardInterrupt
-        return block + 9
-
-    blocks = da.zeros((6, 8), chunks=(2, 4), dtype="i4")
-    values = blocks.map_blocks(stopping, dtype="i4", name="stopping", meta=np.empty((0, 0), "i4"))
-    whole = xr.Dataset({"v": (("t", "x"), values)}, {"t": TIMES})
-    lazy: Any = whole.n5.to_n5(tmp_path / "a.n5", compute=False)
-    with pytest.raises(KeyboardInterrupt):
-        lazy.compute(scheduler="sync")
-    assert verify(tmp_path / "a.n5", "v").attrs["unfinished"]
-    whole.n5.to_n5(tmp_path / "a.n5", resume=True)
-    assert len(count) < 5 + 6
-    assert (open_array(tmp_path / "a.n5", "v")[...] == 9).all()
-    assert open_array(tmp_path / "a.n5", "t")[...].tolist() == TIMES
-    assert hidden(tmp_path) == []
-
-
 def test_trees_and_data_arrays_defer_alike(tmp_path: Path) -> None:
     tree = xr.DataTree.from_dict({"/": xr.Dataset({"k": 1}), "/a": dataset(2), "/b": dataset(3)})
     lazy: Any = tree.n5.to_n5(tmp_path / "a.n5", compute=False)
@@ -163,16 +140,6 @@ def test_trees_and_data_arrays_defer_alike(tmp_path: Path) -> None:
     assert open_array(tmp_path / "b.n5", "t")[...].tolist() == TIMES
     part(0)["v"].n5.to_n5(tmp_path / "b.n5", region={"t": slice(0, 2)})
     assert hidden(tmp_path) == []
-
-
-def test_a_region_in_one_node_of_a_deferred_tree_is_replaced(tmp_path: Path) -> None:
-    tree = xr.DataTree.from_dict({"/a": dataset(2), "/b": dataset(3)})
-    lazy: Any = tree.n5.to_n5(tmp_path / "a.n5", compute=False)
-    part(0).n5.to_n5(tmp_path / "a.n5", "b", region={"t": slice(0, 2)})
-    assert hidden(tmp_path) == []
-    lazy.compute(scheduler="sync")
-    assert hidden(tmp_path) == []
-    assert (open_array(tmp_path / "a.n5", "b/v")[...] == 3).all()
 
 
 def test_datasets_in_memory_leave_nothing_to_compute(tmp_path: Path) -> None:

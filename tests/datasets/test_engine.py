@@ -100,17 +100,6 @@ def test_options_that_xarray_replaces_are_unknown(container: Path, option: str) 
         xr.open_dataset(container, engine="n5", group="em/raw", **options)
 
 
-def test_a_pyramids_level_is_chosen_by_number(tmp_path: Path) -> None:
-    for level in range(3):
-        to_n5(VALUES[:: 2**level], tmp_path / "p.n5", f"p/s{level}")
-    picked = xr.open_dataset(tmp_path / "p.n5", group="p", level=1)
-    np.testing.assert_array_equal(picked["p"], VALUES[::2])
-    with pytest.raises(ValueError, match=r"level=0.*open_datatree"):
-        xr.open_dataset(tmp_path / "p.n5", group="p")
-    with pytest.raises(NodeNotFoundError, match="s0, s1, s2"):
-        xr.open_dataset(tmp_path / "p.n5", group="p", level=7)
-
-
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3", "hdf5"])
 def test_a_level_of_a_container_with_nothing_but_a_pyramid_is_opened(
     tmp_path: Path, form: Any
@@ -498,13 +487,6 @@ def test_a_tree_has_a_node_for_each_array_and_one_for_each_group(pyramid: Path) 
     assert list(xr.open_groups(pyramid, group="em")) == ["/", "/s0", "/s1", "/s2"]
     one = xr.open_datatree(pyramid, group="em/s0", drop_variables="nothing")
     assert list(one.data_vars) == ["em"]
-
-
-def test_levels_of_a_tree_have_their_centre_at_one_place(pyramid: Path) -> None:
-    tree: Any = xr.open_datatree(pyramid, group="em")
-    for axis, centre in {"z": 140.0, "y": 30.0, "x": 30.0}.items():
-        assert {float(tree[f"s{level}"][axis].mean()) for level in range(3)} == {centre}
-    assert [float(tree[f"s{level}"]["x"][0]) for level in range(3)] == [0, 2, 6]
 
 
 def test_directories_without_arrays_are_no_nodes(pyramid: Path) -> None:

@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -425,34 +424,6 @@ def test_ome_zarr_is_valid(tmp_path: Path) -> None:
         stored = open_array(tmp_path / "a.zarr", f"em/s{level}")
         np.testing.assert_array_equal(group[f"s{level}"][...], stored[...])
     assert (tmp_path / "a.zarr/em/s0/0/0/0/0").exists()
-
-
-class BrokenError(Exception):
-    """Of a task, so that a write stops."""
-
-
-def test_a_pyramid_that_was_stopped_is_resumed(tmp_path: Path) -> None:
-    state = {"fails": True}
-
-    def source(block: np.ndarray) -> np.ndarray:
-        if state["fails"] and block.shape == (2, 4):
-            raise BrokenError
-        return block
-
-    def lazily(array: xr.DataArray) -> xr.DataArray:
-        blocks = da.from_array(array.to_numpy(), chunks=(4, 8), name=f"source-{array.shape}")
-        return array.copy(data=blocks.map_blocks(source, dtype="u2", name=f"s-{array.shape}"))
-
-    whole = levels_of(image(y=8, x=16), count=3)
-    tree = whole.map_over_datasets(lambda level: level.map(lazily) if level else level)
-    with pytest.raises(BrokenError):
-        tree.n5.to_n5(tmp_path / "a.n5", resume=True)
-    state["fails"] = False
-    with pytest.raises(NodeExistsError):
-        tree.n5.to_n5(tmp_path / "a.n5")
-    tree.n5.to_n5(tmp_path / "a.n5", resume=True)
-    xr.testing.assert_identical(opened(tmp_path / "a.n5").load(), whole)
-    assert not list(tmp_path.rglob(".xn5/open*"))
 
 
 @pytest.mark.filterwarnings("ignore:.*viewers find no image here")
