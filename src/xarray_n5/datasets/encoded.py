@@ -101,11 +101,11 @@ class EncodedVariable:
 
 def cf_attributes(array: Array, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return an array's attributes, with a masking fill value as ``_FillValue``."""
-    found = dict(array.attrs) if attributes is None else dict(attributes)
-    if is_native(array, found) and array.node.metadata.masks:
+    kept = dict(array.attrs) if attributes is None else dict(attributes)
+    if is_native(array, kept) and array.node.metadata.masks:
         mask = getattr(array.node.metadata.layout, "mask", array.fill_value)
-        found.setdefault("_FillValue", mask)
-    return found
+        kept.setdefault("_FillValue", mask)
+    return kept
 
 
 def is_native(array: Array, attributes: Mapping[str, Any]) -> bool:

@@ -158,17 +158,17 @@ def encode_like(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # other encodings raise later
         encoded = _encode(prepared, convention)
-    return {str(name): check(prepared[name], each, str(name)) for name, each in encoded.items()}
+    return {str(name): check(prepared[name], array, str(name)) for name, array in encoded.items()}
 
 
 def regular_axis(dataset: xr.Dataset, dim: str) -> Axis | None:
     """Return the axis that describes a dimension's coordinate, if that is regular numbers."""
-    found = dataset.variables.get(dim)
-    if found is None or found.dims != (dim,) or found.dtype.kind not in "iuf" or not found.size:
+    coord = dataset.variables.get(dim)
+    if coord is None or coord.dims != (dim,) or coord.dtype.kind not in "iuf" or not coord.size:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (axis,) = geometry_from(xr.DataArray(found, {dim: found}, (dim,))).axes
+        (axis,) = geometry_from(xr.DataArray(coord, {dim: coord}, (dim,))).axes
     return axis if axis.scale is not None and axis.scale > 0 else None
 
 
@@ -205,13 +205,13 @@ def _prepared(
             data = data.map_blocks(check_strings, *checks, dtype=data.dtype)
         else:
             check_strings(data, *checks)
-    found = variable.copy(deep=False, data=None if data is before else data)
+    prepared = variable.copy(deep=False, data=None if data is before else data)
     if unit is not None:
-        found.attrs["units"] = unit
+        prepared.attrs["units"] = unit
     known = {key: value for key, value in variable.encoding.items() if key in _ENCODINGS}
-    fits = fitting(found, known, convention.null_padded) if chosen is None else chosen
-    found.encoding = fits
-    return found
+    fits = fitting(prepared, known, convention.null_padded) if chosen is None else chosen
+    prepared.encoding = fits
+    return prepared
 
 
 def _coordinates_in_axes(dataset: xr.Dataset, axes: Mapping[str, Axis | None]) -> set[str]:
@@ -227,11 +227,11 @@ def _coordinates_in_axes(dataset: xr.Dataset, axes: Mapping[str, Axis | None]) -
 
 def _is_exact(dataset: xr.Dataset, dim: str, axis: Axis) -> bool:
     """Return whether a coordinate is exactly that of its axis."""
-    found = dataset.variables[dim]
-    if set(found.encoding) & (CF - {"dtype"}):
+    coord = dataset.variables[dim]
+    if set(coord.encoding) & (CF - {"dtype"}):
         return False
-    again = coords_of(Geometry((axis,)), (found.size,)).get(dim)
-    return again is not None and found.dtype == again.dtype and bool(again.identical(found))  # type: ignore[no-untyped-call]
+    again = coords_of(Geometry((axis,)), (coord.size,)).get(dim)
+    return again is not None and coord.dtype == again.dtype and bool(again.identical(coord))  # type: ignore[no-untyped-call]
 
 
 def _name(key: Hashable) -> str:
@@ -245,7 +245,7 @@ def _encode(
     dims: Container[Hashable] = (),
 ) -> dict[Hashable, EncodedVariable]:
     """Encode variables; the dimensions of their characters are not among the Dataset's `dims`."""
-    found = {}
+    arrays = {}
     for key, variable in convention.encode_together(variables).items():
         try:
             with warnings.catch_warnings():
@@ -261,8 +261,8 @@ def _encode(
         encoded = replace(encoded, data=as_graph(encoded.data))
         while encoded.is_string and encoded.dims[-1] in dims:
             encoded = replace(encoded, dims=(*encoded.dims[:-1], f"{encoded.dims[-1]}_"))
-        found[key] = encoded
-    return found
+        arrays[key] = encoded
+    return arrays
 
 
 def _spec(

@@ -114,19 +114,19 @@ def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     If a Dataset does not align with one above, the variables of the one above become separate
     nodes, like arrays of other groups; nothing is lost.
     """
-    found = dict(groups)
+    aligned = dict(groups)
     sized = [path for path, dataset in groups.items() if dataset.sizes]
     for path in sized:
         stem = path.rstrip("/")
-        below = [each for each in sized if each.startswith(f"{stem}/") and each != path]
-        if all(_aligns(groups[each], groups[path]) for each in below):
+        below = [inside for inside in sized if inside.startswith(f"{stem}/") and inside != path]
+        if all(_aligns(groups[inside], groups[path]) for inside in below):
             continue
-        for name, dataset in _split(found.pop(path)).items():
+        for name, dataset in _split(aligned.pop(path)).items():
             inner = f"{stem}/{name}" if name else path
-            while inner in found:
+            while inner in aligned:
                 inner += "_"
-            found[inner] = dataset
-    return found
+            aligned[inner] = dataset
+    return aligned
 
 
 def _open(
@@ -168,8 +168,8 @@ class _Tree:
             image = single_image(node, dialect=self.options.dialect)
             return {path: self._image(node.node.name, image)}
         if (scene := scene_in(node)) is not None:
-            found = scene.open_groups("", self.options)
-            return {f"{path.rstrip('/')}{each}".rstrip("/") or "/": found[each] for each in found}
+            stem, inside = path.rstrip("/"), scene.open_groups("", self.options)
+            return {f"{stem}{at}".rstrip("/") or "/": inside[at] for at in inside}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
         if is_like_dataset(node) and not self._is_done(node):
@@ -183,11 +183,11 @@ class _Tree:
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
         images = select_images(group, **self._how)
-        found = {path: self._build(images, dict(group.attrs))}
+        datasets = {path: self._build(images, dict(group.attrs))}
         for name, inner in group.nodes().items():
             if isinstance(inner, Group):
-                found |= self.open(inner, f"{path.rstrip('/')}/{name}")
-        return found
+                datasets |= self.open(inner, f"{path.rstrip('/')}/{name}")
+        return datasets
 
     def _open_group(self, group: Group, path: str, *, is_part: bool) -> dict[str, xr.Dataset]:
         stem = path.rstrip("/")
@@ -265,20 +265,20 @@ def _split(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
         "data" if name is None else str(name): dataset[[name]].drop_attrs(deep=False)
         for name in dataset
     }
-    used = {name for each in apart.values() for name in each.variables}
+    used = {name for part in apart.values() for name in part.variables}
     left = {str(name): values for name, values in dataset.coords.items() if name not in used}
     apart |= {name: xr.Dataset(coords={name: values}) for name, values in left.items()}
-    found = {"": xr.Dataset(attrs=dataset.attrs), **apart}
-    for each in found.values():
-        each.encoding["source"] = dataset.encoding.get("source")
-    return found
+    parts = {"": xr.Dataset(attrs=dataset.attrs), **apart}
+    for part in parts.values():
+        part.encoding["source"] = dataset.encoding.get("source")
+    return parts
 
 
 def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
     """Rename nodes whose names a DataTree would interpret as paths."""
     names = {*dataset.dims, *dataset.variables}
     new: dict[str, str] = {}
-    for name in sorted(each for each in names if isinstance(each, str) and "/" in each):
+    for name in sorted(key for key in names if isinstance(key, str) and "/" in key):
         new[name] = name.replace("/", "_")
         while new[name] in names or new[name] in [*new.values()][:-1]:
             new[name] += "_"

@@ -64,15 +64,15 @@ class PlacedImage:
         options, budget
             As for :func:`~xarray_n5.datasets.build.build`.
         """
-        found, coords = self.image.levels[level], self.coords[level]
-        taken = {*coords, *(str(axis.name) for axis in found.named().axes)}
+        stored, coords = self.image.levels[level], self.coords[level]
+        taken = {*coords, *(str(axis.name) for axis in stored.named().axes)}
         while name in taken:
             name += "_data"
         dataset = build({name: self.image.at(level)}, dict(self.attributes), options, budget)
         if name in dataset:
             for key in ("downsamplingFactors", "affine"):
                 dataset[name].attrs.pop(key, None)
-            stacked = frozenset(found.stacked_axes)
+            stacked = frozenset(stored.stacked_axes)
             dataset = dataset.assign_coords(
                 {key: _in_blocks(value, stacked) for key, value in coords.items()}
             )
@@ -126,7 +126,7 @@ class GroupScene(ABC):
         storage_options: Mapping[str, Any] | None,  # noqa: ARG002
     ) -> Mapping[str, Image[Array]]:
         """Return the images by name."""
-        return {name: each.image for name, each in self.at(group, DatasetOptions()).items()}
+        return {name: placed.image for name, placed in self.at(group, DatasetOptions()).items()}
 
     def at(self, group: str, options: DatasetOptions) -> Mapping[str, PlacedImage]:
         """Return the images; raise NodeNotFoundError if `group` is not empty."""
@@ -141,12 +141,12 @@ def open_levels(
     """Return all levels of images as Datasets, by path: ``/s0``, or ``/name/s0``."""
     budget, root = Room(_MOST), xr.Dataset()
     root.encoding["source"] = source
-    found = {"/": root}
+    datasets = {"/": root}
     for key, placed in images.items():
         for level in placed.image.levels:
             path = f"/{key}/{level}".replace("//", "/")
-            found[path] = placed.dataset(level, name, source, options, budget)
-    return found
+            datasets[path] = placed.dataset(level, name, source, options, budget)
+    return datasets
 
 
 def matrices(

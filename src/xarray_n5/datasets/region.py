@@ -200,10 +200,10 @@ def check_encoding(
     before = decode_attributes(cf_attributes(array), array.url)
     after = decode_attributes(encoded.cf_attributes, name)
     for key in (*sorted(_ENCODED), "units", "calendar", "dtype"):
-        have, want = (_comparable(each.get(key)) for each in (before, after))
+        have, want = (_comparable(value.get(key)) for value in (before, after))
         if parent and key in {"units", "calendar"} and "None" in {have, want}:
             inherited = _comparable(parent.get(key))
-            have, want = (each if each != "None" else inherited for each in (have, want))
+            have, want = (value if value != "None" else inherited for value in (have, want))
         if have != want and not (key == "units" and same_unit(have, want)):
             raise ValueError(
                 f"{name!r} is stored with {key} {have!r}, which cannot represent the new values "
@@ -239,8 +239,8 @@ def _slice_along(dim: str, where: slice | str, dataset: xr.Dataset, stored: xr.D
 def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
     """Find the coordinate of a dataset in the stored one."""
     instead = f"pass region={{{dim!r}: slice(start, stop)}}"
-    for each, where in ((dataset, "in the Dataset to be written"), (stored, "that is stored")):
-        if dim not in each.indexes:
+    for whose, where in ((dataset, "in the Dataset to be written"), (stored, "that is stored")):
+        if dim not in whose.indexes:
             raise ValueError(
                 f"region='auto' compares coordinates, and {dim!r} has no coordinate {where}; "
                 f"{instead}"
@@ -278,8 +278,8 @@ def _comparable(value: Any) -> str:
     return "None" if isinstance(value, list) else _TIME.sub(_short_time, str(value))
 
 
-def _short_time(found: re.Match[str]) -> str:
-    time, fraction = found[1], (found[2] or "").rstrip("0")
+def _short_time(match: re.Match[str]) -> str:
+    time, fraction = match[1], (match[2] or "").rstrip("0")
     if time == "00:00:00" and not fraction:
         return ""
     return f" {time}.{fraction}" if fraction else f" {time}"

@@ -45,8 +45,8 @@ def to_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) 
     positions = _points(points, matrices.shape[-1] - 1)
     flat = positions.reshape(-1, positions.shape[-1])
     linear, offset = matrices[..., :-1], matrices[..., -1]
-    found: np.ndarray = flat @ np.swapaxes(linear, -1, -2) + offset[..., None, :]
-    return found.reshape(*matrices.shape[:-2], *positions.shape[:-1], found.shape[-1])
+    moved: np.ndarray = flat @ np.swapaxes(linear, -1, -2) + offset[..., None, :]
+    return moved.reshape(*matrices.shape[:-2], *positions.shape[:-1], moved.shape[-1])
 
 
 def from_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None) -> np.ndarray:
@@ -56,11 +56,11 @@ def from_world(dataset: xr.Dataset, points: ArrayLike, system: str | None = None
     flat = places.reshape(-1, places.shape[-1])
     linear, offset = matrices[..., :-1], matrices[..., -1]
     try:
-        found = np.linalg.solve(linear, np.swapaxes(flat - offset[..., None, :], -1, -2))
+        samples = np.linalg.solve(linear, np.swapaxes(flat - offset[..., None, :], -1, -2))
     except np.linalg.LinAlgError as error:
         what = "of a view" if system is None else f"to {system!r}"
         raise ValueError(f"the affine {what} cannot be inverted: it is singular") from error
-    return np.swapaxes(found, -1, -2).reshape(*matrices.shape[:-2], *places.shape)
+    return np.swapaxes(samples, -1, -2).reshape(*matrices.shape[:-2], *places.shape)
 
 
 def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
@@ -77,9 +77,9 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
     known: dict[str, Any] = {}
     for variable in dataset.data_vars.values():
         known |= variable.encoding.get(SYSTEMS) or {}
-        if own := variable.encoding.get(SYSTEM):
+        if intrinsic := variable.encoding.get(SYSTEM):
             dims = [axis for axis in AXES if axis in dataset.coords]
-            known[own] = {"dims": dims, AFFINE: np.eye(len(dims), len(dims) + 1)}
+            known[intrinsic] = {"dims": dims, AFFINE: np.eye(len(dims), len(dims) + 1)}
     if system not in known:
         names = ", ".join(map(repr, {**placed_in, **known})) or "none"
         raise ValueError(
@@ -99,17 +99,19 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
         first, step = _line(dataset[dim].values)
         samples[row, row], samples[row, -1] = step, first
     rows = np.asarray(placed[AFFINE], np.float64)
-    found: np.ndarray = rows[:, :-1] @ samples
-    found[:, -1] += rows[:, -1]
-    return found
+    matrix: np.ndarray = rows[:, :-1] @ samples
+    matrix[:, -1] += rows[:, -1]
+    return matrix
 
 
 def _points(points: ArrayLike, ndim: int) -> np.ndarray:
-    found = np.asarray(points, np.float64)
-    if found.ndim == 0 or found.shape[-1] != ndim:
+    numbers = np.asarray(points, np.float64)
+    if numbers.ndim == 0 or numbers.shape[-1] != ndim:
         names = ", ".join(AXES[-ndim:])
-        raise ValueError(f"expected points of shape (..., {ndim}), for {names}, got {found.shape}")
-    return found
+        raise ValueError(
+            f"expected points of shape (..., {ndim}), for {names}, got {numbers.shape}"
+        )
+    return numbers
 
 
 def in_view(dataset: xr.Dataset, dims: Iterable[str] = AXES) -> list[str]:
@@ -157,7 +159,7 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
     dims: tuple[str, ...] = ()
     if "affine" in dataset.variables:
         dims = tuple(str(dim) for dim in dataset["affine"].dims if dim not in {"axis", "column"})
-    elif any(AFFINE in found.attrs for found in dataset.data_vars.values()):
+    elif any(AFFINE in image.attrs for image in dataset.data_vars.values()):
         if _stored_matrix(dataset) is None:
             return None
     elif in_view(dataset):
@@ -171,9 +173,9 @@ def placed_by_matrices(dataset: xr.Dataset) -> tuple[tuple[str, ...], np.ndarray
 def _placed_in(dataset: xr.Dataset) -> dict[str, str]:
     """Return the systems of a scene that the Dataset has matrices for, and their names."""
     return {
-        str(each.attrs[WORLD_SYSTEM]): str(name)
-        for name, each in dataset.variables.items()
-        if str(name).startswith(AFFINE) and WORLD_SYSTEM in each.attrs
+        str(variable.attrs[WORLD_SYSTEM]): str(name)
+        for name, variable in dataset.variables.items()
+        if str(name).startswith(AFFINE) and WORLD_SYSTEM in variable.attrs
     }
 
 
@@ -234,26 +236,26 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
             )
         origins = [dataset[name] for name in names]
     shape = origins[0].shape if origins else ()
-    found = np.zeros((*shape, len(AXES), len(AXES) + 1))
+    matrices = np.zeros((*shape, len(AXES), len(AXES) + 1))
     for row, axis in enumerate(AXES):
         first, step = _line(dataset[axis].values)
-        found[..., row, row] = step
-        found[..., row, -1] = first + (origins[row].values if origins else 0.0)
-    return found
+        matrices[..., row, row] = step
+        matrices[..., row, -1] = first + (origins[row].values if origins else 0.0)
+    return matrices
 
 
 def within(dataset: xr.Dataset) -> np.ndarray:
     """Return the matrix from samples of the Dataset to those of the level that it is part of."""
-    found, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
-    lists: Any = [each for each in map(facts.get, (START, STEP)) if isinstance(each, list)]
-    if [len(each) for each in lists] != [len(AXES)] * 2:
-        return found
+    matrix, facts = np.eye(len(AXES) + 1), dataset["affine"].attrs
+    lists: Any = [numbers for numbers in map(facts.get, (START, STEP)) if isinstance(numbers, list)]
+    if [len(numbers) for numbers in lists] != [len(AXES)] * 2:
+        return matrix
     for row, (dim, start, step) in enumerate(zip(AXES, *lists, strict=True)):
         if dim in dataset.coords and dataset[dim].size:
             first, distance = _line(dataset[dim].values)
-            found[row, -1] = _exact((first - start) / step)
-            found[row, row] = _exact(distance / step) if dataset[dim].size > 1 else 1.0
-    return found
+            matrix[row, -1] = _exact((first - start) / step)
+            matrix[row, row] = _exact(distance / step) if dataset[dim].size > 1 else 1.0
+    return matrix
 
 
 def check_origins(dataset: xr.Dataset) -> None:
@@ -271,7 +273,7 @@ def check_origins(dataset: xr.Dataset) -> None:
         rows = affine.sel(axis=axis) if "axis" in affine.coords else affine.isel(axis=row)
         apart = rows.isel(column=-1, drop=True) - start - dataset[name]
         if (abs(apart) > _NEAR * (1 + abs(dataset[name]))).any():
-            origins, matrices = [f"origin_{each}" for each in AXES], [AFFINE, "registration"]
+            origins, matrices = [f"origin_{dim}" for dim in AXES], [AFFINE, "registration"]
             raise ValueError(
                 f"'affine' and {name!r} place a view {float(abs(apart).max()):g} apart; drop what "
                 f"is out of date, by drop_vars({matrices}) or drop_vars({origins})"
