@@ -56,8 +56,6 @@ def open_dataset(url: object, path: str, options: DatasetOptions) -> xr.Dataset:
     ValueError
         If the arrays of a group cannot share a Dataset.
     """
-    if (scene := find_scene(url, options.storage_options)) is not None:
-        return scene.open_dataset(path, options)
     for again in (True, True, False):
         node, inner = _open(url, path, options)
         if not isinstance(node, (Array, Group)):
@@ -76,11 +74,10 @@ def _dataset_of(node: Array | Group, options: DatasetOptions) -> xr.Dataset:
     how: dict[str, Any] = {"without": options.drop, "dialect": options.dialect}
     if options.level is None:
         images = select_images(node, **how)
+        attributes = {} if isinstance(node, Array) else dict(node.attrs)
     else:
         node, images = select_level(node, options.level, **how)
-    attributes = {} if isinstance(node, Array) else dict(node.attrs)
-    if options.level is not None:
-        attributes = without_levels(attributes, images)
+        attributes = without_levels(node.attrs, images)
     dataset = build(images, attributes, options)
     dataset.encoding["source"] = node.url
     return dataset
@@ -100,8 +97,6 @@ def open_groups(url: object, path: str, options: DatasetOptions) -> dict[str, xr
     """
     if options.level is not None:
         raise ValueError("level= is for open_dataset; a tree has all levels")
-    if (scene := find_scene(url, options.storage_options)) is not None:
-        return scene.open_groups(path, options)
     root, path = _open(url, path, options, whole=True)
     if not isinstance(root, (Array, Group)):
         return root.open_groups(path, options)
@@ -132,17 +127,17 @@ def align_tree(groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
 def _open(
     url: object, path: str, options: DatasetOptions, *, whole: bool = False
 ) -> tuple[Array | Group | Scene, str]:
-    """Open a node, or a scene: one that a group describes, or a file on a server.
+    """Open a node, or the scene that a file or a group describes; return the path in it, too.
 
-    The path of an image in the scene is returned, too: the name of such a file does not show that
-    it is one.
+    The name of a file on a server need not show that it describes one.
     """
+    if (scene := find_scene(url, options.storage_options)) is not None:
+        return scene, path
     where: dict[str, Any] = {"storage_options": options.storage_options, "format": options.format}
     try:
         listed = whole or options.level is not None
         node = open_node(url, path, whole=whole, listed=listed, **where, **options.opening)
     except NodeNotFoundError:
-        scene = None
         with suppress(OSError):  # keep the original error if this fails
             scene = find_scene(url, options.storage_options, by_name=False)
         if scene is None:
