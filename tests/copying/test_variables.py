@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import NodeExistsError, copy, open_array, to_n5
+from xarray_n5 import MetadataError, NodeExistsError, copy, open_array, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +144,40 @@ def test_copied_dataset_opens_as_its_source(
         with xr.open_datatree(other, engine="n5") as tree:
             assert [node.path for node in tree.subtree] == ["/", "/one", "/one/two"]
             xr.testing.assert_identical(tree["one/two"].to_dataset().load(), before)
+
+
+OTHER_TYPES: dict[str, Any] = {
+    "complex64": np.array([1 + 2j, 0, -3.5j, complex(np.nan, 4)], "c8"),
+    "complex128": np.array([1 + 2j, 0, -3.5j, 4], "c16"),
+    "structured": np.array([(1, 2.5), (3, -1), (0, 0)], [("a", "<i2"), ("b", "<f4")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*Zarr V3 spec", "ignore:.*Zarr v3")
+@pytest.mark.parametrize("kind", OTHER_TYPES)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", ["zarr2", "zarr3", "hdf5"])
+@pytest.mark.parametrize("way", ["whole", "rechunked", "in-a-tree"])
+def test_types_that_few_formats_have_are_copied_or_refused_before_anything_is_written(
+    tmp_path: Path, source: Any, target: Any, kind: str, way: str
+) -> None:
+    values, lacking = OTHER_TYPES[kind], {"n5", *(["hdf5"] if kind == "structured" else [])}
+    place, other = tmp_path / f"from-{TARGETS[source]}", tmp_path / TARGETS[target]
+    path = "one/two/a" if way == "in-a-tree" else "a"
+    if source in lacking:
+        with pytest.raises(MetadataError):
+            to_n5(values, place, path, format=source)
+        return
+    to_n5(values, place, path, format=source, chunks=2)
+    options: Any = {"chunks": 3, "compression": "gzip"} if way == "rechunked" else {}
+    if target in lacking:
+        with pytest.raises(MetadataError):
+            copy(place, other, format=target, **options)
+        assert not other.exists()
+        return
+    copy(place, other, format=target, verify=True, **options)
+    copied = open_array(other, path)[...]
+    assert (copied.dtype, copied.tobytes()) == (values.dtype, values.tobytes())
 
 
 LEVELS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -11,9 +11,11 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from xarray_n5 import napari
 from xarray_n5.errors import N5Error
 from xarray_n5.images.find import levels_of
 from xarray_n5.images.tree import datasets_of, images_of_datasets
+from xarray_n5.viewing.layers import layers_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,6 +158,28 @@ def test_trees_and_copies_keep_the_pyramid(
     # What was written is a tree like the source, also for the next write.
     opened(written).n5.to_n5(tmp_path / "again", format=form)
     assert listed(tmp_path / "again") == list(names)
+
+
+@everywhere
+def test_viewers_and_new_pyramids_take_levels_of_any_names(
+    tmp_path: Path, form: Any, names: tuple[str, ...]
+) -> None:
+    place = store(tmp_path / "m", form, names)
+    ((data, facts, _),) = napari.read(place)
+    assert [level.shape for level in data] == [(size, size) for size in SIZES]
+    assert list(facts["scale"]) == [STEPS[0]] * 2
+    (layer,) = layers_of(opened(place), None)
+    assert [level.shape for level in layer.levels] == [(size, size) for size in SIZES]
+    for number, size in enumerate(SIZES):
+        dataset = xr.open_dataset(place, engine="n5", level=number)
+        (image,) = dataset.data_vars.values()
+        again = tmp_path / f"again-{number}"
+        xarray_n5.pyramid(image, again, factors=2, levels=1, format=form)
+        coarser = xr.open_dataset(again, engine="n5", level=-1)
+        assert (coarser.sizes["x"], float(coarser.x[1] - coarser.x[0])) == (
+            size // 2,
+            2 * STEPS[number],
+        )
 
 
 @pytest.mark.parametrize("form", FORMATS)

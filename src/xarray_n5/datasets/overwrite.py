@@ -195,14 +195,6 @@ def check_images(group: Group, names: Collection[str] = ()) -> None:
             raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)
 
 
-def check_only_levels(group: Group) -> None:
-    """Raise if the group of a new pyramid contains other arrays, which would look like levels."""
-    if others := [name for name in group.arrays() if number_in(name) is None]:
-        shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")  # noqa: PLR2004
-        hint = "choose a path for the pyramid in it, such as 'pyramid'"
-        raise NodeExistsError(group.url, "", f"a group that contains {shown}", hint)
-
-
 def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any], where: str) -> None:
     """Raise if the group has other values of the attributes to write."""
     if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:

@@ -160,7 +160,7 @@ def plan_node(
     existing = existing_at(path, how)
     stays = existing is not None and how.mode == "a"
     if isinstance(dataset, Levels):
-        return _plan_pyramid(dataset, path, existing, how)
+        return plan_pyramid(plan_levels(dataset, path, how), existing, how)
     if existing is not None and stays:
         dataset = _with_coordinates(dataset, existing)
     if existing is not None and how.mode != "w" and dataset.variables:
@@ -196,17 +196,23 @@ def plan_dataset(
     return Stored(plan=plan, existing=None)
 
 
-def _plan_pyramid(
-    levels: Levels, path: str, existing: ExistingGroup | None, how: WriteOptions
-) -> Stored:
-    """Return a pyramid as arrays; in mode "a" it replaces an older one in its group."""
-    plan = plan_levels(levels, path, how)
+def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> Stored:
+    """Return a pyramid's arrays; in mode "a" they replace those of an older one in their group.
+
+    Raises
+    ------
+    MetadataError
+        If the group's other attributes would make readers misread the levels.
+    NodeExistsError
+        If it describes anything but the levels of a pyramid.
+    """
     kept: Mapping[str, Any] = {}
     removed: Sequence[str] = ()
     if existing is not None and how.mode != "w":
         check_not_scene(existing.group)
     if existing is not None and how.mode == "a":
-        check_coordinates(existing.group, [str(dim) for dim in levels.dims])
+        dims = next(iter(plan.variables.values())).encoded.dims
+        check_coordinates(existing.group, dims)
         check_images(existing.group, plan.variables)
         removed = older_levels(existing.group, plan.variables)
         kept = existing.group.attrs

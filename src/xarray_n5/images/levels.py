@@ -268,27 +268,55 @@ def _described(
     """Return the attributes of the group and of the levels that describe them, if any can."""
     if not any(axis.placed for each in geometries for axis in each.axes):
         return {}, [{} for _ in levels]
-    warn_misspelt_units(how.container.where(path), geometries)
-    contexts = []
-    for name, level in levels.items():
-        (array,) = level.data_vars.values()
-        contexts.append(
-            ArrayContext(
-                path=join(path, name),
-                depth=name.count("/"),
-                shape=array.shape,
-                dtype=array.dtype,
-                lists_x_first=how.container.lists_x_first,
-                ngff=how.format.ngff_version,
-            )
-        )
-    where = join(how.container.url, path)
-    placed = list(zip(contexts, geometries, strict=True))
+    arrays = {name: next(iter(level.data_vars.values())) for name, level in levels.items()}
     try:
-        found = write_pyramid(placed, how.dialect, where=where)
+        return describe_levels(
+            {name: (array.shape, array.dtype) for name, array in arrays.items()},
+            geometries,
+            path,
+            how,
+        )
     except MetadataError:
         if how.dialect is not None:
             raise
         return None
-    warn_lost(where, geometries[0].systems, found[0])
-    return found
+
+
+def describe_levels(
+    levels: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+    geometries: Sequence[Geometry],
+    path: str,
+    how: WriteOptions,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the attributes of a group and of its levels that describe their axes.
+
+    Parameters
+    ----------
+    levels, geometries
+        The shapes and types of the levels by their names, the finest first, and their axes.
+    path, how
+        The path of the group, and the container and options of the write.
+
+    Raises
+    ------
+    MetadataError
+        If no dialect, or none that the user chose, can describe them.
+    """
+    warn_misspelt_units(how.container.where(path), geometries)
+    contexts = [
+        ArrayContext(
+            path=join(path, name),
+            depth=name.count("/"),
+            shape=shape,
+            dtype=dtype,
+            lists_x_first=how.container.lists_x_first,
+            ngff=how.format.ngff_version,
+        )
+        for name, (shape, dtype) in levels.items()
+    ]
+    where = join(how.container.url, path)
+    attributes = write_pyramid(
+        list(zip(contexts, geometries, strict=True)), how.dialect, where=where
+    )
+    warn_lost(where, geometries[0].systems, attributes[0])
+    return attributes

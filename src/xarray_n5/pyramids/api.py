@@ -5,7 +5,7 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from xarray_n5.model.options import check_option
 from xarray_n5.pyramids.reduce import Method
@@ -222,9 +222,11 @@ def add_levels(
     from xarray_n5.pyramids.base import stored_base
 
     base = stored_base(url, path, chunks=chunks, shards=shards, storage_options=storage_options)
+    array: Any = base.source
     return _write(
         base,
-        *base.group,
+        array.container.fresh(),
+        array.path.rpartition("/")[0],
         (factors, levels),
         method,
         compression,
@@ -258,4 +260,5 @@ def _write(
     dialect = dialect if dialect is None or isinstance(dialect, str) else tuple(dialect)
     how = WriteOptions.into(url, computed=True, mode=mode, dialect=dialect, **options)
     factors = steps_of(base.geometry, base.shape, base.chunks, *steps)
-    return plan_pyramid(base, how.path(group), factors, method, compression, how).write()
+    write = plan_pyramid(base, how.path(group), factors, method, compression, how)
+    return cast("WriteReport", write.write())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
@@ -23,11 +23,12 @@ from xarray_n5.pyramids.meaning import Meaning, meaning_of
 from xarray_n5.writing.blocks import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     import dask.array as da
     import numpy as np
 
+    from xarray_n5.arrays.spec import Sides
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 
@@ -42,36 +43,43 @@ _ADDED = ("downsamplingFactors",)
 class BaseLevel:
     """A pyramid's base level."""
 
+    source: da.Array | Array
+    """The data to write, or the stored array, next to which the levels are written."""
     geometry: Geometry
     """Its axes, all of them named."""
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     """The shape of a chunk of all levels."""
+    shards: tuple[int, ...] | None
+    """The shape of a shard of all levels, if there are shards."""
+    compression: Compression
+    """The compression of the source, or gzip."""
     token: str
     """A string that distinguishes its values from others."""
-    shards: tuple[int, ...] | None = None
-    """The shape of a shard of all levels, if there are shards."""
-    compression: Compression | None = None
-    """The compression of the source array, if it is stored."""
-    blocks: da.Array | None = None
-    """The data to write; None if it is stored already."""
-    stored: Array | None = None
-    """The stored array, next to which the levels are written."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """The stored array's attributes."""
-    group: tuple[object, str] = ("", "")
-    """The stored array's container, and the path of its group."""
-    meaning: Meaning = field(default_factory=Meaning)
+    meaning: Meaning
     """What masks, scales and types the samples."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the base level."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of all levels."""
+        return self.source.dtype
+
+    @property
+    def stored(self) -> Array | None:
+        """The stored array; None if the base level is to be written."""
+        return self.source if isinstance(self.source, Array) else None
 
 
 def stored_base(
     source: Any,
     path: str,
     *,
-    chunks: Sequence[int] | int | None,
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
+    chunks: Sides,
+    shards: Sides = None,
     storage_options: Mapping[str, Any] | None,
 ) -> BaseLevel:
     """Return a stored array as a base level.
@@ -91,11 +99,11 @@ def stored_base(
         raise TypeError(f"{type(source).__name__} is not stored yet; pass the url to write to")
     else:
         array = open_array(source, path, storage_options=storage_options)
-    if array.path.rpartition("/")[2] != BASE:
-        name = array.path.rpartition("/")[2] or "image"
+    name = array.path.rpartition("/")[2]
+    if name != BASE:
         raise ValueError(
             f"{array.url!r} is not called {BASE!r}, the name of a pyramid's base level; pass "
-            f"another location for a copy with levels, such as 'pyramid.n5/{name}'"
+            f"another location for a copy with levels, such as 'pyramid.n5/{name or 'image'}'"
         )
     if context_of(array.node).view is not None:
         raise ValueError(
@@ -107,34 +115,20 @@ def stored_base(
             f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
         )
-    geometry = as_geometry(array.geometry(), array.ndim)
-    apart = axes_apart(geometry.axes)
-    if shards is None and chunks is None:
-        shards = array.shards
-    chosen = array.chunks if chunks is None else chunks
-    sides, files = resolve_chunks(chosen, shards, array.shape, array.dtype, apart)
-    return BaseLevel(
-        geometry=_complete(geometry, array.ndim),
-        shape=array.shape,
-        dtype=array.dtype,
-        chunks=sides,
-        shards=files,
-        # Not by the axes that it has: the metadata of its levels describe it, too.
-        token=tokenize(Array(array.node.bare()), _before(array.attrs)),
+    bare = Array(array.node.bare())
+    return _base(
+        bare,
+        array.geometry(),
+        array.chunks if chunks is None else chunks,
+        array.shards if shards is None and chunks is None else shards,
         compression=array.compression,
-        stored=Array(array.node.bare()),
-        attributes=dict(array.attrs),
-        group=(array.container.fresh(), array.path.rpartition("/")[0]),
+        # Not by the axes that it has: the metadata of its levels describe it, too.
+        token=tokenize(bare, _before(array.attrs)),
         meaning=meaning_of(array),
     )
 
 
-def new_base(
-    source: Any,
-    *,
-    chunks: Sequence[int] | int | None,
-    shards: Sequence[int] | int | Literal["auto"] | None = None,
-) -> BaseLevel:
+def new_base(source: Any, *, chunks: Sides, shards: Sides = None) -> BaseLevel:
     """Return an array to write as a base level.
 
     Raises
@@ -149,30 +143,61 @@ def new_base(
         if isinstance(source, xr.Dataset):
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
         raise TypeError(f"expected an array as source, got {type(source).__name__}; {hint}")
-    blocks = from_n5(source, chunks="auto") if isinstance(source, Array) else blocks_of(source)
-    meaning = meaning_of(source) if isinstance(source, Array) else Meaning()
-    axes: Any
+    axes: Any = (None,) * len(source.shape)
+    kept: Any = None
+    meaning = Meaning()
     if isinstance(source, Array):
-        axes = source.geometry()
-        warn_lost(source.url, axes.systems, {})  # transformations may name arrays and labels there
-        axes = replace(axes, systems=None)
+        blocks, meaning = from_n5(source, chunks="auto"), meaning_of(source)
+        kept, compression = source.chunks, source.compression
+        geometry = source.geometry()
+        # Transformations may name arrays and labels of the source's container.
+        warn_lost(source.url, geometry.systems, {})
+        axes = replace(geometry, systems=None)
     else:
-        of_xarray = isinstance(source, xr.DataArray)
-        axes = geometry_from(source) if of_xarray else (None,) * blocks.ndim
-    geometry, shape, dtype = as_geometry(axes, blocks.ndim), blocks.shape, blocks.dtype
+        blocks, encoding = blocks_of(source), getattr(source, "encoding", {})
+        compression = encoding.get("n5_compression", "gzip")
+        kept = encoding.get("chunks")
+        if kept is None or len(kept) != blocks.ndim:
+            kept = blocks.chunksize if is_dask_collection(source) else "auto"
+        if kept != "auto":
+            kept = tuple(max(1, side) for side in kept)
+        if isinstance(source, xr.DataArray):
+            axes = geometry_from(source)
+    return _base(
+        blocks,
+        axes,
+        kept if chunks is None else chunks,
+        shards,
+        compression=resolve(compression),
+        token=blocks.name,
+        meaning=meaning,
+    )
+
+
+def _base(
+    source: da.Array | Array,
+    axes: Iterable[Axis | str | None] | Geometry,
+    chunks: Any,
+    shards: Sides,
+    **facts: Any,
+) -> BaseLevel:
+    """Return a base level with names for all axes, and no former factors."""
+    geometry = as_geometry(axes, source.ndim)
     apart = axes_apart(geometry.axes)
-    chosen = _stored_chunks(source, blocks) if chunks is None else chunks
-    sides, files = resolve_chunks(chosen, shards, shape, dtype, apart)
+    sides, files = resolve_chunks(chunks, shards, source.shape, source.dtype, apart)
+    if geometry.affine is not None:
+        raise ValueError(
+            "an affine transform combines the axes, which pyramids do not support; pass axes with "
+            "scales and offsets, or their names"
+        )
+    named = geometry.with_names()
+    named = replace(named, axes=tuple(replace(axis, factor=1.0) for axis in named.axes))
     return BaseLevel(
-        geometry=_complete(geometry, blocks.ndim),
-        shape=shape,
-        dtype=dtype,
+        source=source,
+        geometry=named,
         chunks=sides,
         shards=files,
-        token=blocks.name,
-        compression=_compression(source),
-        blocks=blocks,
-        meaning=meaning,
+        **facts,
     )
 
 
@@ -196,17 +221,17 @@ def _before(attributes: Mapping[str, Any]) -> str:
     return repr(sorted((k, v) for k, v in attributes.items() if k not in _ADDED))
 
 
-def factors_of_base(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attribute that a stored base level gets if it lacks it."""
-    return {key: own[key] for key in _ADDED if key in own}
+def with_factors(stored: Array, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a stored base level, with the factors that it lacks of its `own`."""
+    return {key: own[key] for key in _ADDED if key in own} | dict(stored.attrs)
 
 
-def complete_base(stored: Array | None, own: Mapping[str, Any]) -> None:
-    """Set the factors of a stored base level, if it has none."""
-    if stored is not None:
-        array = open_array(stored.container.fresh(), stored.path, mode="r+")
-        if lacking := {k: v for k, v in factors_of_base(own).items() if k not in array.attrs}:
-            array.attrs.update(lacking)
+def complete_base(close: Callable[[], None], stored: Array, attributes: Mapping[str, Any]) -> None:
+    """Set the factors of a stored base level, if it has none, and close its group."""
+    array = open_array(stored.container.fresh(), stored.path, mode="r+")
+    if lacking := {k: v for k, v in attributes.items() if k in _ADDED and k not in array.attrs}:
+        array.attrs.update(lacking)
+    close()
 
 
 def level_layout(
@@ -229,35 +254,3 @@ def level_layout(
         layout["fill_value"] = mask
     lacks = base.stored is None or base.stored.node.metadata.may_lack_chunks
     return layout, attributes | (dict(form.level_attributes) if lacks and mask is None else {})
-
-
-def _complete(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geometry:
-    """Name all axes, and drop that they may have been downsampled."""
-    found = as_geometry(axes, ndim).with_names()
-    if found.affine is not None:
-        raise ValueError(
-            "an affine transform combines the axes, which pyramids do not support; pass axes with "
-            "scales and offsets, or their names"
-        )
-    plain = tuple(replace(axis, factor=1.0) for axis in as_geometry(found, ndim).axes)
-    return replace(found, axes=plain)
-
-
-def _stored_chunks(source: Any, blocks: da.Array) -> tuple[int, ...] | None:
-    """Return the chunk shape of the stored source, or that of its blocks; None without either."""
-    if isinstance(source, Array):
-        return source.chunks
-    if isinstance(source, xr.DataArray):
-        kept = source.encoding.get("chunks")
-        if kept is not None and len(kept) == blocks.ndim:
-            return tuple(max(1, side) for side in kept)
-    if is_dask_collection(source):
-        return tuple(max(1, *sizes) for sizes in blocks.chunks)
-    return None
-
-
-def _compression(source: Any) -> Compression | None:
-    if isinstance(source, Array):
-        return source.compression
-    kept = getattr(source, "encoding", {}).get("n5_compression")
-    return None if kept is None else resolve(kept)
