@@ -11,7 +11,7 @@ from .arrays.open import open_array, open_group
 from .boxes.map_overlap import map_overlap
 from .boxes.world_grid import world_grid
 from .codecs import register_compression
-from .copying.api import copy
+from .copying.copy import copy
 from .dask.from_n5 import from_n5
 from .dask.to_n5 import to_n5
 from .dialects import register_dialect

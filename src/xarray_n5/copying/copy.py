@@ -1,4 +1,4 @@
-"""Copy a node: plan what is stored, refuse what must stay, write, and compare if asked."""
+"""The public :func:`copy`: plan what is stored, refuse what must stay, write, and compare."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import xarray as xr
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import hint_of
@@ -15,18 +17,19 @@ from xarray_n5.arrays.open import open_node
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.compare import compare
 from xarray_n5.copying.groups import plan_array, plan_groups
-from xarray_n5.copying.scenes import write_images
 from xarray_n5.copying.storage import Storage, is_sparse
-from xarray_n5.datasets.write import request_of, write_stored
+from xarray_n5.datasets.write import request_of, write, write_stored
 from xarray_n5.dialects import find_dialects
 from xarray_n5.errors import NodeExistsError, RefusedError
 from xarray_n5.formats import split_url
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import HIDDEN, join, new_path
+from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.begin import begin
 from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import WritePlan, plan_write
@@ -38,48 +41,140 @@ from xarray_n5.writing.self_reads import location_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from xarray_n5.leaves import Scene
+    from xarray_n5.formats import FormatName
+    from xarray_n5.model.codec import Compression
     from xarray_n5.writing.group import GroupWrite, PlannedGroup
     from xarray_n5.writing.request import WriteRequest
 
 
-def copy_node(
-    source: Any,
-    destination: Any,
+def copy(
+    source: object,
+    destination: object,
     *,
-    mode: Any,
-    format: str | None,
-    dialect: str | Sequence[str] | None,
-    storage: Mapping[str, Any],
-    without: Collection[str],
-    resume: bool | str,
-    source_options: Mapping[str, Any] | None,
-    storage_options: Mapping[str, Any] | None,
-    verify: bool,
+    mode: Literal["w-", "a", "w"] = "w-",
+    format: FormatName | None = None,
+    chunks: Sequence[int] | int | Literal["auto"] | None = None,
+    shards: Sequence[int] | int | Literal["auto"] | None = None,
+    compression: str | Mapping[str, Any] | Compression | None = "same",
+    dialect: str | Sequence[str] | None = None,
+    without: str | Collection[str] = (),
+    resume: bool | str = False,
+    source_options: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    verify: bool = False,
 ) -> WriteReport:
-    """Copy a node; parameters and errors are those of :func:`xarray_n5.copy`."""
+    """Copy an array, or a group with everything in it, into a container of any format.
+
+    ``xr.open_dataset(copy)`` shows what ``xr.open_dataset(source)`` shows. Within one format, nodes
+    are kept as they are stored. In another format, or with a `dialect`, they are written as by
+    :func:`to_n5`, without decoding their values, and pyramids are described for the readers of that
+    format; attributes that nobody reads stay. Everything is checked before anything is written. For
+    a part, a level or another type, open the source, select, and use ``.n5.to_n5``.
+
+    Parameters
+    ----------
+    source : str, os.PathLike, Array, Group or store
+        What to copy: a path or an fsspec URL, which may end in the path of a node in a container,
+        such as ``"cells.n5/em/raw"``; an open array or group; or a store.
+    destination : str, os.PathLike, Group or store
+        Where to write it, likewise; what does not exist is created. A local path ``*.ozx`` is one
+        ZIP archive of Zarr v3, which appears when it is complete, and which ``mode="w"`` replaces
+        as a whole.
+    mode : {"w-", "a", "w"}, default: "w-"
+        "w-" raises if there is anything; "a" adds to the groups that exist, and replaces arrays of
+        the same paths; "w" first removes all arrays and attributes of the copied groups. Other
+        groups stay.
+    format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
+        By default that of `destination`, or that of a new container's name.
+    chunks : sequence of int, int or "auto", optional
+        The shape of the chunks, by default that of each array. One side, and "auto", are for the
+        axes of space: along those of time, channels and others, a chunk has one sample.
+    shards : sequence of int, int or "auto", optional
+        The shape of shards, files that hold several chunks, in Zarr v3: multiples of `chunks` along
+        each axis, or "auto" for at most 256 MiB of elements. By default those of each array, if
+        Zarr v3 is copied with its chunks.
+    compression : str, mapping, Compression or None, default: "same"
+        "same" for that of each array, or gzip if the format does not have it; otherwise a name,
+        such as "zstd", the JSON object of ``attributes.json``, a compression, or None for
+        uncompressed chunks.
+    dialect : str or sequence of str, optional
+        The dialects that describe axes in the copy; by default those that readers of the format
+        expect, such as OME-NGFF 0.4 in Zarr v2 and 0.5 in Zarr v3.
+    without : str or collection of str, default: ()
+        Patterns of paths below the group to leave out, such as ``"em/*"``.
+    resume : bool or str, default: False
+        Resume this copy, if it was interrupted; if it has finished, nothing is written, unless
+        `mode` is "w". A source whose chunks have changed since it began is refused: the token that
+        the error names continues the copy as it is.
+    source_options : mapping, optional
+        Options of the fsspec filesystem of `source`.
+    storage_options : mapping, optional
+        Options of the fsspec filesystem of `destination`.
+    verify : bool, default: False
+        Whether to read the source and the copy after it was written, and to compare all values bit
+        by bit; also those of a finished copy, with ``resume=True``. That takes about as long as
+        copying. A system that has the copy in memory reads it from there, not from the disk.
+
+    Returns
+    -------
+    WriteReport
+        The report; if a copy to resume had finished, all chunks are kept. It is empty for a
+        finished archive. With `verify`, its attribute ``verified`` is the number of chunks that
+        were compared.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there is nothing to copy.
+    NodeExistsError
+        If something exists that `mode` does not allow to replace.
+    MetadataError
+        If the format cannot hold an array, or a dialect cannot describe it.
+    ResumeError
+        If another write into the destination is unfinished.
+    DifferenceError
+        With `verify`, if chunks differ from the source; ``keys`` names them.
+
+    See Also
+    --------
+    digest : One short string for the values, to compare arrays at different locations.
+
+    Examples
+    --------
+    >>> array = xarray_n5.create_array("cells.n5", "raw", shape=(4, 6), dtype="uint8", chunks=2)
+    >>> array[:] = 7
+    >>> report = xarray_n5.copy("cells.n5", "cells.zarr")
+    >>> xarray_n5.open_array("cells.zarr", "raw")[0]
+    array([7, 7, 7, 7, 7, 7], dtype=uint8)
+
+    Copy one array into HDF5, in other chunks:
+
+    >>> report = xarray_n5.copy("cells.n5/raw", "raw.h5/raw", chunks=4)
+    """
     check_option("mode", mode, "w-", "a", "w")
+    dialect = dialect if dialect is None or isinstance(dialect, str) else tuple(dialect)
     if dialect is not None:
         find_dialects(dialect)
-    target, inner = _located(destination)
     packing = Packing.of(destination, storage_options, mode=mode, format=format, resume=resume)
+    if packing is not None and packing.ended:
+        packing.check_unverified(verify=verify)
+        return WriteReport({})
+    target, inner = _located(destination)
     if packing is not None:
-        if packing.ended:
-            packing.check_unverified(verify=verify)
-            return WriteReport({})
-        target, inner, mode = packing.container, packing.path, "w-"
+        target, inner = packing.container, packing.path
     how = WriteOptions.into(
         target,
         storage_options=storage_options,
         format=format,
         computed=True,
-        mode=mode,
+        mode=mode if packing is None else "w-",
         resume=resume,
         dialect=dialect,
     )
     path = new_path(how.path(inner), how.container.documents)
-    copied = _Copy(how, path, Storage(form=how.format, **storage), compares=verify)
-    plan = copied.plan(source, source_options, without)
+    storage = Storage(form=how.format, chunks=chunks, shards=shards, compression=compression)
+    left_out = (without,) if isinstance(without, str) else without
+    plan = _Copy(how, path, storage, compares=verify).plan(source, source_options, left_out)
     plans = [plan] if isinstance(plan, WritePlan) else plan.plans.values()
     sources = {each.request.path: each.request.source for each in plans}
     report = _run(plan)
@@ -122,8 +217,21 @@ class _Copy:
                 f"{source!r} is a scene, which is copied as a whole; to leave out images, open it "
                 "with xarray.open_datatree, and store what remains with .n5.to_n5"
             )
-        place: Any = (how, path, self.storage, options)
-        return write_images(cast("Scene", scene), url, inner, *place).plan()
+        if how.dialect == SCENE:
+            raise ValueError(
+                f"dialect={SCENE!r} does not place images; to write {source!r} as a scene, open "
+                "it with xarray.open_datatree and use .n5.to_scene"
+            )
+        # The images are the Datasets that the scene describes.
+        tree = xr.open_datatree(
+            url, engine="n5", chunks={}, group=inner or None, storage_options=options
+        )
+        encodings: dict[str, Any] = {
+            node.path: {name: self.storage.encoding(each) for name, each in node.data_vars.items()}
+            for node in tree.subtree
+            if node.data_vars and self.storage.changes
+        }
+        return write(groups_of(tree, path, encodings, how), how).plan()
 
     def _plan_group(self, group: Group, without: Collection[str]) -> PlannedGroup:
         groups, arrays = plan_groups(group, without, self.how, self.path, self.storage)
@@ -187,15 +295,19 @@ def _located(place: Any) -> tuple[Any, str]:
 
 
 def _state_of(array: Array) -> str:
-    """Return a hash of the sizes and times of stored chunks; "" where they cannot be listed."""
-    node, store, state = array.node, array.node.store, blake2b(digest_size=8)
+    """Return a hash of the sizes and times of stored chunks; "" where they cannot be listed.
+
+    It is a sum over all chunks in any order, so that these need no memory.
+    """
+    node, store, state = array.node, array.node.store, 0
     if node.format.one_writer:
         return short_hash(node.etag())
     try:
-        for key, size, time in sorted(store.list_info(node.path)):
+        for key, size, time in store.list_info(node.path):
             if not key.startswith(f"{HIDDEN}/"):
                 written = store.etag(join(node.path, key)) if time is None else time
-                state.update(repr((key, size, written)).encode())
+                chunk = blake2b(repr((key, size, written)).encode(), digest_size=8)
+                state += int.from_bytes(chunk.digest())
     except RefusedError:
         return ""
-    return state.hexdigest()
+    return f"{state % (1 << 64):016x}"

@@ -5,17 +5,19 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
-from xarray_n5.copying.nodes import sorted_nodes
+from xarray_n5.arrays.open import Walk
+from xarray_n5.copying.storage import NAMES
 from xarray_n5.copying.variables import (
     LABELS,
-    NAMES,
     described,
     undecoded,
     variable_alone,
@@ -35,6 +37,7 @@ from xarray_n5.dialects.ngff_attributes import (
     without_images,
 )
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import (
     levels_of,
     listed_levels,
@@ -46,12 +49,11 @@ from xarray_n5.images.levels import levels_of_datasets
 from xarray_n5.images.select import images_of_arrays, levels_in_groups, share_dimensions
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_dataset, user_attributes
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_dataset, is_text, user_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.storage import Storage
     from xarray_n5.datasets.encoding import VariablePlan
@@ -83,7 +85,7 @@ def plan_groups(
     MetadataError
         If the format cannot store an array, or the user's dialects cannot describe it.
     """
-    arrays, groups = sorted_nodes(group, without)
+    arrays, groups = _sorted_nodes(group, without)
     tree = _Tree(arrays=arrays, groups=groups, how=how, path=path, storage=storage)
     planned = {inner: tree.group(inner, is_part=bool(without)) for inner in groups}
     return list(tree.with_labels(planned).values()), arrays
@@ -322,6 +324,8 @@ def _is_variable(name: str, image: Image[Array]) -> bool:
     if image.name is not None:
         return False
     dims = [str(axis.name) for axis in level.named().axes]
+    if is_text(level.attributes):
+        del dims[-1]  # that of characters
     if len(dims) > 1 and name in dims:
         return False  # it opens under another name
     if coords_from_axes(level.attributes) is not None:
@@ -338,3 +342,50 @@ def _warn_undescribed(group: Group, how: WriteOptions) -> None:
             "describe; viewers find no image in the copy (the axes that open from the source say "
             "why)"
         )
+
+
+def _sorted_nodes(
+    group: Group, without: Collection[str]
+) -> tuple[dict[str, Array], dict[str, Group]]:
+    """Return the arrays and the groups of a tree by their paths in it, base levels first."""
+    arrays: dict[str, Array] = {}
+    groups = {"": group}
+    others: list[str] = []
+    for path, node in _below(group, "", without, others):
+        if isinstance(node, Array):
+            arrays[path] = node
+        else:
+            groups[path] = node
+    if others:
+        more = f"; and {len(others) - 1} more" if others[1:] else ""
+        warn(f"{others[0]}{more}")
+    return dict(sorted(arrays.items())), groups
+
+
+def _below(
+    group: Group, path: str, without: Collection[str], others: list[str]
+) -> Iterator[tuple[str, Array | Group]]:
+    """Iterate over the nodes of a tree; add messages about arrays of other formats to `others`.
+
+    Raises
+    ------
+    MetadataError
+        If a group is an array that has lost its metadata.
+    """
+    inner = {name: join(path, name) for name in group}
+    if all(map(str.isdigit, inner)):  # or there are none
+        found = Walk(group).seen(group)
+        if found.broken:
+            hint = f", or leave the array out with without={path!r}" if path else ""
+            raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")
+        if found.node is None:
+            others.append(f"{group.url} is not copied: {found.problem}")
+            return
+    if path:
+        yield path, group
+    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
+    for name, node in group.nodes(names, strict=True).items():
+        if isinstance(node, Array):
+            yield inner[name], node
+        else:
+            yield from _below(node, inner[name], without, others)

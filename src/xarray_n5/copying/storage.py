@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import dask.array as da
+    import xarray as xr
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.spec import Sides
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression
     from xarray_n5.model.metadata import Attributes
+
+NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute of a variable with the names of its dimensions."""
 
 _MOST = 1 << 28
 """The maximum size of a chunk that keeps its shape; HDF5 may store an array in one piece."""
@@ -66,6 +70,19 @@ class Storage:
         chunks = array.chunks if chosen is None else chosen
         apart = axes_apart(geometry.axes)
         return resolve_chunks(chunks, shards, array.shape, array.dtype, apart)
+
+    def encoding(self, variable: xr.DataArray) -> dict[str, Any]:
+        """Return the encoding of an opened variable: as the user chose, or as it was stored."""
+        stored = variable.encoding
+        chunks = stored.get("chunks") if self.chunks is None else self.chunks
+        encoding = {"chunks": chunks, "shards": self.shards}
+        if self.compression != "same":
+            encoding["compression"] = self.compression
+        elif "n5_compression" in stored:
+            compression, name = resolve(stored["n5_compression"]), str(variable.name)
+            shape, dtype = variable.shape, variable.dtype
+            encoding["compression"] = supported(self.form, compression, shape, dtype, name)
+        return {key: value for key, value in encoding.items() if value is not None}
 
     def blocks(self, array: Array, geometry: Geometry) -> da.Array:
         """Return the elements of an array as they are stored: of shards, each is one block.
@@ -126,7 +143,9 @@ class Storage:
             attributes=attributes,
             layout=self._layout(array, chunks if shards else None),
         )
-        encoded = EncodedVariable(self.blocks(array, geometry), (), dict(attributes))
+        names = attributes.get(NAMES)
+        dims = tuple(names) if isinstance(names, list) and len(names) == array.ndim else ()
+        encoded = EncodedVariable(self.blocks(array, geometry), dims, dict(attributes))
         return VariablePlan(encoded=encoded, spec=spec, geometry=geometry, axis_coords=())
 
     def _layout(self, array: Array, inner: tuple[int, ...] | None) -> Mapping[str, Any] | None:

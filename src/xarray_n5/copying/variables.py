@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from xarray_n5.copying.storage import NAMES
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.encoded import NAMELESS, convention_of
 from xarray_n5.datasets.write import plan_dataset
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image, Level
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.options import WriteOptions
-
-NAMES = "_ARRAY_DIMENSIONS"
-"""The attribute of a variable with the names of its dimensions."""
 
 LABELS = "DIMENSION_LABELS"
 """The same in netCDF."""
@@ -133,7 +131,8 @@ def variable_alone(
     variable = plan.plan.variables[NAMELESS if key is None else str(key)]
     encoded, geometry = variable.encoded, image.base.named({name})
     axes: dict[str, Any] = {}
-    if len(geometry.axes) == encoded.data.ndim and _is_known(image.base.geometry):
+    has_axes = len(geometry.axes) == encoded.data.ndim  # not of scalars, or texts of characters
+    if has_axes and _is_known(image.base.geometry):
         axes = write_geometry(
             geometry,
             encoded.data.shape,
@@ -146,7 +145,8 @@ def variable_alone(
     if not how.format.native_to_xarray:
         is_whole = len(coords) in {0, encoded.data.ndim}
         own = _plain(own, convention.roundtrip_key, array, is_whole=is_whole)
-    own |= described(array, geometry, replace(context, attributes=own), axes)
+    if has_axes:
+        own |= described(array, geometry, replace(context, attributes=own), axes)
     variable = replace(variable, spec=replace(variable.spec, attributes=own))
     return storage.of_variable(variable, array, context.path)
 

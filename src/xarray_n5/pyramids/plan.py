@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dask.base import tokenize
 
-from xarray_n5.arrays.labels import is_label, with_source
 from xarray_n5.arrays.create import groups_around
+from xarray_n5.arrays.labels import is_label, with_source
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import EncodedVariable
