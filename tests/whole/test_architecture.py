@@ -120,16 +120,11 @@ def test_names_of_levels_are_parsed_in_one_module() -> None:
 
 NAMES_OF_LEVELS = {
     "arrays.context",
-    "datasets.build",
-    "datasets.engine",
     "datasets.overwrite",
     "dialects.protocol",
     "formats.hdf5.nodes",
     "formats.structure",
     "images.find",
-    "images.levels",
-    "images.select",
-    "images.tree",
 }
 """The modules of the core that ask for names of levels; docs/design.md says why. To be fewer."""
 

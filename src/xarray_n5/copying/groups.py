@@ -39,11 +39,11 @@ from xarray_n5.dialects.ngff_attributes import (
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import (
+    levels_among,
     levels_of,
     listed_levels,
     name_of_group,
     named_alike,
-    named_levels,
 )
 from xarray_n5.images.levels import levels_of_datasets
 from xarray_n5.images.select import images_of_arrays, levels_in_groups, share_dimensions
@@ -290,11 +290,10 @@ class _Tree:
         used = frozenset[str]().union(*(image.base.geometry.keys for image in below))
         images = {level: self.images[join(inner, level)] for level in levels}
         names = [*levels]
-        by_name = [*named_levels({}, names, dict.fromkeys)]
         kept = tree_attributes(
             group.attrs,
             named_alike(images, name_of_group(group)),
-            names if by_name != names else [],
+            names if names != levels_among(names) else [],
         )
         used -= {*user_attributes(group.attrs), "multiscales"}
         return {key: value for key, value in kept.items() if key not in used}

@@ -22,7 +22,6 @@ from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.chunking import limit_blocks
-from xarray_n5.model.level_names import level_number
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
@@ -302,14 +301,10 @@ def _attributes(source: _Source) -> dict[str, Any]:
 
 def _clash(array: Array, why: str) -> str:
     parent = array.url.rpartition("/")[0]
-    advice = (
-        "one level of a pyramid with level=0"
-        if level_number(array.node.name) is not None
-        else f"one with group={array.path!r}"
-    )
     return (
-        f"the arrays in {parent!r} cannot share a Dataset ({why}); open {advice}, or all of them "
-        "with xarray.open_datatree"
+        f"the arrays in {parent!r} cannot share a Dataset ({why}); open one with "
+        f"group={array.path!r}, a level of a pyramid with level=0, or all of them with "
+        "xarray.open_datatree"
     )
 
 

@@ -19,6 +19,8 @@ from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.find import (
     combined_images,
+    is_part_of_image,
+    levels_among,
     levels_of,
     name_of_group,
     named_alike,
@@ -31,7 +33,6 @@ from xarray_n5.images.select import (
     select_level,
 )
 from xarray_n5.leaves import scene_in
-from xarray_n5.model import level_names
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.roundtrip_attrs import is_dataset
 
@@ -201,14 +202,14 @@ class _Tree:
         for level in images.keys() - children.keys():
             below[f"{stem}/{level}"] = self._image(level, images[level])
         for name, child in children.items():
-            of_image = name in combined or ("" in combined and level_names.is_part(name))
+            of_image = name in combined or ("" in combined and is_part_of_image(name))
             if name in images:
                 below[f"{stem}/{name}"] = self._image(name, images[name])
             elif not isinstance(child, Array):
                 below |= self.open(child, f"{stem}/{name}", is_part=is_part or of_image)
         paths = {f"{stem}/{level}" for level in known}
         # Only a list shows which nodes are levels if their names do not.
-        is_listed = [*known] != level_names.levels_among(arrays) and paths <= below.keys()
+        is_listed = [*known] != levels_among(arrays) and paths <= below.keys()
         attributes = tree_attributes(group.attrs, images, list(known) if is_listed else [])
         attributes = decode_attributes(attributes, group.path or "/")
         if not below and (is_part or not attributes):

@@ -15,7 +15,7 @@ from xarray_n5.dialects.levels import image_of, images_in, level_paths
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import fused_in, level_name, levels_among, number_in, numbered
+from xarray_n5.model.level_names import fused_in, level_name, number_in, numbered
 from xarray_n5.model.paths import join, stem_of
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 N = TypeVar("N")
+
+_TABLES = frozenset({"resolutions", "subdivisions"})
+"""The names of BigDataViewer's tables in HDF5."""
 
 
 @overload
@@ -85,6 +88,28 @@ def named_levels(
         if levels := find(level_paths(image)):
             return levels
     return find(levels_among(names))
+
+
+def levels_among(names: Iterable[str]) -> list[str]:
+    """Return the names of levels, in order: ``s0``, ``s1``, ..., or else numbers.
+
+    >>> levels_among(["s10", "s9", "0"]), levels_among(["1", "0", "labels"])
+    (['s9', 's10'], ['0', '1'])
+    """
+    names = list(names)
+    return list((numbered(names, "level") or numbered(names, "number")).values())
+
+
+def is_part_of_image(name: str) -> bool:
+    """Return whether a name is that of a group that may be part of an image."""
+    kinds: tuple[NameKind, ...] = ("setup", "timepoint", "channel", "hdf5 timepoint")
+    return fused_in(name) is not None or any(number_in(name, k) is not None for k in kinds)
+
+
+def is_level_table(path: str) -> bool:
+    """Return whether a path is that of a table of BigDataViewer that describes a setup's levels."""
+    above, _, name = path.rpartition("/")
+    return name in _TABLES and number_in(above.rpartition("/")[2], "hdf5 setup") is not None
 
 
 def listed_levels(attributes: Mapping[Any, Any]) -> list[str]:

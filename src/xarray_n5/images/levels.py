@@ -19,10 +19,9 @@ from xarray_n5.dialects import ArrayContext
 from xarray_n5.dialects.ngff_attributes import warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
-from xarray_n5.images.find import level_node, levels_of, listed_levels, node_at
+from xarray_n5.images.find import level_node, levels_among, levels_of, listed_levels, node_at
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.factors import at_levels
-from xarray_n5.model.level_names import levels_among
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.tolerances import ROUNDING
 

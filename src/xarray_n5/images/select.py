@@ -15,13 +15,13 @@ from xarray_n5.arrays.context import context_of, hint_of_xml
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.find import (
     combined_images,
+    is_part_of_image,
     levels_of,
     listed_levels,
     name_of_group,
     named_alike,
     single_image,
 )
-from xarray_n5.model.level_names import is_part
 from xarray_n5.model.roundtrip_attrs import is_dataset
 from xarray_n5.model.tolerances import ROUNDING
 
@@ -262,7 +262,7 @@ def _image_of_level(
 def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
     """Return the image that the groups in a group form, or None."""
     found = combined_images(group, **how)
-    if "" not in found and any(map(is_part, group)):
+    if "" not in found and any(map(is_part_of_image, group)):
         apart = f"; {printable(', '.join(found))} are images" if found else ""
         advice = "open one with group=, or all of them with xarray.open_datatree"
         raise ValueError(

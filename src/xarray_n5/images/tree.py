@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.dialects.levels import type_in_paintera
 from xarray_n5.dialects.ngff_attributes import without_images
-from xarray_n5.images.find import level_node, listed_levels, named_levels, node_at
+from xarray_n5.images.find import is_level_table, level_node, listed_levels, named_levels, node_at
 from xarray_n5.images.levels import Levels, groups_between, levels_in
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import is_level_table
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:

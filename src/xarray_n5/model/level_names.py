@@ -40,8 +40,6 @@ _NAMES = MappingProxyType({kind: re.compile(text) for kind, text in _PATTERNS.it
 
 _FUSED = re.compile("ch(0|[1-9][0-9]{0,8})tp(0|[1-9][0-9]{0,8})")
 
-_TABLES = frozenset({"resolutions", "subdivisions"})
-
 _VIEWS = (
     re.compile("(?:(.*)/)?{setup}/{timepoint}(?:/{level})?".format_map(_PATTERNS), re.DOTALL),
     re.compile(
@@ -76,16 +74,6 @@ def level_number(name: str) -> int | None:
     """Return the number of a level that is called ``s1`` or ``1``, or None for other names."""
     number = number_in(name)
     return number_in(name, "number") if number is None else number
-
-
-def levels_among(names: Iterable[str]) -> list[str]:
-    """Return the names of levels, in order: ``s0``, ``s1``, ..., or else numbers.
-
-    >>> levels_among(["s10", "s9", "0"]), levels_among(["1", "0", "labels"])
-    (['s9', 's10'], ['0', '1'])
-    """
-    names = list(names)
-    return list((numbered(names, "level") or numbered(names, "number")).values())
 
 
 def base_path(path: str) -> str | None:
@@ -160,18 +148,6 @@ def fused_in(name: str) -> tuple[int, int] | None:
     """
     match = _FUSED.fullmatch(name)
     return None if match is None else (int(match[2]), int(match[1]))
-
-
-def is_part(name: str) -> bool:
-    """Return whether a name is that of a group that may be part of an image."""
-    kinds: tuple[Kind, ...] = ("setup", "timepoint", "channel", "hdf5 timepoint")
-    return fused_in(name) is not None or any(number_in(name, k) is not None for k in kinds)
-
-
-def is_level_table(path: str) -> bool:
-    """Return whether a path is that of a table of BigDataViewer that describes a setup's levels."""
-    above, _, name = path.rpartition("/")
-    return name in _TABLES and number_in(above.rpartition("/")[2], "hdf5 setup") is not None
 
 
 def level_table_of(path: str) -> tuple[str, int] | None:
