@@ -296,7 +296,7 @@ def test_importing_the_package_imports_little_beside_xarray_and_dask() -> None:
         "boxes.world_grid",
         "writing.begin",
         "writing.deferred",
-        "pyramids.plan",
+        "pyramids.api",
         "datasets.append",
         "datasets.write",
         "copying.copy",

@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     import dask.array as da
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.pyramids.meaning import Meaning
+    from xarray_n5.pyramids.base import Meaning
 
 Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
-
-_LIMB = 32
-"""The number of bits of long integers that are summed at a time."""
 
 _AT_ONCE = 1 << 14
 """The number of windows of labels that are sorted at a time, to fit into a CPU's cache."""
@@ -135,35 +132,23 @@ def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
         return block.copy()
     if block.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
-            wide = np.promote_types(block.dtype, np.float64)
-            total = _folded(block, window, np.add, wide)
+            total = _folded(block, window, np.add, np.promote_types(block.dtype, np.float64))
             mean: np.ndarray = np.divide(total, count)
             return mean.astype(block.dtype)
     limits = np.iinfo(block.dtype)
     least, most = limits.min, limits.max
+    wide: Any = block.dtype
     if block.dtype.itemsize == _LONG:
         least, most = min(0, int(block.min(initial=0))), max(0, int(block.max(initial=0)))
         if not limits.min <= count * least <= count * most <= limits.max:
-            return _long_mean(block, window, count)
-    wide = block.dtype
-    if wide.itemsize < _LONG:
+            wide = np.dtype(object)  # integers of any length
+    else:
         wide = np.min_scalar_type(count * (least or most))
     total = _folded(block, window, np.add, wide)
-    quotient = total // wide.type(count)
-    rest = total - quotient * wide.type(count)
+    divisor = count if wide.hasobject else wide.type(count)
+    quotient = total // divisor
+    rest = total - quotient * divisor
     return _to_even(quotient, rest, count).astype(block.dtype)
-
-
-def _long_mean(block: np.ndarray, window: Sequence[int], count: int) -> np.ndarray:
-    """Return means of numbers whose sums would overflow, from their upper and lower halves."""
-    kind = block.dtype.type
-    high = _folded(block >> kind(_LIMB), window, np.add, block.dtype)
-    low = _folded(block & kind((1 << _LIMB) - 1), window, np.add, block.dtype)
-    quotient = high // kind(count)
-    low += (high - quotient * kind(count)) << kind(_LIMB)
-    more = low // kind(count)
-    rest = low - more * kind(count)
-    return _to_even((quotient << kind(_LIMB)) + more, rest, count)
 
 
 def _to_even(quotient: np.ndarray, rest: np.ndarray, count: int) -> np.ndarray:
