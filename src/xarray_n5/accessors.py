@@ -458,7 +458,7 @@ class _ImageAccessor(Accessor[S]):
               blocks whose chunks have been written are not computed again. See
               :func:`~xarray_n5.to_n5`.
             - `consolidated` (bool): whether to write consolidated metadata, as in
-              ``Dataset.to_zarr``. By default in Zarr v2, unless `region` or ``mode="r+"`` is given.
+              ``Dataset.to_zarr``. By default in Zarr, unless `region` or ``mode="r+"`` is given.
               Existing consolidated metadata is updated in any case.
 
         Returns

@@ -313,7 +313,7 @@ def test_consolidation_is_at_the_group_and_can_be_declined_or_asked_for(tmp_path
     assert summary(place / "no") == stored_in(place / "no")
     dataset()["a"].n5.to_n5(place, "array")
     assert summary(place / "array") == stored_in(place / "array")
-    with pytest.raises(ValueError, match="consolidated=True is for Zarr v2; n5 does not"):
+    with pytest.raises(ValueError, match="consolidated=True is for Zarr"):
         dataset().n5.to_n5(tmp_path / "c.n5", consolidated=True)
     dataset().n5.to_n5(tmp_path / "c.n5", consolidated=False)
 

@@ -137,7 +137,7 @@ class WriteOptions:
             raise ValueError(f"safe_chunks is {self.safe_chunks!r}; expected True or False")
         if self.consolidated and not self.format.native_to_xarray:
             raise ValueError(
-                f"consolidated=True is for Zarr v2; {self.format.name} does not support "
+                f"consolidated=True is for Zarr; {self.format.name} does not support "
                 "consolidated metadata"
             )
 
