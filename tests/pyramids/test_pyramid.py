@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import tracemalloc
 import warnings
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +20,7 @@ from hypothesis import strategies as st
 
 from tests.support.axes import with_axes
 from tests.support.containers import NAMES
-from tests.support.exhaustive import some
 from tests.support.killing import begin, files
-from tests.support.processes import Python
 from tests.support.stores import CountingStore
 from xarray_n5 import (
     Axis,
@@ -50,7 +45,7 @@ from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import coarse_shape, coarser_blocks, reduce_windows
-from xarray_n5.stores import LocalStore, MemoryStore
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -678,68 +673,6 @@ def test_memory_does_not_grow_with_the_volume(tmp_path: Path) -> None:
 
 
 # Interruptions
-
-
-@dataclass(frozen=True)
-class DeadlyStore(LocalStore):
-    """A directory whose process is killed as soon as it has written a certain key."""
-
-    last: str = ""
-
-    def set(self, key: str, data: Any) -> None:
-        super().set(key, data)
-        if key == self.last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main(place: str, log: str, moment: str) -> None:
-    """Write a pyramid in small tasks, in a process that is killed at a moment."""
-    with dask.config.set(SMALL):
-        pyramid(placed(Path(log)), DeadlyStore(place, last=f"p/{moment}"), "p", **OPTIONS)
-
-
-def numbers(log: str | Path) -> da.Array:
-    """Numbers in 16 blocks, each of which notes when it is computed."""
-    from tests.support.killing import source
-
-    return source(log, pause=0.002)
-
-
-def placed(log: Path) -> xr.DataArray:
-    """Return the numbers with axes."""
-    return with_axes(numbers(log), nm(z=1, y=1, x=1))
-
-
-OPTIONS: dict[str, Any] = {"chunks": 8, "levels": 2}
-
-SMALL = {"array.chunk-size": "512B", "scheduler": "threads", "num_workers": 2}
-
-
-@pytest.mark.parametrize("moment", some(["s1/1/1/1", "s0/1/3/2", "s2/0/1/0"], 1))
-def test_a_killed_pyramid_goes_on_where_it_was(tmp_path: Path, moment: str) -> None:
-    place, other, log = tmp_path / "a.n5", tmp_path / "b.n5", tmp_path / "log"
-    log.mkdir()
-    code = "import sys; from tests.pyramids.test_pyramid import main; main(*sys.argv[1:])"
-    assert Python("-c", code, place, log, moment).wait() == -signal.SIGKILL
-    done = {
-        key: (place / key).stat().st_ino
-        for key in files(place)
-        if not key.endswith("attributes.json")
-    }
-    counted = {each.name: each.stat().st_size for each in log.iterdir()}
-    with dask.config.set(SMALL):
-        with pytest.raises(NodeExistsError, match="resume=True"):
-            pyramid(placed(log), place, "p", **OPTIONS)
-        with pytest.raises(ResumeError, match="begun"):
-            pyramid(placed(log), place, "p", **OPTIONS, method="max", resume=True)
-        pyramid(placed(log), place, "p", **OPTIONS, resume=True)
-        log2 = tmp_path / "log2"
-        log2.mkdir()
-        pyramid(placed(log2), other, "p", **OPTIONS)
-    assert files(place) == files(other)
-    assert {key: (place / key).stat().st_ino for key in done} == done
-    if not moment.startswith("s0"):
-        assert {each.name: each.stat().st_size for each in log.iterdir()} == counted
 
 
 def test_a_pyramid_that_had_ended_ends_again(tmp_path: Path, monkeypatch: Any) -> None:

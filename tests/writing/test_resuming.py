@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -15,8 +16,9 @@ from tests.datasets.test_write import days
 from tests.support.containers import NAMES
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
-from xarray_n5 import open_array, pyramid, repair, set_options, to_n5
+from xarray_n5 import add_levels, copy, open_array, pyramid, repair, set_options, to_n5
 from xarray_n5.errors import FinishedAppendError
+from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +119,27 @@ def levels(url: Any, form: str, **more: Any) -> None:
     pyramid(image, url, "p", levels=1, factors=2, **options(form), **more)
 
 
+def base_level(url: Any, form: str) -> None:
+    image = xr.DataArray(np.arange(1, 37, dtype="i4").reshape(6, 6), dims=("y", "x"))
+    to_n5(image, url, "p/s0", **options(form))
+
+
+def more_levels(url: Any, _: str, **more: Any) -> None:
+    add_levels(url, "p/s0", levels=1, factors=2, **more)
+
+
+@cache
+def source_of_copies() -> MemoryStore:
+    source = MemoryStore()
+    tree(source, "n5")
+    levels(source, "n5")
+    return source
+
+
+def copied(url: Any, form: str, **more: Any) -> None:
+    copy(source_of_copies(), url, **FORMS[form], **more)
+
+
 def project(url: Any, form: str, **more: Any) -> None:
     image = xr.DataArray(BLOCKS[None].astype("u2"), dims=("z", "y", "x"), name="a")
     image.n5.to_bdv(url.parent / "a.xml", url, **FORMS[form], **more)
@@ -189,6 +212,9 @@ WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[st
     "region of a dataset": (series, part_of_dataset, {}),
     "tree": (nothing, tree, {}),
     "pyramid": (nothing, levels, {}),
+    "more levels": (base_level, more_levels, {}),
+    "copy": (nothing, copied, {}),
+    "copy w": (copied, copied, {"mode": "w"}),
     "project": (nothing, project, {}),
     "append": (series, append, {}),
     "append of longer strings": (series, longer_strings, {}),

@@ -155,26 +155,24 @@ class _Tree:
         }
         listed = [join(inner, level) for level in listed_levels(group.attrs)]
         levels = self._levels(group, inner, members)
+        lacks_levels = is_part and any(level not in self.arrays for level in listed)
+        keeps = self.keeps(members.values()) and not lacks_levels
         variables: dict[str, VariablePlan] = {}
-        if self.keeps(members.values()) and not (
-            is_part and any(level not in self.arrays for level in listed)
-        ):
-            plan = GroupPlan(
-                path=path, variables={}, attributes=dict(group.attrs), is_pyramid=bool(levels)
-            )
-            stored = Stored(plan=plan, existing=existing_at(path, self.how))
-        elif (pyramid := self._pyramid(group, path, levels)) is not None:
-            stored = plan_node(pyramid, path, None, self.how)
+        how = self.how
+        if not keeps and (pyramid := self._pyramid(group, path, levels)) is not None:
+            stored = plan_node(pyramid, path, None, how)
             variables = self._stored(inner, stored.plan.variables, levels)
-        elif (dataset := self._dataset(group, inner, members)) is not None:
-            how = self.how
+        elif not keeps and (dataset := self._dataset(group, inner, members)) is not None:
             if how.format.native_to_xarray:
                 how = replace(how, dialect=None)
             stored = plan_node(dataset, path, None, how)
             variables = self._stored(inner, stored.plan.variables, members)
         else:
-            plan = GroupPlan(path=path, variables={}, attributes=self._plain(group, inner, levels))
-            stored = Stored(plan=plan, existing=existing_at(path, self.how))
+            attributes = dict(group.attrs) if keeps else self._plain(group, inner, levels)
+            plan = GroupPlan(
+                path=path, variables={}, attributes=attributes, is_pyramid=keeps and bool(levels)
+            )
+            stored = Stored(plan=plan, existing=existing_at(path, how))
         self.attributes[path] = stored.plan.attributes
         for name in [name for name in members if name not in variables]:
             variables[name] = self.array(join(inner, name), self.images[join(inner, name)])

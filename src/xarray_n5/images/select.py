@@ -167,10 +167,6 @@ def pick_level(
         return names[0]
     if isinstance(level, Mapping):
         return _level_by_distance(axes() if names else {}, level, where)
-    return _level_by_number(names, level, where)
-
-
-def _level_by_number(names: Sequence[str], level: object, where: str) -> str:
     if isinstance(level, str):
         number = names.index(level) if level in names else len(names)
     elif isinstance(level, SupportsIndex) and not isinstance(level, bool):
