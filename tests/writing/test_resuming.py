@@ -16,7 +16,7 @@ from tests.datasets.test_write import days
 from tests.support.containers import NAMES
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
-from xarray_n5 import add_levels, copy, open_array, pyramid, repair, set_options, to_n5
+from xarray_n5 import copy, open_array, pyramid, repair, set_options, to_n5
 from xarray_n5.errors import FinishedAppendError
 from xarray_n5.stores import MemoryStore
 
@@ -119,15 +119,6 @@ def levels(url: Any, form: str, **more: Any) -> None:
     pyramid(image, url, "p", levels=1, factors=2, **options(form), **more)
 
 
-def base_level(url: Any, form: str) -> None:
-    image = xr.DataArray(np.arange(1, 37, dtype="i4").reshape(6, 6), dims=("y", "x"))
-    to_n5(image, url, "p/s0", **options(form))
-
-
-def more_levels(url: Any, _: str, **more: Any) -> None:
-    add_levels(url, "p/s0", levels=1, factors=2, **more)
-
-
 @cache
 def source_of_copies() -> MemoryStore:
     source = MemoryStore()
@@ -212,7 +203,6 @@ WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[st
     "region of a dataset": (series, part_of_dataset, {}),
     "tree": (nothing, tree, {}),
     "pyramid": (nothing, levels, {}),
-    "more levels": (base_level, more_levels, {}),
     "copy": (nothing, copied, {}),
     "copy w": (copied, copied, {"mode": "w"}),
     "project": (nothing, project, {}),
