@@ -155,8 +155,8 @@ class PlannedGroup:
         """Store the record of the group, and create or empty it."""
         group, claim = self.group, None
         if group.is_exclusive:
-            if group.options.format.one_writer:
-                group.prepare()  # a new file has no records
+            if group.options.format.one_writer:  # a new file has no records
+                create_group(group.options.container, group.path, mode="a")
             if group.path:  # a new container is recognised before there is anything in it
                 create_group(group.options.container, group.path.rpartition("/")[0], mode="a")
             claim = self._claim()
