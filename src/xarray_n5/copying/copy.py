@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -13,18 +14,19 @@ import xarray as xr
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import Group
-from xarray_n5.arrays.open import open_node
+from xarray_n5.arrays.open import Walk, open_node
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.compare import compare
 from xarray_n5.copying.groups import plan_array, plan_groups
 from xarray_n5.copying.storage import Storage, is_sparse
 from xarray_n5.datasets.write import request_of, write, write_stored
 from xarray_n5.dialects import find_dialects
-from xarray_n5.errors import NodeExistsError, RefusedError
+from xarray_n5.errors import MetadataError, NodeExistsError, RefusedError
 from xarray_n5.formats import split_url
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_in
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
@@ -39,7 +41,7 @@ from xarray_n5.writing.run import compute_writes, finish
 from xarray_n5.writing.self_reads import location_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from xarray_n5.formats import FormatName
     from xarray_n5.model.codec import Compression
@@ -234,12 +236,14 @@ class _Copy:
         return write(groups_of(tree, path, encodings, how), how).plan()
 
     def _plan_group(self, group: Group, without: Collection[str]) -> PlannedGroup:
-        groups, arrays = plan_groups(group, without, self.how, self.path, self.storage)
-        for stored in groups:
-            where = self.how.container.where(stored.plan.path)
+        arrays, groups = _sorted_nodes(group, without)
+        how, path, storage = self.how, self.path, self.storage
+        planned = plan_groups(arrays, groups, how, path, storage, is_part=bool(without))
+        for stored in planned:
+            where = how.container.where(stored.plan.path)
             attributes = as_json(stored.plan.attributes, where)
-            self.how.format.check(GroupMetadata(attributes=attributes), where)
-        write = write_stored(groups, self.how, self.path)
+            how.format.check(GroupMetadata(attributes=attributes), where)
+        write = write_stored(planned, how, path)
         requests = {
             inner: self._request(request, arrays[inner]) if inner in arrays else request
             for inner, request in sorted(write.requests.items())
@@ -311,3 +315,50 @@ def _state_of(array: Array) -> str:
     except RefusedError:
         return ""
     return f"{state % (1 << 64):016x}"
+
+
+def _sorted_nodes(
+    group: Group, without: Collection[str]
+) -> tuple[dict[str, Array], dict[str, Group]]:
+    """Return the arrays and the groups of a tree by their paths in it, base levels first."""
+    arrays: dict[str, Array] = {}
+    groups = {"": group}
+    others: list[str] = []
+    for path, node in _below(group, "", without, others):
+        if isinstance(node, Array):
+            arrays[path] = node
+        else:
+            groups[path] = node
+    if others:
+        more = f"; and {len(others) - 1} more" if others[1:] else ""
+        warn(f"{others[0]}{more}")
+    return dict(sorted(arrays.items())), groups
+
+
+def _below(
+    group: Group, path: str, without: Collection[str], others: list[str]
+) -> Iterator[tuple[str, Array | Group]]:
+    """Iterate over the nodes of a tree; add messages about arrays of other formats to `others`.
+
+    Raises
+    ------
+    MetadataError
+        If a group is an array that has lost its metadata.
+    """
+    inner = {name: join(path, name) for name in group}
+    if all(map(str.isdigit, inner)):  # or there are none
+        found = Walk(group).seen(group)
+        if found.broken:
+            hint = f", or leave the array out with without={path!r}" if path else ""
+            raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")
+        if found.node is None:
+            others.append(f"{group.url} is not copied: {found.problem}")
+            return
+    if path:
+        yield path, group
+    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
+    for name, node in group.nodes(names, strict=True).items():
+        if isinstance(node, Array):
+            yield inner[name], node
+        else:
+            yield from _below(node, inner[name], without, others)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
-from xarray_n5.arrays.open import Walk
 from xarray_n5.copying.storage import NAMES
 from xarray_n5.copying.variables import (
     LABELS,
@@ -37,7 +34,6 @@ from xarray_n5.dialects.ngff_attributes import (
     without_images,
 )
 from xarray_n5.dialects.protocol import ArrayContext
-from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import (
     levels_among,
     levels_of,
@@ -52,8 +48,9 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_dataset, is_text, user_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.storage import Storage
     from xarray_n5.datasets.encoding import VariablePlan
@@ -67,28 +64,35 @@ _BESIDE_IMAGES = ("ome", "omero", "image-label")
 
 
 def plan_groups(
-    group: Group, without: Collection[str], how: WriteOptions, path: str, storage: Storage
-) -> tuple[list[Stored], dict[str, Array]]:
-    """Return a group and all in it as they are stored, and the arrays by their paths in it.
+    arrays: Mapping[str, Array],
+    groups: Mapping[str, Group],
+    how: WriteOptions,
+    path: str,
+    storage: Storage,
+    *,
+    is_part: bool,
+) -> list[Stored]:
+    """Return a group and all in it as they are stored.
 
     Parameters
     ----------
-    group, without
-        The group to copy, and patterns of the paths in it to leave out.
+    arrays, groups
+        The nodes to copy by their paths in the group.
     how, path
         The container of the copy, and the path of the group there.
     storage
         The chunks and compression of arrays.
+    is_part
+        Whether some nodes are left out.
 
     Raises
     ------
     MetadataError
         If the format cannot store an array, or the user's dialects cannot describe it.
     """
-    arrays, groups = _sorted_nodes(group, without)
     tree = _Tree(arrays=arrays, groups=groups, how=how, path=path, storage=storage)
-    planned = {inner: tree.group(inner, is_part=bool(without)) for inner in groups}
-    return list(tree.with_labels(planned).values()), arrays
+    planned = {inner: tree.group(inner, is_part=is_part) for inner in groups}
+    return list(tree.with_labels(planned).values())
 
 
 def plan_array(array: Array, how: WriteOptions, path: str, storage: Storage) -> VariablePlan:
@@ -339,50 +343,3 @@ def _warn_undescribed(group: Group, how: WriteOptions) -> None:
             "describe; viewers find no image in the copy (the axes that open from the source say "
             "why)"
         )
-
-
-def _sorted_nodes(
-    group: Group, without: Collection[str]
-) -> tuple[dict[str, Array], dict[str, Group]]:
-    """Return the arrays and the groups of a tree by their paths in it, base levels first."""
-    arrays: dict[str, Array] = {}
-    groups = {"": group}
-    others: list[str] = []
-    for path, node in _below(group, "", without, others):
-        if isinstance(node, Array):
-            arrays[path] = node
-        else:
-            groups[path] = node
-    if others:
-        more = f"; and {len(others) - 1} more" if others[1:] else ""
-        warn(f"{others[0]}{more}")
-    return dict(sorted(arrays.items())), groups
-
-
-def _below(
-    group: Group, path: str, without: Collection[str], others: list[str]
-) -> Iterator[tuple[str, Array | Group]]:
-    """Iterate over the nodes of a tree; add messages about arrays of other formats to `others`.
-
-    Raises
-    ------
-    MetadataError
-        If a group is an array that has lost its metadata.
-    """
-    inner = {name: join(path, name) for name in group}
-    if all(map(str.isdigit, inner)):  # or there are none
-        found = Walk(group).seen(group)
-        if found.broken:
-            hint = f", or leave the array out with without={path!r}" if path else ""
-            raise MetadataError(f"{group.url} {found.problem}; restore it{hint}")
-        if found.node is None:
-            others.append(f"{group.url} is not copied: {found.problem}")
-            return
-    if path:
-        yield path, group
-    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
-    for name, node in group.nodes(names, strict=True).items():
-        if isinstance(node, Array):
-            yield inner[name], node
-        else:
-            yield from _below(node, inner[name], without, others)
