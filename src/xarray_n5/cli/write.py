@@ -85,7 +85,7 @@ def copy(
       xarray-n5 copy s3://bucket/em.n5/s2 em.n5/s2 -o anon=true --workers 16 --resume
       xarray-n5 copy cells.n5 /archive/cells.n5 --verify
     """
-    from xarray_n5.copying.api import copy as write_copy
+    from xarray_n5.copying.copy import copy as write_copy
 
     storage |= {"source_options": for_url(src, options)}
     storage |= {"storage_options": for_url(dst, dst_options)}
