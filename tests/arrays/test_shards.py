@@ -27,7 +27,6 @@ from xarray_n5 import (
     create_array,
     from_n5,
     open_array,
-    set_options,
     to_n5,
     verify,
 )
@@ -36,8 +35,6 @@ from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from distributed import Client
 
     from xarray_n5.stores.base import FilePart
 
@@ -64,35 +61,23 @@ def random_blocks(chance: random.Random, size: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise(edges)) or (0,)
 
 
-def random_plan(chance: random.Random, seed: int) -> tuple[np.ndarray, da.Array, dict[str, Any]]:
-    """Values, the same in blocks of any sizes, and chunks and shards of any shapes."""
+@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+@pytest.mark.parametrize("seed", seeds(6, 40))
+def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
     ndim = chance.randrange(1, 4)
     shape = tuple(chance.randrange(1, 25) for _ in range(ndim))
     chunks = tuple(chance.randrange(1, 6) for _ in range(ndim))
     shards = tuple(side * chance.randrange(1, 5) for side in chunks)
     values = np.random.default_rng(seed).integers(0, 3, shape).astype("u2")
     source = da.from_array(values, chunks=tuple(random_blocks(chance, size) for size in shape))
-    return values, source, {"format": "zarr3", "chunks": chunks, "shards": shards}
-
-
-def check_once(store: LoggingStore, values: np.ndarray) -> None:
-    """Each shard was written once, and all of them are the values."""
+    store = LoggingStore(str(tmp_path / "x.zarr"), str(tmp_path / "log"))
+    with dask.config.set(scheduler="threads", num_workers=2):
+        to_n5(source, store, "a", format="zarr3", chunks=chunks, shards=shards)
     array = open_array(store, "a")
     written = Counter(key for key in store.written() if key.startswith("a/c/"))
     assert (len(written), set(written.values())) == (array.grid.size, {1})
     np.testing.assert_array_equal(array[...], values)
-
-
-@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
-@pytest.mark.parametrize("seed", seeds(6, 40))
-def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
-    values, source, options = random_plan(chance, seed)
-    shape = values.shape
-    store = LoggingStore(str(tmp_path / "x.zarr"), str(tmp_path / "log"))
-    with dask.config.set(scheduler="threads", num_workers=2):
-        to_n5(source, store, "a", **options)
-    check_once(store, values)
     region = tuple(slice(*sorted(chance.sample(range(size + 1), 2))) for size in shape)
     part = values[region] + 7
     store.forget()
@@ -106,48 +91,6 @@ def test_any_blocks_write_each_shard_once(tmp_path: Path, seed: int) -> None:
     blocks: Any = chance.choice([None, "auto", tuple(chance.randrange(1, 9) for _ in shape)])
     read = from_n5(store, "a", chunks=blocks)
     np.testing.assert_array_equal(read.compute(scheduler="synchronous"), values)
-
-
-@pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
-@pytest.mark.parametrize("seed", seeds(3, 12))
-def test_processes_write_each_shard_once(tmp_path: Path, cluster: Client, seed: int) -> None:
-    chance = random.Random(1000 + seed)  # noqa: S311
-    values, source, options = random_plan(chance, seed)
-    store = LoggingStore(str(tmp_path / "x.zarr"), str(tmp_path / "log"))
-    with cluster.as_current():  # type: ignore[no-untyped-call]
-        to_n5(source, store, "a", **options)
-        check_once(store, values)
-        # Blocks of any sizes on the shards that a region covers, which begins and ends with one.
-        region = tuple(map(random_region, [chance] * values.ndim, values.shape, options["shards"]))
-        sides = [part.stop - part.start for part in region]
-        part = values[region] + 7
-        blocks = tuple(random_blocks(chance, side) for side in sides)
-        store.forget()
-        to_n5(da.from_array(part, chunks=blocks), store, "a", region=region)
-        values[region] = part
-        grid = open_array(store, "a").grid
-        inside = {
-            f"a/c/{'/'.join(map(str, index))}"
-            for index in np.ndindex(*grid.counts)
-            if all(
-                within.start <= at.start < within.stop
-                for within, at in zip(region, grid.slices(index), strict=True)
-            )
-        }
-        # Two workers wrote these, each of them once, and no other.
-        written = Counter(key for key in store.written() if key.startswith("a/c/"))
-        assert written == dict.fromkeys(inside, 1)
-        key = tuple(slice(*sorted(chance.sample(range(size + 1), 2))) for size in values.shape)
-        read = from_n5(store, "a", chunks=chance.choice([None, "auto"]))
-        np.testing.assert_array_equal(read[key].compute(), values[key])
-    np.testing.assert_array_equal(open_array(store, "a")[...], values)
-
-
-def random_region(chance: random.Random, size: int, side: int) -> slice:
-    """A part of an axis that begins and ends where a shard does."""
-    edges = sorted({*range(0, size, side), size})
-    start = chance.randrange(len(edges) - 1)
-    return slice(edges[start], edges[chance.randrange(start + 1, len(edges))])
 
 
 def test_a_region_that_cuts_shards_is_refused(place: Path) -> None:
@@ -285,16 +228,6 @@ def test_pyramids_and_copies_have_shards(tmp_path: Path) -> None:
     np.testing.assert_array_equal(copied[...], VALUES)
     xarray_n5.copy(tmp_path / "c.zarr", tmp_path / "d.n5")
     assert open_array(tmp_path / "d.n5", "a").chunks == CHUNKS
-    for name, how, chunks, shards in (
-        ("e", {"chunks": (5, 6), "shards": (10, 12)}, (5, 6), (10, 12)),
-        ("f", {"shards": (9, 8)}, CHUNKS, (9, 8)),
-        ("g", {"chunks": 7, "shards": "auto"}, (7, 7), (21, 35)),
-        ("h", {"chunks": 7}, (7, 7), None),
-    ):
-        xarray_n5.copy(tmp_path / "c.zarr", tmp_path / name, format="zarr3", **how)
-        copied = open_array(tmp_path / name, "a")
-        assert (copied.chunks, copied.shards) == (chunks, shards)
-        np.testing.assert_array_equal(copied[...], VALUES)
 
 
 # Requests
@@ -496,27 +429,6 @@ def test_a_damaged_chunk_hides_no_other(place: Path) -> None:
     assert verify(place, deep=True).state.values[1, 0] == "undecodable"
 
 
-def test_damaged_and_missing_shards_are_written_again(place: Path) -> None:
-    url = place.parent
-    source = da.from_array(VALUES, chunks=SHARDS, name="source")
-    options: dict[str, Any] = {**LAYOUT, "mode": "w"}
-    with set_options(checksums=True):
-        to_n5(source, url, "a", **options)
-    before = {file: file.read_bytes() for file in (place / "c").rglob("*") if file.is_file()}
-    data = bytearray(shard(place).read_bytes())
-    data[20] ^= 1
-    shard(place).write_bytes(data)
-    (place / "c/0/1").unlink()
-    wanted = np.full((4, 3), "ok", object)
-    wanted[1, 0], wanted[0, 1] = "undecodable", "missing"
-    assert (verify(url, "a").state.values == wanted).all()
-    assert xarray_n5.repair(url, "a", missing=True).attrs["repaired"] == 1
-    to_n5(source, url, "a", **options | {"mode": "w-"}, resume=True)
-    assert set(verify(url, "a").state.values.ravel()) == {"ok"}
-    after = {file: file.read_bytes() for file in (place / "c").rglob("*") if file.is_file()}
-    assert after == before
-
-
 def test_a_missing_shard_reads_as_the_fill_value(place: Path) -> None:
     shard(place).unlink()
     array = open_array(place)
@@ -552,18 +464,3 @@ def test_automatic_blocks_are_whole_shards_unless_these_are_large(tmp_path: Path
     assert from_n5(tmp_path, "large", chunks="auto").chunksize == (256, 256, 256)
     with dask.config.set({"array.chunk-size": "1 MiB"}):
         assert from_n5(tmp_path, "small", chunks="auto").chunksize == (128, 128, 64)
-
-
-@pytest.mark.parametrize("mask", [None, 7])
-def test_copies_keep_whether_a_fill_value_is_a_mask(tmp_path: Path, mask: int | None) -> None:
-    dataset = xr.Dataset({"a": ("x", np.arange(12, dtype="u2"))})
-    if mask is not None:
-        dataset["a"] = dataset["a"].where(dataset["a"] != mask).astype("f4")
-        dataset["a"].encoding = {"dtype": np.dtype("u2"), "_FillValue": np.uint16(mask)}
-    dataset.n5.to_n5(tmp_path / "0", format="zarr3")
-    forms: list[Any] = ["n5", "zarr3", "zarr3", "zarr2", "zarr3"]
-    for number, form in enumerate(forms):
-        xarray_n5.copy(tmp_path / str(number), tmp_path / str(number + 1), format=form)
-        found = xr.open_dataset(tmp_path / str(number + 1), engine="n5")["a"]
-        assert found.encoding.get("_FillValue") == mask, form
-        assert found.dtype == ("u2" if mask is None else "f4")

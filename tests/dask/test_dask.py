@@ -88,12 +88,6 @@ def test_blocks_of_an_empty_axis_may_have_no_size(tmp_path: Path) -> None:
     assert from_n5(tmp_path, "a", chunks=(-1, (4, 4))).chunks == ((0,), (4, 4))
 
 
-def test_a_block_is_one_task(array: Array) -> None:
-    lazy = from_n5(array)
-    (optimised,) = optimize(lazy)
-    assert len(optimised.__dask_graph__()) == lazy.npartitions == 27
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -132,14 +126,6 @@ def test_missing_chunks_are_zeros_or_errors_that_name_the_chunk(
         strict.compute()
 
 
-def test_a_damaged_chunk_fails_the_computation_with_its_name(
-    store: MemoryStore, array: Array
-) -> None:
-    store.set("a/2/1/0", b"damaged")
-    with pytest.raises(ChunkError, match="'a/2/1/0'"):
-        from_n5(array).sum().compute()
-
-
 @pytest.mark.usefixtures("array")
 def test_metadata_can_be_insisted_on(store: MemoryStore) -> None:
     with pytest.raises(MetadataError, match="dataType"):
@@ -166,15 +152,6 @@ def test_names_are_the_same_in_every_process(tmp_path: Path) -> None:
     assert other.stdout.strip() == from_n5(tmp_path / "x.n5", "a").name
 
 
-def test_a_task_carries_little(tmp_path: Path) -> None:
-    array = create_array(
-        tmp_path / "x.n5", shape=(4,), dtype="u1", chunks=(2,), attributes={"big": "x" * 10_000}
-    )
-    lazy = from_n5(array)
-    task = dict(lazy.__dask_graph__())[(lazy.name, 1)]
-    assert len(pickle.dumps(task)) < 1500
-
-
 def test_objects_with_secrets_leave_none_in_graph_keys() -> None:
     import fsspec
 
@@ -185,15 +162,6 @@ def test_objects_with_secrets_leave_none_in_graph_keys() -> None:
 
 
 # Writing
-
-
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    source = da.from_array(VALUES, chunks=(7, 9, 22))
-    report = to_n5(source, tmp_path / "x.n5", "a", chunks=(4, 4, 4))
-    assert report.to_datatree()["bytes"].shape == (5, 6, 6)
-    stored = open_array(tmp_path / "x.n5", "a")
-    np.testing.assert_array_equal(stored[...], VALUES)
-    assert sorted(stored.node.stored_chunks()) == sorted(stored.grid)
 
 
 def test_stored_chunks_are_dasks_blocks_unless_told_otherwise() -> None:
@@ -370,13 +338,6 @@ def test_a_region_must_fit(store: MemoryStore, array: Array, region: Any) -> Non
 def test_a_region_may_name_the_first_axis_alone(store: MemoryStore, array: Array) -> None:
     to_n5(np.zeros((4, 21, 22), "u2"), store, "a", region=slice(2, 6), safe_chunks=False)
     assert not array[2:6].any()
-
-
-def test_chunks_must_have_a_side_for_each_axis() -> None:
-    store = MemoryStore()
-    with pytest.raises(MetadataError, match="expected 2 numbers"):
-        to_n5(np.zeros((4, 4)), store, "a", chunks=(2,))
-    assert store.items == {}
 
 
 def test_a_region_needs_an_array() -> None:
@@ -607,12 +568,6 @@ def test_a_region_takes_either_byte_order(store: MemoryStore, array: Array) -> N
     big = np.ones((4, 21, 22), ">u2")
     to_n5(big, store, "a", region=(slice(0, 4),), safe_chunks=False)
     assert (array[:4] == 1).all()
-
-
-def test_what_has_no_blocks_gets_chunks_of_a_good_size() -> None:
-    store = MemoryStore()
-    to_n5(np.zeros((300, 300, 300), "u1"), store, "a", write_empty_chunks=False)
-    assert open_array(store, "a").chunks == (101, 101, 101)
 
 
 def test_an_open_array_takes_no_options_of_a_place(array: Array) -> None:

@@ -713,12 +713,6 @@ def test_what_others_left_short_is_not_taken_away(tmp_path: Path) -> None:
 # What is under way
 
 
-def test_a_flushed_write_is_like_any_other(tmp_path: Path) -> None:
-    with set_options(fsync=True):
-        to_n5(VALUES, tmp_path, "a", chunks=4)
-    check(tmp_path, VALUES)
-
-
 def test_a_write_under_way_is_seen_and_leaves_nothing(tmp_path: Path) -> None:
     to_n5(VALUES, tmp_path, "a", chunks=4, compute=False)
     begin(tmp_path, "a")
