@@ -125,15 +125,15 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
 
 def _check_known(members: Mapping[str, Any], made: Compression) -> None:
     """Raise for unknown members, which are ignored only when they are read from files."""
-    own = (
+    known = (
         made.known
         if isinstance(made, Numcodecs)
         else {_camel(field.name) for field in fields(made)}
     )
-    if unknown := sorted(members.keys() - own - {"type", "id"}):
+    if unknown := sorted(members.keys() - known - {"type", "id"}):
         name = members.get("type", made.name)
         raise MetadataError(
-            f"unknown parameters {unknown} of compression {name!r}; expected {sorted(own)}"
+            f"unknown parameters {unknown} of compression {name!r}; expected {sorted(known)}"
         )
 
 
@@ -226,9 +226,9 @@ def _is_compression_class(kind: object) -> bool:
 def _make(kind: type[Compression], members: Mapping[str, object]) -> Compression:
     values: dict[str, Any] = {}
     for field in fields(kind):
-        found = members.get(_camel(field.name))
-        if found is not None:
-            values[field.name] = as_int(found)
+        value = members.get(_camel(field.name))
+        if value is not None:
+            values[field.name] = as_int(value)
         elif field.default is MISSING and field.default_factory is MISSING:
             raise MetadataError(
                 f"compression {kind.name!r}: missing parameter {_camel(field.name)!r}"

@@ -57,16 +57,16 @@ def _register(hdf5plugin: Any) -> None:
     netCDF4 sets the plugin path to filters of its own HDF5, which fail in h5py's. hdf5plugin keeps
     such filters unless it is forced to replace them.
     """
-    found = hdf5plugin.get_config().registered_filters
-    if strange := tuple(name for name, path in found.items() if path == "unknown"):
+    filters = hdf5plugin.get_config().registered_filters
+    if strange := tuple(name for name, path in filters.items() if path == "unknown"):
         hdf5plugin.register(strange, force=True)
 
 
 def plugins_of(dataset: Any) -> frozenset[int]:
     """Return the filters of an h5py dataset that are not a part of HDF5 or h5py."""
     properties = dataset.id.get_create_plist()
-    found = (properties.get_filter(position) for position in range(properties.get_nfilters()))
-    return frozenset(number for number, *_ in found) - _OF_LIBRARY
+    filters = (properties.get_filter(position) for position in range(properties.get_nfilters()))
+    return frozenset(number for number, *_ in filters) - _OF_LIBRARY
 
 
 def check_type(kind: Any) -> None:

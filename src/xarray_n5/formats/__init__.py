@@ -97,7 +97,7 @@ def split_url(url: str, path: str = "") -> tuple[str, str]:
     """
     if "::" in url or "?" in url:
         return url, path
-    ends = [found.end() for found in re.finditer(r"[^/]+(?=/|$)", url)]
+    ends = [part.end() for part in re.finditer(r"[^/]+(?=/|$)", url)]
     for end in reversed(ends):
         if is_container_name(url[:end]):
             return url[:end], join(url[end:].strip("/"), path)

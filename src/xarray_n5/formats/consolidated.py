@@ -51,7 +51,7 @@ def _parse(document: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any] |
         return whole, {str(key): members for key, members in whole["metadata"].items()}
     if (member := whole.get(_MEMBER)) is None:
         return whole, None
-    return whole, {join(str(node), DOCUMENT): each for node, each in member["metadata"].items()}
+    return whole, {join(str(node), DOCUMENT): inner for node, inner in member["metadata"].items()}
 
 
 def _dump(whole: Mapping[str, Any], documents: Mapping[str, Any], name: str) -> bytes:
@@ -114,8 +114,8 @@ def _renew(
                 return
             if known is None:
                 return
-            changed = {*keys, *(each for each in known if each.startswith(starts))}
-            after = {each: known[each] for each in known if each not in changed}
+            changed = {*keys, *(inner for inner in known if inner.startswith(starts))}
+            after = {inner: known[inner] for inner in known if inner not in changed}
             after |= _load(current if alone else store, group, sorted(changed))
             if _dumped(known) == _dumped(after):
                 return
@@ -209,8 +209,8 @@ def _bare(members: Any) -> Any:
 
 def _documents_below(store: Store, path: str, name: str) -> dict[str, Any]:
     """Return the documents of all nodes below a group, and in Zarr v2 its own, by key."""
-    names, own = _REPEATED[name], name != DOCUMENT
-    documents = _load(store, path, _keys([""], names)) if own else {}
+    names, is_v2 = _REPEATED[name], name != DOCUMENT
+    documents = _load(store, path, _keys([""], names)) if is_v2 else {}
     level = [""]
     while groups := [node for node in level if not node or _is_group(node, documents)]:
         listings = store.list_many([join(path, group) for group in groups])

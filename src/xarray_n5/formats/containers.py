@@ -115,10 +115,10 @@ def open_hdf5(location: object, options: Mapping[str, Any]) -> Hdf5Container | N
 def _is_hdf5(path: str) -> bool:
     """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
             return False  # a directory; or a pipe, which would block
-        if is_stub(path, found):
+        if is_stub(path, status):
             return path.endswith(SUFFIXES)
         with open(path, "rb") as file:
             start = file.read(len(SIGNATURE))
@@ -142,19 +142,19 @@ def locate(
     options = {**_split_options(url, storage_options)[1]}
     if (file := open_hdf5(url, options)) is not None:
         return file, path
-    store = found = open_store(url, storage_options)
+    store = around = open_store(url, storage_options)
     inner: list[str] = []
-    while not found.name.endswith(SUFFIX):
-        if found.name.endswith(SUFFIXES) and (file := open_hdf5(found.url, options)) is not None:
+    while not around.name.endswith(SUFFIX):
+        if around.name.endswith(SUFFIXES) and (file := open_hdf5(around.url, options)) is not None:
             return file, join(*inner, path)
-        up = found.parent()
+        up = around.parent()
         if up is None:
             return store, path
-        inner.insert(0, found.name)
-        found = up
-        if (archive := _archive_at(found)) is not None:
+        inner.insert(0, around.name)
+        around = up
+        if (archive := _archive_at(around)) is not None:
             return archive, join(*inner, path)
-    return found, join(*inner, path)
+    return around, join(*inner, path)
 
 
 def find_scene(

@@ -40,11 +40,13 @@ def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
 def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
     """Return the documents of each node, fetched in one batch."""
     keys = [join(path, name) for path in paths for name in form.documents]
-    found = iter([store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ())
+    contents = iter(
+        [store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ()
+    )
     several: list[Documents] = []
     for _ in paths:
-        own = {name: next(found) for name in form.documents}
-        several.append({name: data for name, data in own.items() if data is not None})
+        documents = {name: next(contents) for name in form.documents}
+        several.append({name: data for name, data in documents.items() if data is not None})
     return several
 
 

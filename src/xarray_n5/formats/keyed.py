@@ -118,18 +118,18 @@ class KeyedContainer:
     def node(self, path: str) -> Node:
         """Return the node at `path`."""
         documents = get_documents(self.store, path, self.format)
-        found = structure.described(self.store, self.format, path, documents)
-        return settle(self.store, self.format, [found])[0]
+        node = structure.described(self.store, self.format, path, documents)
+        return settle(self.store, self.format, [node])[0]
 
     def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
         """Return the nodes at several paths, or why one cannot be read; one batch."""
         if not verify:
             return read_nodes(self.store, self.format, paths)
         prefetch_documents(self.store, paths, self.format)
-        found = read_nodes(self.store, self.format, paths)
-        nodes = [each for each in found if isinstance(each, Node)]
+        read = read_nodes(self.store, self.format, paths)
+        nodes = [node for node in read if isinstance(node, Node)]
         settled = iter(settle(self.store, self.format, nodes))
-        return [next(settled) if isinstance(each, Node) else each for each in found]
+        return [next(settled) if isinstance(node, Node) else node for node in read]
 
     def exists(self, node: Node) -> bool:
         """Return whether there is a node; one without documents is a directory."""
@@ -158,14 +158,14 @@ class KeyedContainer:
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
         """Return the first obstacle to creating a node: something that must stay; None if none."""
-        own = self.documents
+        documents = self.documents
         if not arrays:
             folders, files = self.store.list(path)
             names = ((n, n in _FOREIGN or not n.startswith(".")) for n in (*folders, *files))
-            return next((name for name, stays in names if stays and name not in own), None)
+            return next((name for name, stays in names if stays and name not in documents), None)
         for key in self.walk(path):
             chunk = any(self.format.chunk_index(array, key) is not None for array in arrays)
-            if not (chunk or is_partial(key) or is_own(key) or key in own):
+            if not (chunk or is_partial(key) or is_own(key) or key in documents):
                 return key
         return None
 
@@ -173,8 +173,10 @@ class KeyedContainer:
         """Return the first path that is a node of another format, and the file that shows it."""
         names = sorted(_FOREIGN - self.documents)
         keys = [(path, name) for path in paths for name in names]
-        found = self.store.get_many([join(*key) for key in keys]) if keys else ()
-        return next((k for k, each in zip(keys, found, strict=True) if each is not None), None)
+        contents = self.store.get_many([join(*key) for key in keys]) if keys else ()
+        return next(
+            (k for k, content in zip(keys, contents, strict=True) if content is not None), None
+        )
 
     def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
         """Return the error for a node that is absent or of another kind, with a hint."""

@@ -50,11 +50,11 @@ def open_container(
     """
     if isinstance(url, CONTAINERS):
         return url, url.format.normalize_path(path)
-    found, path = _locate(url, path, storage_options, format)
-    if isinstance(found, Hdf5Container):
-        return found, path
-    _check_writable(found, path)
-    store = CachedStore(found.fresh()) if cached else found.fresh()
+    location, path = _locate(url, path, storage_options, format)
+    if isinstance(location, Hdf5Container):
+        return location, path
+    _check_writable(location, path)
+    store = CachedStore(location.fresh()) if cached else location.fresh()
     if cached:
         _look_ahead(store, [path, ""], KEYED_FORMATS, [path])
         if isinstance(uncached(store), LocalStore):
@@ -95,12 +95,12 @@ def find_node(
         if not writable:
             _warn_unfinished(url.store, node)
         return url, node
-    found, path = _locate(url, path, storage_options, format)
-    if isinstance(found, Hdf5Container):
-        return find_node(found, path, writable=writable)
+    location, path = _locate(url, path, storage_options, format)
+    if isinstance(location, Hdf5Container):
+        return find_node(location, path, writable=writable)
     if writable:
-        _check_writable(found, path)
-    store = found.fresh() if writable else CachedStore(found) if cached else found
+        _check_writable(location, path)
+    store = location.fresh() if writable else CachedStore(location) if cached else location
     forms = [_keyed(format)]
     if format is None and _format_named(store).name == Zarr2.name:
         forms = KEYED_FORMATS
@@ -139,20 +139,20 @@ def _locate(
     """
     asked = None if name is None else get_format(name)
     if is_peculiar(path):
-        found, inner = locate(url, "", storage_options)
-        form = found.format if isinstance(found, Hdf5Container) else format_of(found, name)
+        location, inner = locate(url, "", storage_options)
+        form = location.format if isinstance(location, Hdf5Container) else format_of(location, name)
         inner = join(inner, form.normalize_path(path))
     else:
         usual = asked or KEYED_FORMATS[0]
-        found, inner = locate(url, usual.normalize_path(path), storage_options)
-    held = [found.format] if isinstance(found, Hdf5Container) else KEYED_FORMATS
+        location, inner = locate(url, usual.normalize_path(path), storage_options)
+    held = [location.format] if isinstance(location, Hdf5Container) else KEYED_FORMATS
     if asked is not None and asked not in held:
-        known = " or ".join(each.name for each in held)
+        known = " or ".join(kind.name for kind in held)
         raise MetadataError(
-            f"{found.url} supports {known}, not {name}: HDF5 is one file, named *.h5; the other "
+            f"{location.url} supports {known}, not {name}: HDF5 is one file, named *.h5; the other "
             "formats are directories"
         )
-    return found, inner
+    return location, inner
 
 
 def format_of(store: Store, name: str | None = None) -> KeyedFormat:
@@ -231,7 +231,7 @@ def _is_n5(store: Store) -> bool:
     above: Store | None = store
     while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
         above = above.parent()
-    documents = [join(each, N5.documents[0]) for each in folders]
+    documents = [join(folder, N5.documents[0]) for folder in folders]
     return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
 
 

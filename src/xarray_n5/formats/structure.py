@@ -116,14 +116,14 @@ def read_nodes(store: Store, form: KeyedFormat, paths: Sequence[str]) -> list[No
     known: dict[str, Documents] = {}
     with suppress(UnsafePathError):  # one unsafe path must not hide the others
         known = dict(zip(paths, get_all_documents(store, paths, form), strict=True))
-    found: list[Node | N5Error] = []
+    nodes: list[Node | N5Error] = []
     for path in paths:
         try:
             documents = known[path] if known else get_documents(store, path, form)
-            found.append(described(store, form, path, documents))
+            nodes.append(described(store, form, path, documents))
         except N5Error as error:
-            found.append(error)
-    return found
+            nodes.append(error)
+    return nodes
 
 
 def described(store: Store, form: KeyedFormat, path: str, documents: Documents) -> Node:
@@ -179,10 +179,10 @@ def _groups_in(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[
         documents = iter([{}] * len(paths))
     groups = []
     for claim, listing, tried in zip(claims, listings, names, strict=True):
-        own = {name: next(documents) for name in tried}
-        nodes = {name for name, each in own.items() if _is_node(form, each)}
+        contents = {name: next(documents) for name in tried}
+        nodes = {name for name, content in contents.items() if _is_node(form, content)}
         nodes |= set(numbered(listing[0] if listing else (), "timepoint").values())
-        chunks = listing is not None and _has_chunks(form, _array(claim), listing, own)
+        chunks = listing is not None and _has_chunks(form, _array(claim), listing, contents)
         nested = lists_levels(claim.metadata.attributes)
         if nodes and chunks and not nested:
             warn(
@@ -202,10 +202,10 @@ def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[L
     """Return the listing of each directory; None if it is refused, or would be long."""
     short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
-        found = dict(zip(short, store.list_many(short), strict=True)) if short else {}
+        listings = dict(zip(short, store.list_many(short), strict=True)) if short else {}
     except Exception:  # noqa: BLE001 - servers refuse in many ways
-        found = {}
-    listed = (found.get(claim.path) for claim in claims)
+        listings = {}
+    listed = (listings.get(claim.path) for claim in claims)
     return [listing if listing and any(listing) else None for listing in listed]
 
 
@@ -240,10 +240,10 @@ def _is_node(form: KeyedFormat, documents: Documents) -> bool:
 
 
 def _has_chunks(
-    form: KeyedFormat, metadata: ArrayMetadata, listing: Listing, own: Mapping[str, Documents]
+    form: KeyedFormat, metadata: ArrayMetadata, listing: Listing, contents: Mapping[str, Documents]
 ) -> bool:
     """Return whether a directory contains chunks, or directories of chunks."""
-    folders = any(name.isdecimal() and not documents for name, documents in own.items())
+    folders = any(name.isdecimal() and not documents for name, documents in contents.items())
     return folders or any(form.chunk_index(metadata, name) is not None for name in listing[1])
 
 

@@ -80,10 +80,10 @@ def _is_of_aiohttp(error: BaseException) -> bool:
 def is_refused(error: BaseException) -> bool:
     """Return whether an error means that the user lacks the permission."""
     return any(
-        isinstance(each, PermissionError)
-        or _status(each) in _REFUSED
-        or type(each).__name__ in _REFUSED_NAMES
-        for each in _chain(error)
+        isinstance(cause, PermissionError)
+        or _status(cause) in _REFUSED
+        or type(cause).__name__ in _REFUSED_NAMES
+        for cause in _chain(error)
     )
 
 
@@ -92,10 +92,10 @@ def lacks_bucket(error: BaseException, verb: str) -> bool:
 
     Nothing else can be missing when an object is written.
     """
-    for each in _chain(error):
-        if any(code in str(each) for code in _NO_BUCKET):
+    for cause in _chain(error):
+        if any(code in str(cause) for code in _NO_BUCKET):
             return True
-        if verb == "write" and (isinstance(each, FileNotFoundError) or _status(each) in _GONE):
+        if verb == "write" and (isinstance(cause, FileNotFoundError) or _status(cause) in _GONE):
             return True
     return False
 
@@ -111,15 +111,15 @@ def unfit_name(error: BaseException) -> str | None:
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed a moment later."""
-    for each in _chain(error):
-        status = _status(each)
+    for cause in _chain(error):
+        status = _status(cause)
         if status is not None:
             return status in _BUSY
-        if isinstance(each, ConnectionResetError | ConnectionAbortedError | TimeoutError):
+        if isinstance(cause, ConnectionResetError | ConnectionAbortedError | TimeoutError):
             return True
-        if isinstance(each, OSError) and each.errno in _BROKEN:
+        if isinstance(cause, OSError) and cause.errno in _BROKEN:
             return True
-        if not _BROKEN_NAMES.isdisjoint(kind.__name__ for kind in type(each).__mro__):
+        if not _BROKEN_NAMES.isdisjoint(kind.__name__ for kind in type(cause).__mro__):
             return True
     return False
 

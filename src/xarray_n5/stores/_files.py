@@ -158,7 +158,7 @@ def names_in(root: str, prefix: str, *, follow: bool) -> Listing:
     below = [child for child in children if child.is_folder]
     if any(child.linked for child in below):
         nested = folder.linked and not follow
-        above = [os.path.realpath(each) for each in _up(root, prefix)]
+        above = [os.path.realpath(outer) for outer in _up(root, prefix)]
         below = [c for c in below if not c.linked or not (nested or _is_above(path, c, above))]
     plain = (child.name for child in children if not child.is_folder)
     return tuple(child.name for child in below), tuple(plain)
@@ -173,7 +173,7 @@ def _up(root: str, prefix: str) -> Iterator[str]:
 def _is_above(path: str, link: Child, above: list[str]) -> bool:
     """Return whether a link in a directory leads to one of those above it."""
     target = os.path.realpath(f"{path}/{link.name}")
-    return any(is_below(each, target) for each in above)
+    return any(is_below(folder, target) for folder in above)
 
 
 def files_below(
@@ -219,6 +219,6 @@ def files_below(
                 if links > _MOST_LINKS:
                     why = f"leads through more than {_MOST_LINKS} links; remove loops of them"
                     raise UnsafePathError(root, full, why)
-                if not any(is_below(each, target) for each in above):
+                if not any(is_below(outer, target) for outer in above):
                     below.append((f"{key}/", target, (*above, target)))
         level += reversed(below)

@@ -70,10 +70,10 @@ _ANONYMOUS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 def local_path(location: object) -> str | None:
     """Return the path of a local file as fsspec names it, or None."""
-    found = split(location)
-    if found is None or not {"file", "local"} & set(_own_protocols(found[0])):
+    pair = split(location)
+    if pair is None or not {"file", "local"} & set(_own_protocols(pair[0])):
         return None
-    return found[1]
+    return pair[1]
 
 
 def split(location: object) -> tuple[AbstractFileSystem, str] | None:
@@ -212,9 +212,9 @@ def is_threaded(fs: AbstractFileSystem) -> bool:
 
     One connection by FTP or SFTP serves one thread only.
     """
-    own = set(_own_protocols(fs))
-    copied = "simplecache" in own and is_async(behind_caches(fs))
-    return copied or bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & own)
+    names = set(_own_protocols(fs))
+    copied = "simplecache" in names and is_async(behind_caches(fs))
+    return copied or bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & names)
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
@@ -298,8 +298,8 @@ async def part_of(fs: Any, path: str, part: Range, *, whole: bool) -> FilePart:
 
 def anonymous_options(url: str) -> dict[str, Any] | None:
     """Return options for requests without credentials; None if that is not possible."""
-    found = _ANONYMOUS.get(url.partition("://")[0])
-    return None if found is None else dict(found)
+    options = _ANONYMOUS.get(url.partition("://")[0])
+    return None if options is None else dict(options)
 
 
 def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSystem, str]:

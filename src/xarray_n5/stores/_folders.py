@@ -424,12 +424,12 @@ def keep_permissions(file: int, before: os.stat_result) -> None:
 
     If it cannot have the group, its own group gets no more rights than everybody.
     """
-    own, mode = os.fstat(file), before.st_mode & 0o777
+    after, mode = os.fstat(file), before.st_mode & 0o777
     with contextlib.suppress(OSError):  # file systems without permissions refuse
-        if own.st_gid != before.st_gid:
+        if after.st_gid != before.st_gid:
             try:
                 os.fchown(file, -1, before.st_gid)
             except OSError:
                 mode = (mode & ~0o070) | (mode & 0o007) << 3
-        if own.st_mode & 0o777 != mode:
+        if after.st_mode & 0o777 != mode:
             os.fchmod(file, mode)

@@ -297,14 +297,14 @@ def entries_below(
     """Iterate over the files below a path, relative to it, and its directories if `folders`."""
     fs = requests.fs
     if _finds_by_folders(fs):
-        found = _by_folders(requests, path, prefix, ahead)
+        entries = _by_folders(requests, path, prefix, ahead)
     else:
         find = partial(fs.find, path, withdirs=folders, detail=True)
-        found = requests.get("list", prefix, find) or {}
+        entries = requests.get("list", prefix, find) or {}
     # Filesystems differ in whether their paths begin with a slash.
     bare = path.partition("?")[0] if filesystems.is_http(fs) else path
     start = fs._strip_protocol(bare).strip("/") + "/" if bare.strip("/") else ""  # noqa: SLF001
-    for full, facts in found.items():
+    for full, facts in entries.items():
         name = full.lstrip("/")
         if name.rstrip("/") == start.rstrip("/"):
             continue
@@ -318,8 +318,8 @@ def _finds_by_folders(fs: AbstractFileSystem) -> bool:
     """Return whether ``find`` lists folder by folder, and treats failures as empty folders."""
     from fsspec.asyn import AsyncFileSystem
 
-    own = getattr(type(fs), "_find", None)
-    return filesystems.is_async(fs) and own is AsyncFileSystem._find  # noqa: SLF001
+    method = getattr(type(fs), "_find", None)
+    return filesystems.is_async(fs) and method is AsyncFileSystem._find  # noqa: SLF001
 
 
 def _by_folders(
@@ -327,7 +327,7 @@ def _by_folders(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the entries below a path, listed level by level."""
     fs: Any = requests.fs
-    found: dict[str, Mapping[str, Any]] = {}
+    below: dict[str, Mapping[str, Any]] = {}
     level, seen = [path], {path}
 
     async def list_async(folder: str) -> Any:
@@ -345,24 +345,24 @@ def _by_folders(
                 if name == folder.rstrip("/"):
                     continue  # an empty folder, which some servers list as what is in it
                 if entry["type"] != "directory":
-                    found[name] = entry
+                    below[name] = entry
                 else:
-                    found.setdefault(name, entry)  # a file may have the same name
+                    below.setdefault(name, entry)  # a file may have the same name
                     folders[name] = None
         level = [folder for folder in folders if folder not in seen]
         seen.update(level)
-    return dict(sorted(found.items()))
+    return dict(sorted(below.items()))
 
 
 def _time_of(facts: Mapping[str, Any]) -> float | None:
     """Return the time when a file was written, from the fields that filesystems have for it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
-        found = facts.get(name)
-        if isinstance(found, datetime):
-            return found.timestamp()
-        if isinstance(found, int | float):
-            return float(found)
-        if isinstance(found, str):
+        value = facts.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
             with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(found).timestamp()
+                return datetime.fromisoformat(value).timestamp()
     return None

@@ -100,8 +100,10 @@ def at_most(count: int) -> Iterator[None]:
 def with_client(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return fsspec's options for a URL, with :func:`get_client` for web URLs."""
     protocols = set(re.findall(r"(?<![\w+])https?(?=://)", url))
-    own = {each: {"get_client": get_client, **options.get(each, {})} for each in protocols}
-    return {**options, **own}
+    clients = {
+        protocol: {"get_client": get_client, **options.get(protocol, {})} for protocol in protocols
+    }
+    return {**options, **clients}
 
 
 async def get_client(**options: Any) -> ClientSession:
@@ -245,7 +247,7 @@ def links_in(page: str) -> Iterator[str]:
         for name, *values in _ATTRIBUTE.findall(tag[1]):
             link = "".join(values)
             if name.lower() == "href" and 0 < len(link) <= _LONGEST:
-                yield _UNQUOTED.sub(lambda found: quote(found[0]), html.unescape(link))
+                yield _UNQUOTED.sub(lambda character: quote(character[0]), html.unescape(link))
 
 
 # Parts of files

@@ -193,8 +193,8 @@ def _end_of(url: str, tail: bytes) -> _End:
         at = tail.rfind(END_MARK, 0, at)
     else:
         raise _invalid(url, "it has no directory at its end")
-    if (found := at - LOCATOR.size) >= 0 and tail[found : found + 4] == LOCATOR_MARK:
-        at = found - END_64.size
+    if (locator := at - LOCATOR.size) >= 0 and tail[locator : locator + 4] == LOCATOR_MARK:
+        at = locator - END_64.size
         if at < 0 or tail[at : at + 4] != END_64_MARK:
             raise _invalid(url, "its ZIP64 record is not in front of its locator")
         _, _, _, _, disk, first, here, count, size, offset = END_64.unpack_from(tail, at)
@@ -283,7 +283,7 @@ def _checked(
     starts, stops = entries["offset"][order], entries["stop"][order]
     shared = np.flatnonzero(stops[:-1] > starts[1:])
     if shared.size:
-        one, two = (names[order[shared[0] + each]] for each in (0, 1))
+        one, two = (names[order[shared[0] + step]] for step in (0, 1))
         raise MetadataError(f"{url}: the entries {one!r} and {two!r} of the archive overlap")
     entries["stop"][order] = np.append(starts[1:], np.uint64(end))[: len(order)]
     by_name = sorted(range(len(names)), key=names.__getitem__)

@@ -155,9 +155,9 @@ class ArchiveStore(Store):
         directory = self._directory()
         entries = {key: directory.find(join(self.inside, key)) for key in keys}
         wanted = [_Wanted(key, entry, most) for key, entry in entries.items() if entry is not None]
-        extents = [self._extent(each) for each in wanted]
+        extents = [self._extent(file) for file in wanted]
         read = self._read(extents, directory.state, crc=True)
-        data = {each.key: self._data(each, part) for each, part in zip(wanted, read, strict=True)}
+        data = {file.key: self._data(file, part) for file, part in zip(wanted, read, strict=True)}
         return [data.get(key) for key in keys]
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
@@ -177,13 +177,13 @@ class ArchiveStore(Store):
 
     def _starts(self, wanted: Sequence[_Wanted], directory: Directory) -> dict[str, int]:
         """Return the positions of files' data, which are behind their headers."""
-        new = [each for each in wanted if each.entry.offset not in directory.starts]
-        for each in new:
-            self._check(each)
-        headers = [Range("", each.entry.offset, self._least_start(each)) for each in new]
-        for each, header in zip(new, self._read(headers, directory.state), strict=True):
-            directory.starts[each.entry.offset] = self._check_start(each, header)
-        return {each.key: directory.starts[each.entry.offset] for each in wanted}
+        new = [file for file in wanted if file.entry.offset not in directory.starts]
+        for file in new:
+            self._check(file)
+        headers = [Range("", file.entry.offset, self._least_start(file)) for file in new]
+        for file, header in zip(new, self._read(headers, directory.state), strict=True):
+            directory.starts[file.entry.offset] = self._check_start(file, header)
+        return {file.key: directory.starts[file.entry.offset] for file in wanted}
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""

@@ -175,7 +175,7 @@ class CachedStore(Store):
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the bytes at each key; only those that are not cached are requested."""
         before, data = self._known.changes, {key: self._document(key) for key in keys}
-        unknown = [key for key, each in data.items() if each is _UNKNOWN]
+        unknown = [key for key, document in data.items() if document is _UNKNOWN]
         if len(unknown) == 1:
             data[unknown[0]] = self.store.get(unknown[0])
         elif unknown:

@@ -48,16 +48,16 @@ class FsspecStore(Store):
             return location
         if isinstance(location, str):
             fs, root = filesystems.resolve_url(location, options)
-        elif (found := filesystems.split(location)) is not None:
-            fs, root = found
+        elif (pair := filesystems.split(location)) is not None:
+            fs, root = pair
         else:
             return None
         return cls(fs, *filesystems.split_query(fs, root))
 
     def at_url(self, url: str) -> Self | None:
         """Return the store at another URL of the filesystem; None if it is of another protocol."""
-        found = filesystems.path_at(self.fs, url)
-        return None if found is None else replace(self, root=found[0], query=found[1])
+        path = filesystems.path_at(self.fs, url)
+        return None if path is None else replace(self, root=path[0], query=path[1])
 
     def __repr__(self) -> str:
         """Show the URL without options, which may contain secrets."""
@@ -87,8 +87,8 @@ class FsspecStore(Store):
         # Digests, since options and URLs may contain secrets.
         shown = redact_urls(self.root)
         secret = f"{self.root}?{self.query}" if self.query or shown != self.root else ""
-        own = (fingerprint(secret),) if secret else ()
-        return ("fsspec", join(shown, path), filesystems.digest(self.fs), *own)
+        secrets = (fingerprint(secret),) if secret else ()
+        return ("fsspec", join(shown, path), filesystems.digest(self.fs), *secrets)
 
     def parent(self) -> Self | None:
         """Return the store of the parent directory; None around a bucket or a host."""
@@ -216,8 +216,8 @@ class FsspecStore(Store):
 
     def _type(self, key: str) -> str | None:
         path, fs, requests = self._current(key)
-        found = requests.get("look at", key, lambda: fs.info(path))
-        return None if found is None else str(found["type"])
+        facts = requests.get("look at", key, lambda: fs.info(path))
+        return None if facts is None else str(facts["type"])
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`; never from a cache."""
@@ -233,8 +233,10 @@ class FsspecStore(Store):
             request = partial(fs._ls, path, detail=True)  # noqa: SLF001
             return names(fs, path, await requests.get_async("list", prefix, request) or ())
 
-        found = self._requests(self._source).map(prefixes, self.concurrency, list_async, self.list)
-        return [listing for _, listing in found]
+        listings = self._requests(self._source).map(
+            prefixes, self.concurrency, list_async, self.list
+        )
+        return [listing for _, listing in listings]
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""
@@ -282,11 +284,11 @@ class FsspecStore(Store):
         """Remove everything under `prefix`, `first` before all else; names are not patterns."""
         path, fs, requests = self._current(prefix, below=True)
         keeps = filesystems.keeps_directories(fs)
-        found = dict(entries_below(requests, path, prefix, self.concurrency, folders=keeps))
-        if first in found:
+        entries = dict(entries_below(requests, path, prefix, self.concurrency, folders=keeps))
+        if first in entries:
             self.delete([join(prefix, first)])
-        folders = [key for key, facts in found.items() if facts["type"] == "directory"]
-        self.delete(join(prefix, key) for key in found.keys() - {first, *folders})
+        folders = [key for key, facts in entries.items() if facts["type"] == "directory"]
+        self.delete(join(prefix, key) for key in entries.keys() - {first, *folders})
         for key in (*sorted(folders, reverse=True), ""):
             self.clear_folder(join(prefix, key))
 

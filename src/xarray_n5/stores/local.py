@@ -160,21 +160,21 @@ class LocalStore(Store):
     @_named_errors
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         """Return the bytes of parts of files; consecutive parts of one file open it once."""
-        found: list[FilePart | None] = []
+        read: list[FilePart | None] = []
         for key, parts in groupby(ranges, attrgetter("key")):
             opened = files.open_file(self.root, self._below(key), follow=self.follow_links)
             if opened is None:
-                found += [None for _ in parts]
+                read += [None for _ in parts]
                 continue
             file, size = opened
             try:
                 bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
-                data = [files.read_part(file, *each) for each in bounds]
+                data = [files.read_part(file, *piece) for piece in bounds]
                 state = _state_of(os.fstat(file))
             finally:
                 os.close(file)
-            found += [FilePart(each, state) for each in data]
-        return found
+            read += [FilePart(piece, state) for piece in data]
+        return read
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
@@ -314,9 +314,9 @@ class LocalStore(Store):
                 with contextlib.suppress(*MISSING):
                     folder.remove_tree(name, first)
                 return
-            for each in folder.children():
+            for entry in folder.children():
                 with contextlib.suppress(*MISSING):
-                    folder.remove(each.name)
+                    folder.remove(entry.name)
         if not os.path.islink(self.root):
             self.clear_folder("")
 

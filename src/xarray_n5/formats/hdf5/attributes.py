@@ -54,7 +54,7 @@ NETCDF = frozenset({"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_n
 
 def read_attributes(node: Any) -> dict[str, Any]:
     """Return a node's attributes as JSON values, without those that cannot be."""
-    found: dict[str, Any] = {}
+    outer: dict[str, Any] = {}
     inner: Any = {}
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
     hidden |= SCALE if is_scale(node) else set()
@@ -68,10 +68,10 @@ def read_attributes(node: Any) -> dict[str, Any]:
         if key == ROOT and isinstance(value, dict):
             inner = value
         else:
-            found[key] = value
+            outer[key] = value
     if hasattr(node, "shape") and (labels := labels_of(node)):
-        found[LABELS] = labels
-    return {**inner, **found}
+        outer[LABELS] = labels
+    return {**inner, **outer}
 
 
 def _as_json(value: Any) -> Any:
@@ -160,12 +160,12 @@ def split_attributes(
     native: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for key, value in attributes.items():
-        found = _native(value)
+        stored = _native(value)
         named = key and _is_plain(key) and key != ROOT
-        if found is None or not named or _size(found) > _MAX_BYTES:
+        if stored is None or not named or _size(stored) > _MAX_BYTES:
             rest[key] = value
         else:
-            native[key] = found
+            native[key] = stored
     _check_size(rest, where)
     return native, rest
 
@@ -260,8 +260,8 @@ def labels_of(dataset: Any) -> list[str]:
     shape = dataset.shape or ()
     if is_scale(dataset) and len(shape) == 1:
         return [dataset.name.rpartition("/")[2]]
-    labels = [text_of(each) for each in _per_axis(dataset, LABELS) if isinstance(each, str | bytes)]
-    scales = [_scale_name(dataset, each) for each in _per_axis(dataset, _SCALES)]
+    labels = [text_of(item) for item in _per_axis(dataset, LABELS) if isinstance(item, str | bytes)]
+    scales = [_scale_name(dataset, item) for item in _per_axis(dataset, _SCALES)]
     blank = [""] * len(shape)
     labels = labels if len(labels) == len(shape) else blank
     names = [label or scale for label, scale in zip(labels, scales or blank, strict=True)]
@@ -270,8 +270,8 @@ def labels_of(dataset: Any) -> list[str]:
 
 def _per_axis(dataset: Any, key: str) -> list[Any]:
     """Return the items of an attribute with one for each axis; nothing of other attributes."""
-    found, shape = _optional(dataset, key), dataset.shape or ()
-    return list(found) if isinstance(found, np.ndarray) and found.shape == (len(shape),) else []
+    items, shape = _optional(dataset, key), dataset.shape or ()
+    return list(items) if isinstance(items, np.ndarray) and items.shape == (len(shape),) else []
 
 
 def _scale_name(dataset: Any, references: Any) -> str:
@@ -311,5 +311,5 @@ def _are_labels(value: object, ndim: int) -> bool:
     return (
         isinstance(value, list)
         and len(value) == ndim
-        and all(isinstance(each, str) and "\0" not in each for each in value)
+        and all(isinstance(label, str) and "\0" not in label for label in value)
     )

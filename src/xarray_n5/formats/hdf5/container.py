@@ -82,8 +82,8 @@ class Hdf5Container:
         """Return the file and the address in it, which all links to a node share."""
         with self._reading() as file:
             node = file.node(path) if file else None
-            found = (self.file, path) if node is None else (file_of(node), address_of(node)[-1])
-            return ("hdf5", os.path.realpath(found[0]), found[1])
+            place = (self.file, path) if node is None else (file_of(node), address_of(node)[-1])
+            return ("hdf5", os.path.realpath(place[0]), place[1])
 
     def where(self, path: str) -> str:
         """Return a node's location: the file and the path in it."""
@@ -116,19 +116,19 @@ class Hdf5Container:
     def node(self, path: str) -> Node:
         """Return the node at `path`: a group without attributes if there is none."""
         with self._reading() as file:
-            found = nodes.read(file, path, self.where(path)) if file else None
-        return Node(path=path, metadata=found or GroupMetadata(), described=found is not None)
+            metadata = nodes.read(file, path, self.where(path)) if file else None
+        return Node(path=path, metadata=metadata or GroupMetadata(), described=metadata is not None)
 
     def nodes(self, paths: Sequence[str], *, verify: bool = True) -> list[Node | N5Error]:
         """Return the nodes at several paths, or why one cannot be read."""
-        found: list[Node | N5Error] = []
+        several: list[Node | N5Error] = []
         with self._reading():  # opened once
             for path in paths:
                 try:
-                    found.append(self.node(path))
+                    several.append(self.node(path))
                 except N5Error as error:
-                    found.append(error)
-        return found
+                    several.append(error)
+        return several
 
     def exists(self, node: Node) -> bool:
         """Return whether there is a node."""
@@ -234,8 +234,8 @@ class Hdf5Container:
     def has_chunk(self, path: str, metadata: ArrayMetadata, index: Index) -> bool:
         """Return whether a chunk is stored."""
         with self._reading() as file:
-            found = file.chunks(path) if file else None
-            return found is not None and found.exists(index)
+            chunks = file.chunks(path) if file else None
+            return chunks is not None and chunks.exists(index)
 
     def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
         """Store a chunk; the file is closed before others may use it."""
@@ -286,8 +286,8 @@ class Hdf5Container:
 
     def _sizes(self, path: str) -> list[tuple[Index, int]]:
         with self._reading() as file:
-            found = file.chunks(path) if file else None
-            return list(found.sizes()) if found else []
+            chunks = file.chunks(path) if file else None
+            return list(chunks.sizes()) if chunks else []
 
     # The file
 

@@ -252,7 +252,7 @@ def _failures(path: str, what: str, then: str = "") -> Iterator[None]:
     except FAILURES as error:
         if isinstance(error, N5Error):
             raise
-        number = int(found[1]) if (found := _ERRNO.search(str(error))) else 0
+        number = int(match[1]) if (match := _ERRNO.search(str(error))) else 0
         if errno.errorcode.get(number) in _OF_DISKS:
             raise OSError(number, os.strerror(number), path) from error
         if getattr(error, "errno", None) is not None:
@@ -308,7 +308,7 @@ def clear_chunk(dataset: Any, index: Index) -> None:
 
 
 def _assign(dataset: Any, selection: tuple[slice, ...], elements: np.ndarray) -> None:
-    dataset[selection] = elements[tuple(slice(each.stop - each.start) for each in selection)]
+    dataset[selection] = elements[tuple(slice(part.stop - part.start) for part in selection)]
 
 
 def _replace(dataset: Any, start: tuple[int, ...], data: bytes, mask: int) -> None:

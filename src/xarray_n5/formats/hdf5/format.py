@@ -93,8 +93,8 @@ class FilterLayout:
 def filters_of(dataset: Any) -> Filters:
     """Return the filters of an h5py dataset."""
     properties = dataset.id.get_create_plist()
-    found = (properties.get_filter(position) for position in range(properties.get_nfilters()))
-    return tuple((number, tuple(values)) for number, _, values, _ in found)
+    filters = (properties.get_filter(position) for position in range(properties.get_nfilters()))
+    return tuple((number, tuple(values)) for number, _, values, _ in filters)
 
 
 def filters_for(compression: Compression, dtype: np.dtype[Any], nbytes: int) -> Filters:
@@ -178,7 +178,7 @@ def decode(metadata: ArrayMetadata, data: Buffer) -> np.ndarray:
 
 
 def _unfiltered(filters: Filters, mask: int, payload: memoryview, expected: int) -> memoryview:
-    used = [each for position, each in enumerate(filters) if not mask >> position & 1]
+    used = [step for position, step in enumerate(filters) if not mask >> position & 1]
     for position in reversed(range(len(used))):
         # Each checksum before a compression adds four bytes to its input.
         size = expected + 4 * sum(number == FLETCHER32 for number, _ in used[:position])
@@ -208,10 +208,10 @@ def _codec(number: int, values: tuple[int, ...]) -> Compression:
         return Bzip2()
     if number == SHUFFLE:
         return Shuffle(values[0] if values else 1)
-    found = compression_of(((number, values),))
-    if isinstance(found, Gzip):
-        return replace(found, use_zlib=True)
-    return Blosc() if isinstance(found, Raw) else found
+    codec = compression_of(((number, values),))
+    if isinstance(codec, Gzip):
+        return replace(codec, use_zlib=True)
+    return Blosc() if isinstance(codec, Raw) else codec
 
 
 def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:

@@ -47,14 +47,14 @@ def node_in(file: Any, path: str, *, follow: bool = False) -> Any:
 
     if follow:
         try:
-            found = file[path or "/"]
+            node = file[path or "/"]
         except (KeyError, RuntimeError):
             return None  # no such object, or a cycle of links
-        return found if isinstance(found, h5py.Group | h5py.Dataset) else None
-    found = _Walk(file.file, path).walk(file.id, path)
-    if isinstance(found, h5py.h5g.GroupID):
-        return h5py.Group(found)
-    return h5py.Dataset(found) if isinstance(found, h5py.h5d.DatasetID) else None
+        return node if isinstance(node, h5py.Group | h5py.Dataset) else None
+    node = _Walk(file.file, path).walk(file.id, path)
+    if isinstance(node, h5py.h5g.GroupID):
+        return h5py.Group(node)
+    return h5py.Dataset(node) if isinstance(node, h5py.h5d.DatasetID) else None
 
 
 class _Walk:
@@ -69,14 +69,14 @@ class _Walk:
         import h5py
 
         root = h5py.h5o.open(self._file.id, b"/")
-        found = root if path.startswith("/") or start == self._file.id else start
+        node = root if path.startswith("/") or start == self._file.id else start
         for part in path.encode("utf-8", "surrogateescape").split(b"/"):
             if part in {b"", b"."}:
                 continue
-            if not isinstance(found, h5py.h5g.GroupID) or not found.links.exists(part):
+            if not isinstance(node, h5py.h5g.GroupID) or not node.links.exists(part):
                 return None
-            found = self._step(found, part)
-        return found
+            node = self._step(node, part)
+        return node
 
     def _step(self, group: Any, name: bytes) -> Any:
         import h5py
@@ -95,7 +95,7 @@ class _Walk:
             raise PathError(
                 f"{where} is a user-defined link, which cannot be followed; read it with h5py"
             )
-        other, target = (os.fsdecode(each) for each in group.links.get_val(name))
+        other, target = (os.fsdecode(part) for part in group.links.get_val(name))
         raise PathError(
             f"{where} is an external link to {target!r} in {other!r}, which is not followed; "
             f"{_OPT_IN}, and open that file to write to it"
@@ -123,10 +123,10 @@ def _is_plain(file: Any, path: str) -> bool:
     if "%" in path:
         return False  # HDF5 replaces it with a number
     try:
-        found = node_in(file, path)
+        source = node_in(file, path)
     except PathError:
         return False
-    return not hasattr(found, "shape") or not (found.external or found.is_virtual)
+    return not hasattr(source, "shape") or not (source.external or source.is_virtual)
 
 
 def check_inside(dataset: Any) -> None:

@@ -248,11 +248,11 @@ def _is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) ->
 
 def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:
     """Return the number of a level and the dataset with the factors of all, or None."""
-    found = level_table_of(path)
-    if found is None:
+    level = level_table_of(path)
+    if level is None:
         return None
-    table = find(found[0])
+    table = find(level[0])
     if getattr(table, "ndim", 0) != _TABLE or plugins_of(table):
         return None
     check_type(table.id.get_type())
-    return found[1], table
+    return level[1], table

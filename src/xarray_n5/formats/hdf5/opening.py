@@ -222,17 +222,17 @@ def stamp_of(path: str) -> object:
     A stub is what remains if a file's first writer is killed: at most its superblock.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if is_stub(path, found):
+    if is_stub(path, status):
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def is_stub(path: str, found: os.stat_result) -> bool:
+def is_stub(path: str, status: os.stat_result) -> bool:
     """Return whether a file is at most the superblock of an HDF5 file."""
-    if found.st_size > _SUPERBLOCK or not stat.S_ISREG(found.st_mode):
+    if status.st_size > _SUPERBLOCK or not stat.S_ISREG(status.st_mode):
         return False
     with open(path, "rb") as file:
         start = file.read(_SUPERBLOCK + 1)

@@ -254,10 +254,10 @@ def _label_multisets(
         start = 4 + 8 * cached
         offsets = np.frombuffer(decoded, ">i4", size, start)
         entries = decoded[start + 4 * size :]
-        found = _winners(entries, np.unique(offsets).tolist())
+        winner_of = _winners(entries, np.unique(offsets).tolist())
     except (struct.error, ValueError) as error:
         raise ValueError(f"the label multiset is truncated or damaged ({error})") from error
-    winners = [found[offset] for offset in offsets.tolist()]
+    winners = [winner_of[offset] for offset in offsets.tolist()]
     if metadata.content is Content.VOTES:
         return np.array([votes for _, votes in winners], metadata.dtype).reshape(shape)
     return np.array([label for label, _ in winners], np.int64).view(np.uint64).reshape(shape)
@@ -265,7 +265,7 @@ def _label_multisets(
 
 def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
     """Return the winner of each list; lists do not share bytes, which limits their sum."""
-    found, left = {}, len(entries)
+    winners, left = {}, len(entries)
     for offset in offsets:
         if not 0 <= offset <= len(entries) - 4:
             raise ValueError(f"a list at byte {offset} of {len(entries)}")
@@ -274,8 +274,8 @@ def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
         left -= stop - offset
         if stop > len(entries) or left < 0:
             raise ValueError(f"a list of {count} entries at byte {offset} of {len(entries)}")
-        found[offset] = _winner(entries[offset + 4 : stop])
-    return found
+        winners[offset] = _winner(entries[offset + 4 : stop])
+    return winners
 
 
 def _winner(entries: bytes) -> tuple[int, int]:

@@ -111,8 +111,8 @@ class N5(KeyedFormat):
         members = _parse(documents, where)
         kept = {k: v for k, v in members.items() if k in reserved}
         # A group that claims to be an array has such members among its attributes.
-        own = {k: v for k, v in attributes.items() if k not in kept or kept[k] != v}
-        return _dump({**kept, **_allowed(own, metadata, where)}, where, members)
+        changed = {k: v for k, v in attributes.items() if k not in kept or kept[k] != v}
+        return _dump({**kept, **_allowed(changed, metadata, where)}, where, members)
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
         """Return the document with a new shape, otherwise unchanged."""
@@ -150,8 +150,8 @@ class N5(KeyedFormat):
     def check_container(self, documents: Documents, where: str) -> None:
         """Warn if the root's ``n5`` has a major version that is not supported yet."""
         version = _parse(documents, where).get("n5")
-        found = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
-        if found and int(found.group()) > _NEWEST:
+        major = re.match(r"\d{1,9}", version) if isinstance(version, str) else None
+        if major and int(major.group()) > _NEWEST:
             warn(
                 f"{where}: the container has N5 version {version}, newer than {_NEWEST}.x; parts "
                 "of it may be unreadable"
@@ -161,12 +161,12 @@ class N5(KeyedFormat):
         """Raise if a member of `constraints` is absent or different."""
         members = _parse(documents, where)
         for key, wanted in constraints.items():
-            found = members.get(key)
-            same = found == wanted
+            stored = members.get(key)
+            same = stored == wanted
             if key == "compression" and key in members:
-                same = from_json(found) == from_json(wanted)
+                same = from_json(stored) == from_json(wanted)
             if key not in members or not same:
-                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {found!r}")
+                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {stored!r}")
 
     def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
         """Return the array that `constraints` describe, without reading files."""

@@ -58,7 +58,7 @@ class Size:
         """Return the maximum number of bytes for a chunk of `stored` bytes."""
         return max(self.nbytes, _RATIO * stored) if self.objects else self.nbytes
 
-    def check(self, found: int, stored: int) -> None:
+    def check(self, size: int, stored: int) -> None:
         """Raise if a step returned fewer or more bytes.
 
         Raises
@@ -68,13 +68,13 @@ class Size:
         ValueError
             If they are more.
         """
-        if self.exact and found < self.nbytes:
+        if self.exact and size < self.nbytes:
             raise EOFError(
-                f"expected {self.nbytes} bytes in the payload, got {found}: the chunk is "
+                f"expected {self.nbytes} bytes in the payload, got {size}: the chunk is "
                 "truncated, or the array's dtype, chunks or filters are wrong"
             )
-        if found > (limit := self.limit(stored)):
-            raise ValueError(f"expected at most {limit} bytes in the payload, got {found}")
+        if size > (limit := self.limit(stored)):
+            raise ValueError(f"expected at most {limit} bytes in the payload, got {size}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def _members(metadata: ArrayMetadata, where: str) -> dict[str, Any]:
         "compressor": compressor,
         "fill_value": fill_to_json(metadata.fill_value, layout.dtype) if layout.filled else None,
         "order": layout.order,
-        "filters": [json.loads(each) for each in layout.filters] or None,
+        "filters": [json.loads(config) for config in layout.filters] or None,
         "dimension_separator": layout.separator,
     }
 

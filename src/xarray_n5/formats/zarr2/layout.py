@@ -135,10 +135,10 @@ def _dtype(dtype: np.dtype[Any], given: Mapping[str, Any]) -> np.dtype[Any]:
     return stored
 
 
-def _filters(found: Any, stored: np.dtype[Any], chunks: tuple[int, ...]) -> tuple[str, ...]:
+def _filters(configs: Any, stored: np.dtype[Any], chunks: tuple[int, ...]) -> tuple[str, ...]:
     objects = stored.kind == "O"
     usual = [{"id": TEXTS}] if objects else None
-    filters = parse_filters(found or usual, stored, chunks, _WHERE)
+    filters = parse_filters(configs or usual, stored, chunks, _WHERE)
     if objects and content_of(stored, filters) is not Content.TEXTS:
         others = sorted(OBJECTS - {TEXTS})
         raise MetadataError(f"{_WHERE}: expected the filter {TEXTS!r} for objects, got {others}")
@@ -147,7 +147,7 @@ def _filters(found: Any, stored: np.dtype[Any], chunks: tuple[int, ...]) -> tupl
 
 def _check_filters(filters: tuple[str, ...], stored: np.dtype[Any]) -> None:
     """Raise if filters that should be lossless for such elements are not."""
-    names = {json.loads(each)["id"] for each in filters}
+    names = {json.loads(config)["id"] for config in filters}
     if not filters or names & _ROUNDING or stored.kind == "O":
         return
     other = b"\1" if stored.kind == "b" else b"\2"
@@ -187,8 +187,8 @@ def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
     filters = chain_of(metadata)
     plain = as_zarr(metadata.compression).decode(data, filters.stored.limit(len(data)))
     decoded = filters.decode(plain, len(data))
-    found = decoded if layout.dtype.kind == "O" else np.frombuffer(decoded, layout.dtype)
-    return found.reshape(metadata.chunks, order="F" if layout.order == "F" else "C")
+    elements = decoded if layout.dtype.kind == "O" else np.frombuffer(decoded, layout.dtype)
+    return elements.reshape(metadata.chunks, order="F" if layout.order == "F" else "C")
 
 
 def chain_of(metadata: ArrayMetadata) -> Chain:
@@ -236,7 +236,7 @@ def as_zarr(compression: Compression) -> Compression:
 
 
 def parse_filters(
-    found: Any, dtype: np.dtype[Any], chunks: tuple[int, ...], where: str
+    value: Any, dtype: np.dtype[Any], chunks: tuple[int, ...], where: str
 ) -> tuple[str, ...]:
     """Return the configurations of filters, in the order in which they encode.
 
@@ -249,12 +249,12 @@ def parse_filters(
         If one is unknown, or could run code.
     """
     objects = dtype.kind == "O"
-    configs = [] if found is None else found
+    configs = [] if value is None else value
     if not isinstance(configs, list) or not all(
-        isinstance(each, dict) and isinstance(each.get("id"), str) for each in configs
+        isinstance(config, dict) and isinstance(config.get("id"), str) for config in configs
     ):
         raise MetadataError(
-            f"{where}: 'filters' is {str(found)[:200]}; expected a list of objects with an 'id'"
+            f"{where}: 'filters' is {str(value)[:200]}; expected a list of objects with an 'id'"
         )
     if len(configs) > _MOST_FILTERS:
         raise MetadataError(
@@ -266,7 +266,7 @@ def parse_filters(
             raise UnknownCompressionError(name, FILTERS | OBJECTS, where, OTHER_CODEC)
     if objects and not (configs and configs[0]["id"] in OBJECTS):
         raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
-    filters = tuple(json.dumps(each, sort_keys=True) for each in configs)
+    filters = tuple(json.dumps(config, sort_keys=True) for config in configs)
     try:
         chain(filters, dtype, math.prod(chunks))
     except MetadataError as error:
@@ -292,14 +292,14 @@ def parse_dtype(value: object, where: str) -> np.dtype[Any]:
     """
     try:
         _check_dtype(value)
-        found: np.dtype[Any] = np.dtype(_as_numpy(value))
+        dtype: np.dtype[Any] = np.dtype(_as_numpy(value))
     except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise MetadataError(
             f"{where}: 'dtype' is {str(value)[:200]!r}, which is not a type of Zarr v2: {error}"
         ) from error
-    if not 0 < found.itemsize <= LARGEST:
-        raise MetadataError(f"{where}: 'dtype' has elements of {found.itemsize} bytes")
-    return found
+    if not 0 < dtype.itemsize <= LARGEST:
+        raise MetadataError(f"{where}: 'dtype' has elements of {dtype.itemsize} bytes")
+    return dtype
 
 
 def _check_dtype(value: object) -> None:

@@ -96,7 +96,7 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
     ):
         raise MetadataError(f"{where}: 'codecs' is {str(codecs)[:200]}; expected a list of codecs")
     with _naming(codecs, where):
-        steps = [named(each) for each in codecs if not _may_be_ignored(each)]
+        steps = [named(codec) for codec in codecs if not _may_be_ignored(codec)]
     made = [n for n, (name, _) in enumerate(steps) if name in SERIALIZERS]
     if len(made) != 1:
         raise MetadataError(
@@ -199,12 +199,12 @@ def _compressor(name: str, members: Mapping[str, Any], where: str) -> Bytes:
             return Bytes(_blosc(members), "blosc")
         case "crc32c":
             return Bytes(codec_of({"id": "crc32c", "location": "end"}), "crc32c")
-    own = name.removeprefix("numcodecs.")
-    if own == name or own not in ALLOWED:
+    plain = name.removeprefix("numcodecs.")
+    if plain == name or plain not in ALLOWED:
         raise UnknownCompressionError(name, KNOWN, where, OTHER_CODEC)
-    config = {**members, "id": own}
+    config = {**members, "id": plain}
     return Bytes(
-        zarr2.parse_compressor(config, where) if own in COMPRESSORS else codec_of(config), own
+        zarr2.parse_compressor(config, where) if plain in COMPRESSORS else codec_of(config), plain
     )
 
 
@@ -223,9 +223,9 @@ def compression_of(pipeline: Pipeline) -> Compression:
     """Return the compression of chunks, as users see it; of shards, that of inner chunks."""
     while isinstance(pipeline.serializer, Sharding):
         pipeline = pipeline.serializer.inner
-    for each in pipeline.compressors:
-        if not each.is_exact:
-            return each.codec.blosc if isinstance(each.codec, _Blosc) else each.codec
+    for step in pipeline.compressors:
+        if not step.is_exact:
+            return step.codec.blosc if isinstance(step.codec, _Blosc) else step.codec
     return from_json("raw")
 
 

@@ -206,9 +206,11 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
     if missing := sorted(_OF_ARRAYS - members.keys()):
         raise MetadataError(f"{where}: missing members {missing} of an array")
     transformers = members.get("storage_transformers") or []
-    for each in transformers if isinstance(transformers, list) else [transformers]:
-        if not (isinstance(each, dict) and each.get("must_understand") is False):
-            raise MetadataError(f"{where}: storage transformer {str(each)[:100]} is not supported")
+    for transformer in transformers if isinstance(transformers, list) else [transformers]:
+        if not (isinstance(transformer, dict) and transformer.get("must_understand") is False):
+            raise MetadataError(
+                f"{where}: storage transformer {str(transformer)[:100]} is not supported"
+            )
     shape = whole_numbers(members["shape"], "shape", where)
     sides = _chunk_shape(members["chunk_grid"], where)
     chunks = whole_numbers(sides, "chunk_shape", where, least=1)
@@ -225,14 +227,14 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
         )
     if names is not None and (not names or any(names)):
         attributes.setdefault(NAMES, _filled(names))
-    found = ArrayMetadata(
+    plain = ArrayMetadata(
         shape=shape,
         chunks=chunks,
         dtype=np.dtype("u1"),
         compression=from_json("raw"),
         attributes=attributes,
     )
-    return zarr3_layout.described(found, members, where)
+    return zarr3_layout.described(plain, members, where)
 
 
 def _check_members(members: Mapping[str, Any], known: frozenset[str], where: str) -> None:
@@ -257,10 +259,10 @@ def _chunk_shape(grid: Any, where: str) -> Any:
 
 
 def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:
-    found = members.get("attributes")
-    if found is not None and not isinstance(found, dict):
-        raise MetadataError(f"{where}: 'attributes' is {str(found)[:200]}; expected an object")
-    return dict(found or {})
+    attributes = members.get("attributes")
+    if attributes is not None and not isinstance(attributes, dict):
+        raise MetadataError(f"{where}: 'attributes' is {str(attributes)[:200]}; expected an object")
+    return dict(attributes or {})
 
 
 def _filled(names: Sequence[str | None]) -> list[str]:

@@ -188,8 +188,8 @@ def adapted(
 
 def _compressed(chain: list[Any], compressor: list[Any]) -> list[Any]:
     """Return a chain with another compressor; checksums stay."""
-    first = next(n for n, each in enumerate(chain, 1) if types.named(each)[0] in SERIALIZERS)
-    rest = [each for each in chain[first:] if types.named(each)[0] == "crc32c"]
+    first = next(n for n, codec in enumerate(chain, 1) if types.named(codec)[0] in SERIALIZERS)
+    rest = [codec for codec in chain[first:] if types.named(codec)[0] == "crc32c"]
     return [*chain[:first], *compressor, *rest]
 
 
@@ -321,5 +321,5 @@ def _from_double(value: str) -> float:
     raw = base64.standard_b64decode(value)
     if len(raw) != 8:  # noqa: PLR2004 - a double
         raise ValueError("expected eight bytes")
-    found: float = struct.unpack("<d", raw)[0]
-    return found
+    number: float = struct.unpack("<d", raw)[0]
+    return number

@@ -96,17 +96,17 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         sizes = [self.serializer.size]
-        for each in self.compressors:
+        for codec in self.compressors:
             before = sizes[-1]
-            exact = before.exact and each.is_exact
-            sizes.append(Size(each.encoded_size(before.nbytes), exact, before.objects))
+            exact = before.exact and codec.is_exact
+            sizes.append(Size(codec.encoded_size(before.nbytes), exact, before.objects))
         object.__setattr__(self, "sizes", tuple(sizes))
 
     def encode(self, block: np.ndarray) -> Buffer:
         """Encode a chunk with the elements of `block`, which has the chunk's full shape."""
         data = self.serializer.encode(block if self.order is None else block.transpose(self.order))
-        for each in self.compressors:
-            data = each.encode(data)
+        for codec in self.compressors:
+            data = codec.encode(data)
         return data
 
     def decode(self, data: Buffer) -> np.ndarray:
@@ -123,13 +123,13 @@ class Pipeline:
         stored = len(view)
         if not stored:
             raise EOFError("the file is empty: its writer was stopped")
-        for each, size in zip(reversed(self.compressors), reversed(sizes[:-1]), strict=True):
-            view = flat(each.decode(view, size.limit(stored)))
+        for codec, size in zip(reversed(self.compressors), reversed(sizes[:-1]), strict=True):
+            view = flat(codec.decode(view, size.limit(stored)))
             size.check(len(view), stored)
         if not self.compressors:
             sizes[0].check(stored, stored)
-        found = self.serializer.decode(view)
-        return found if self.order is None else found.transpose(np.argsort(self.order))
+        elements = self.serializer.decode(view)
+        return elements if self.order is None else elements.transpose(np.argsort(self.order))
 
 
 # Shards
@@ -196,8 +196,8 @@ class Sharding:
         where = self.read_index(view)
         whole = np.empty(self.shape, self.inner.dtype)
         for index in self.grid:
-            found = self.decode_inner(index, self.bytes_of(where, index, view))
-            whole[self.grid.slices(index)] = self.fill if found is None else found
+            elements = self.decode_inner(index, self.bytes_of(where, index, view))
+            whole[self.grid.slices(index)] = self.fill if elements is None else elements
         return whole
 
     def read_index(self, view: memoryview) -> np.ndarray:
@@ -238,15 +238,15 @@ class Sharding:
 
     def bytes_of(self, where: np.ndarray, index: Index, shard: memoryview) -> memoryview | None:
         """Return the bytes of an inner chunk in a whole shard; None if it is not stored."""
-        found = self.range_of(where, index)
-        if found is None:
+        bounds = self.range_of(where, index)
+        if bounds is None:
             return None
-        if found[1] > len(shard):
+        if bounds[1] > len(shard):
             raise EOFError(
-                f"inner chunk {index}: the index has bytes {found[0]} to {found[1]} of a shard of "
-                f"{len(shard)}"
+                f"inner chunk {index}: the index has bytes {bounds[0]} to {bounds[1]}, beyond the "
+                f"end of a shard of {len(shard)}"
             )
-        return shard[slice(*found)]
+        return shard[slice(*bounds)]
 
     def decode_inner(self, index: Index, data: Buffer | None) -> np.ndarray | None:
         """Return the elements of an encoded inner chunk; None for None."""

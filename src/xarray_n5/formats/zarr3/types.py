@@ -53,17 +53,17 @@ def parse_type(value: object, where: str) -> np.dtype[Any]:
     """
     try:
         name, members = named(value)
-        found = _dtype(name, members, where)
+        dtype = _dtype(name, members, where)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise MetadataError(f"{where}: 'data_type' is {_shown(value)}: {error}") from error
-    if found is None:
+    if dtype is None:
         raise MetadataError(
             f"{where}: 'data_type' is {_shown(value)}, which is not supported; read the array "
             "with the program that wrote it"
         )
-    if not 0 < found.itemsize <= LARGEST:
-        raise MetadataError(f"{where}: 'data_type' has elements of {found.itemsize} bytes")
-    return found
+    if not 0 < dtype.itemsize <= LARGEST:
+        raise MetadataError(f"{where}: 'data_type' has elements of {dtype.itemsize} bytes")
+    return dtype
 
 
 def named(value: object) -> tuple[str, Mapping[str, Any]]:
