@@ -127,29 +127,6 @@ class Accessor(Generic[T]):
         return MethodType(to_bdv, self._object)
 
     @property
-    def to_scene(self) -> Callable[..., WriteReport | DeferredWrite]:
-        """Store images as a scene of OME-Zarr 0.6: ``images.n5.to_scene("scene.zarr")``.
-
-        ``help(images.n5.to_scene)`` lists its parameters, which are those of
-        :func:`xarray_n5.bdv.to_bdv` of the same names.
-
-        Examples
-        --------
-        >>> affine = np.tile(np.eye(3, 4), (2, 1, 1))
-        >>> affine[1, 2, 3] = 6.5
-        >>> tiles = xr.Dataset(
-        ...     {"raw": (("image", "z", "y", "x"), np.ones((2, 4, 8, 8)))},
-        ...     {"image": ["a", "b"], "affine": (("image", "axis", "column"), affine)},
-        ... )
-        >>> report = tiles.n5.to_scene("tiles.zarr")
-        >>> xr.open_dataset("tiles.zarr", engine="n5").affine[1, 2].values
-        array([0. , 0. , 1. , 6.5])
-        """
-        from xarray_n5.scenes.api import to_scene
-
-        return MethodType(to_scene, self._object)
-
-    @property
     def view(self) -> Callable[..., View]:
         """Show all images in Neuroglancer, pyramids at all their levels: ``tree.n5.view()``.
 
@@ -660,6 +637,29 @@ class DatasetAccessor(_ImageAccessor[xr.Dataset]):
             for name, array in self._object.data_vars.items()
         }
 
+    @property
+    def to_scene(self) -> Callable[..., WriteReport | DeferredWrite]:
+        """Store images as a scene of OME-Zarr 0.6: ``images.n5.to_scene("scene.zarr")``.
+
+        ``help(images.n5.to_scene)`` lists its parameters, which are those of
+        :func:`xarray_n5.bdv.to_bdv` of the same names.
+
+        Examples
+        --------
+        >>> affine = np.tile(np.eye(3, 4), (2, 1, 1))
+        >>> affine[1, 2, 3] = 6.5
+        >>> tiles = xr.Dataset(
+        ...     {"raw": (("image", "z", "y", "x"), np.ones((2, 4, 8, 8)))},
+        ...     {"image": ["a", "b"], "affine": (("image", "axis", "column"), affine)},
+        ... )
+        >>> report = tiles.n5.to_scene("tiles.zarr")
+        >>> xr.open_dataset("tiles.zarr", engine="n5").affine[1, 2].values
+        array([0. , 0. , 1. , 6.5])
+        """
+        from xarray_n5.scenes.api import to_scene
+
+        return MethodType(to_scene, self._object)
+
 
 @xr.register_datatree_accessor("n5")  # type: ignore[no-untyped-call]
 class DataTreeAccessor(Accessor[xr.DataTree]):
@@ -674,6 +674,8 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         y  no coordinates
         x  start 0, step 2 µm
     """
+
+    to_scene = DatasetAccessor.to_scene
 
     def interp(
         self,

@@ -21,10 +21,11 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.containers import find_scene, open_store
+from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.factors import of_one_sample
-from xarray_n5.model.level_names import level_number, view_path
+from xarray_n5.model.level_names import view_path
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
@@ -82,14 +83,13 @@ def write_project(
     """
     target = ProjectTarget.at(project, how, storage_options)
     before = target.project if how.mode != "w-" else None
-    trees = images_of_tree(source) if isinstance(source, xr.DataTree) else {"": {"/": source}}
-    trees = {
-        name: {path: _in_blocks(level) for path, level in levels.items()}
-        for name, levels in trees.items()
-    }
+    tree = source if isinstance(source, xr.DataTree) else xr.DataTree(source)
     taken: dict[int, ViewSetup] = {}
     images = []
-    for name, levels in trees.items():
+    for name, datasets in pyramids_of(tree).items():
+        levels = {
+            f"{tree.path.rstrip('/')}/{path}": _in_blocks(level) for path, level in datasets.items()
+        }
         described = describe(name or _NAME, list(levels.values()), before, taken)
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
@@ -105,6 +105,8 @@ def write_project(
                 f"{name or _NAME} has {len(levels)} levels; pass its base level, or no factors "
                 "and levels"
             )
+    if not images:
+        raise MetadataError("there are no variables; expected an image for the project")
     return write_views(images, target, how, in_turn=coarser is not None)
 
 
@@ -116,29 +118,6 @@ def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
         if sides and not is_dask_collection(array.variable):
             lazy[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
     return dataset.assign(lazy) if lazy else dataset
-
-
-def images_of_tree(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
-    """Return the Datasets of a tree by image and by node: levels are called s0, s1, ....
-
-    Raises
-    ------
-    MetadataError
-        If there are none.
-    """
-    found: dict[str, dict[int, tuple[str, xr.Dataset]]] = {}
-    for node in tree.subtree:
-        if not node.data_vars:
-            continue
-        path = node.relative_to(tree)
-        path = "" if path == "." else path
-        above, _, name = path.rpartition("/")
-        level = level_number(name)
-        image, number = (path, 0) if level is None else (above, level)
-        found.setdefault(image, {})[number] = (node.path, node.to_dataset())
-    if not found:
-        raise MetadataError("the tree has no variables; expected an image for the project")
-    return {image: dict(levels[n] for n in sorted(levels)) for image, levels in found.items()}
 
 
 def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[int, ...]]:

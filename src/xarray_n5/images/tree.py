@@ -134,6 +134,23 @@ def levels_by_group(datasets: Mapping[str, xr.Dataset]) -> dict[str, list[str]]:
     return groups
 
 
+def pyramids_of(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
+    """Return the Datasets of a tree with variables: the levels of each image, the finest first.
+
+    Images and levels are called by their paths in the tree.
+    """
+    datasets = datasets_of(tree)
+    groups = levels_by_group(datasets)
+    above = {path: group for group, paths in groups.items() for path in paths}
+    images: dict[str, dict[str, xr.Dataset]] = {}
+    for path, dataset in datasets.items():
+        if dataset.data_vars:
+            group = above.get(path, path)
+            levels = groups[group] if path in above else [path]
+            images.setdefault(group, {level: datasets[level] for level in levels})
+    return images
+
+
 def _present(
     datasets: Mapping[str, xr.Dataset], group: str, levels: Sequence[str]
 ) -> dict[str, str]:

@@ -16,9 +16,10 @@ from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
+from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import check_json
-from xarray_n5.model.level_names import level_name, level_number
+from xarray_n5.model.level_names import level_name
 from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.tolerances import ROUNDING
@@ -77,7 +78,14 @@ def plan_scene(
             f"{how.container.where(path)}: scenes of OME-Zarr 0.6 are Zarr v3, but this is "
             f"{how.format.name}"
         )
-    levels = _levels_of(tree, encodings)
+    levels = {
+        image: [
+            PlacedLevel.of(node, dataset, encodings.get(node) or {})
+            for path, dataset in datasets.items()
+            if (node := f"{tree.path.rstrip('/')}/{path}")
+        ]
+        for image, datasets in pyramids_of(tree).items()
+    }
     images = [image for name, of_image in levels.items() for image in _images_of(name, of_image)]
     world = _world_of([level for of_image in levels.values() for level in of_image], images)
     _check_paths([image.path for image in images])
@@ -107,24 +115,6 @@ def plan_scene(
         prepare=partial(create_group, how.container, path, mode="a"),
         closing=partial(_close, {**groups, path: scene}, how),
     )
-
-
-def _levels_of(
-    tree: xr.DataTree, encodings: Mapping[str, Encoding]
-) -> dict[str, list[PlacedLevel]]:
-    """Return the levels of each image in a tree, the finest first."""
-    numbered: dict[str, dict[int, PlacedLevel]] = {}
-    for node in tree.subtree:
-        if not node.data_vars:
-            continue
-        above, _, last = node.path.strip("/").rpartition("/")
-        number = level_number(last)
-        image = node.path.strip("/") if number is None else above
-        level = PlacedLevel.of(node.path, node.to_dataset(), encodings.get(node.path) or {})
-        numbered.setdefault(image, {})[number or 0] = level
-    return {
-        image: [levels[number] for number in sorted(levels)] for image, levels in numbered.items()
-    }
 
 
 def _close(attributes: Mapping[str, Any], how: WriteOptions) -> None:
