@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 _KEY = "spatialTransform"
 
-_SQUARE = {number * (number + 1): number for number in range(1, 10)}
-"""The number of axes by the count of numbers in an affine transform."""
-
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
@@ -123,24 +120,12 @@ def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
 def _rows(transform: Any, kinds: list[str | None]) -> np.ndarray:
     """Return a transform, of all axes or of the spatial ones, as a matrix over all axes."""
     ndim = len(kinds)
-    size = _size(transform) or ndim
-    if size == ndim:
-        return matrix(transform, ndim)
     spatial = [number for number, kind in enumerate(kinds) if kind == "space"]
-    if len(spatial) != size:
-        raise ValueError(f"the transform is for {size} axes, the array has {ndim}")
+    try:
+        return matrix(transform, ndim)
+    except ValueError:
+        if len(spatial) in {0, ndim}:
+            raise
     rows = np.eye(ndim, ndim + 1)
-    inner = matrix(transform, size)
-    rows[np.ix_(spatial, [*spatial, ndim])] = inner
+    rows[np.ix_(spatial, [*spatial, ndim])] = matrix(transform, len(spatial))
     return rows
-
-
-def _size(transform: Any) -> int | None:
-    """Return the number of axes of a transform, or None if it has no numbers."""
-    for key in ("scale", "translation", "offset"):
-        if key in transform:
-            return len(transform[key])
-    if "affine" in transform:
-        return _SQUARE.get(len(transform["affine"]))
-    inner = map(_size, transform.get("transformations", ()))
-    return next((size for size in inner if size), None)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from xarray_n5.model import transformations
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.transformations import compose, parse_transformation
 from xarray_n5.model.units import ratio, split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -96,38 +97,44 @@ def whole_number(value: float) -> float:
     return int(value) if float(value).is_integer() and abs(value) < 1 << 53 else value
 
 
-_WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "identity": frozenset(),
-        "scale": frozenset({"scale"}),
-        "translation": frozenset({"translation"}),
-        "scale_offset": frozenset({"scale", "offset"}),
-        "affine": frozenset({"affine"}),
-        "sequence": frozenset({"transformations"}),
-    }
-)
-"""The members with the numbers of each type of transform."""
-
-
-def matrix(transform: object, ndim: int) -> np.ndarray:
+def matrix(transform: object, ndim: int, where: str = "transform") -> np.ndarray:
     """Return a transform, or a list of transforms applied in order, as n rows of n + 1 numbers.
 
-    The words are those of n5-universe's canonical metadata and of OME-NGFF: ``identity``,
-    ``scale``, ``translation``, ``scale_offset``, ``affine``, ``sequence``.
+    The words are those of n5-universe's canonical metadata and of all versions of OME-NGFF.
 
     Raises
     ------
     ValueError
-        If its type is unknown, or it does not have `ndim` axes, or its numbers are elsewhere.
+        If one is invalid, not affine, or not for `ndim` axes, or its numbers are elsewhere.
     """
-    whole = np.eye(ndim + 1)
-    for each in transform if isinstance(transform, list) else [transform]:
-        step = np.eye(ndim + 1)
-        step[:ndim] = _one(each, ndim)
-        whole = step @ whole
-    if not np.isfinite(whole).all():
-        raise ValueError(f"{transform!r} has numbers that are not finite")
-    return whole[:ndim]
+    rows = np.eye(ndim, ndim + 1)
+    for step in _steps(transform):
+        parsed = parse_transformation(step, where)
+        rows = compose(rows, transformations.matrix(parsed, len(rows)))
+    if len(rows) != ndim:
+        raise ValueError(f"{where}: leads to {len(rows)} axes, expected {ndim}")
+    return rows
+
+
+def _steps(transform: Any) -> Iterator[Any]:
+    """Iterate over the steps of a transform as in OME-Zarr 0.6, without the systems at its ends."""
+    match transform:
+        case {"type": "sequence", "transformations": [*parts]} | [*parts]:
+            if any(isinstance(part, dict) and "inputAxes" in part for part in parts):
+                raise ValueError("'sequence' has steps for some axes only, as in a draft")
+            for part in parts:
+                yield from _steps(part)
+        case {"type": "scale_offset"} if transform.keys() & {"scale", "offset"}:
+            for kind, key in (("scale", "scale"), ("translation", "offset")):
+                if key in transform:
+                    yield {"type": kind, kind: transform[key]}
+        case {"type": "affine", "affine": [float() | int(), *_] as numbers}:
+            ndim = math.isqrt(len(numbers))
+            yield {"type": "affine", "affine": np.reshape(numbers, (ndim, ndim + 1)).tolist()}
+        case {**members}:
+            yield {key: value for key, value in members.items() if key not in {"input", "output"}}
+        case _:
+            yield transform
 
 
 def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:
@@ -147,32 +154,6 @@ def in_c_order(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
 def as_tuples(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
     """Return a matrix as tuples, as in a geometry."""
     return tuple(tuple(row) for row in rows.tolist())
-
-
-def _one(transform: Any, ndim: int) -> np.ndarray:
-    kind = transform["type"]
-    if kind not in _WORDS:
-        raise ValueError(f"unknown type of transform {kind!r}")
-    if kind != "identity" and not transform.keys() & _WORDS[kind]:
-        raise ValueError(f"{transform!r} does not contain its numbers")
-    if kind == "sequence":
-        return matrix(list(transform["transformations"]), ndim)
-    if kind == "affine":
-        return np.array(transform["affine"], dtype=np.float64).reshape(ndim, ndim + 1)
-    rows = np.eye(ndim, ndim + 1)
-    for word in _WORDS[kind] & transform.keys():
-        if word == "scale":
-            rows[:, :ndim] = np.diag(_vector(transform[word], ndim))
-        else:
-            rows[:, ndim] = _vector(transform[word], ndim)
-    return rows
-
-
-def _vector(values: Sequence[Any], ndim: int) -> np.ndarray:
-    vector = np.array(values, dtype=np.float64)
-    if vector.shape != (ndim,):
-        raise ValueError(f"{values!r}: expected a list of {ndim} numbers")
-    return vector
 
 
 # Levels

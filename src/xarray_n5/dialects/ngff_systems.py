@@ -11,19 +11,18 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from xarray_n5.dialects.lists import as_number
-from xarray_n5.dialects.lists import matrix as dialect_matrix
+from xarray_n5.dialects.lists import as_number, matrix
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.system_graph import ImageSystems, SystemGraph
 from xarray_n5.model.systems import Reference, parse_reference, parse_system
-from xarray_n5.model.transformations import compose, matrix, parse_transformation
+from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.model.units import split_unit, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.systems import CoordinateSystem
@@ -106,10 +105,8 @@ def level_matrix(
     rows = None
     if steps is not None:
         try:
-            if has_systems(image):
-                rows = _level_rows(steps, len(names), str(entry.get("path")))
-            else:
-                rows = dialect_matrix([*steps, *of_all], len(names))
+            where = f"'coordinateTransformations' of {entry.get('path')!r}"
+            rows = matrix([*steps, *of_all], len(names), where)
         except ODD as error:
             problems.append(str(error))
     return rows, invalid, problems
@@ -147,26 +144,6 @@ def _valid(
             new = {**step, kind: numbers}
         valid = None if valid is None or new is None else [*valid, new]
     return valid
-
-
-def _level_rows(steps: Sequence[Mapping[str, Any]], ndim: int, path: str) -> np.ndarray:
-    """Return the matrix from the samples of a level to its intrinsic system.
-
-    Version 0.6 has one transformation for each level; all of a longer list are applied in order.
-
-    Raises
-    ------
-    ValueError
-        If one is invalid, or not affine, or for another number of axes.
-    """
-    rows = np.eye(ndim, ndim + 1)
-    for each in steps:
-        inner = {key: value for key, value in each.items() if key not in _ENDS}
-        step = parse_transformation(inner, f"'coordinateTransformations' of {path!r}")
-        rows = compose(rows, matrix(step, len(rows)))
-    if len(rows) != ndim:
-        raise ValueError(f"'coordinateTransformations' lead to {len(rows)} axes, expected {ndim}")
-    return rows
 
 
 def systems_around(
