@@ -383,13 +383,6 @@ def multisets() -> bytes:
     return header(2, 1, mode=1) + struct.pack(">I", len(payload)) + payload
 
 
-def test_label_multisets_are_recognised_and_refused_by_default() -> None:
-    metadata = array(dataType="uint8", isLabelMultiset=True)
-    assert metadata.content is Content.LABEL_MULTISETS
-    with pytest.raises(ValueError, match="argmax"):
-        N5.decode(metadata, multisets())
-
-
 def test_label_multisets_decode_to_their_most_frequent_lowest_labels() -> None:
     metadata = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.LABELS)
     assert N5.decode(metadata, multisets()).tolist() == [[3, 5]]

@@ -20,7 +20,6 @@ from xarray_n5 import (
     create_group,
     from_n5,
     open_array,
-    open_group,
     to_n5,
     verify,
 )
@@ -168,21 +167,6 @@ def test_a_damaged_summary_is_told_and_stops_nothing(tmp_path: Path) -> None:
         (tmp_path / ".zmetadata").write_text(content)
         with pytest.warns(UserWarning, match=r"\.zmetadata is corrupt"):
             open_array(tmp_path, "a", mode="r+").resize((5,))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_what_is_consolidated_stays_true(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        to_n5(np.ones(3), tmp_path, f"g/{name}", format="zarr2")
-    zarr.consolidate_metadata(tmp_path, zarr_format=2)
-    open_array(tmp_path, "g/a", mode="r+").resize((5,)).attrs["new"] = 1
-    del open_group(tmp_path, "g", mode="r+")["b"]
-    to_n5(np.ones((2, 2)), tmp_path, "h/c", format="zarr2")
-    found = zarr.open_consolidated(tmp_path, mode="r", zarr_format=2)
-    assert found["g/a"].shape == (5,)
-    assert dict(found["g/a"].attrs) == {"new": 1}
-    assert list(found["g"]) == ["a"]
-    assert found["h/c"].shape == (2, 2)
 
 
 def test_formats_do_not_mix(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from tests.support.exhaustive import cases
 from tests.support.servers import serving_ranges
 from tests.support.stores import keys_below
 from xarray_n5 import ChunkError, MetadataError, N5Error, open_array
-from xarray_n5.errors import ReadOnlyError, RequestError
+from xarray_n5.errors import ReadOnlyError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers
@@ -316,21 +316,6 @@ def test_web_servers_send_ranges(container: Path, tmp_path: Path) -> None:
         dataset = xr.open_dataset(f"{served.url}/a.ozx", engine="n5", group="em")
         np.testing.assert_array_equal(dataset.shards.values, VALUES)
         assert "HEAD" not in {what for what, _ in served.seen}
-
-
-@pytest.mark.parametrize("padding", [0, 100_000])
-def test_a_server_without_ranges_is_an_error(container: Path, tmp_path: Path, padding: int) -> None:
-    """It would send the whole archive for each chunk."""
-    pytest.importorskip("aiohttp")
-    by_zipfile(container, tmp_path / "a.ozx")
-    with zipfile.ZipFile(tmp_path / "a.ozx", "a") as archive:
-        archive.writestr("padding", bytes(padding))
-    data = (tmp_path / "a.ozx").read_bytes()
-    for name in ("a.ozx", "a.zip", "a.zarr.zip"):
-        with serving_ranges(files={name: data}, knows_ranges=False) as served:
-            with pytest.raises(RequestError, match="range requests"):
-                open_array(f"{served.url}/{name}", "em/plain")
-            assert not padding or len(served.seen) == 1
 
 
 # An archive that is replaced

@@ -579,13 +579,6 @@ def test_a_fifo_beside_a_container_is_warned_of(tmp_path: Path) -> None:
         open_array(tmp_path / "c.n5", name).geometry()
 
 
-@pytest.mark.parametrize("name", ["p.h5", "p"])
-def test_a_fifo_called_like_a_container_is_not_opened(name: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / name)
-    with pytest.raises((N5Error, OSError)):
-        open_group(tmp_path / name)
-
-
 def test_a_socket_is_an_error(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 

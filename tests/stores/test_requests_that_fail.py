@@ -202,12 +202,6 @@ def test_a_name_that_is_not_text_is_a_path_error_in_every_store(
         to_n5(VALUES, (fsspec.filesystem("file"), str(tmp_path / "x")), "n" * 300, format=format)
 
 
-def test_long_names_are_stored_where_the_store_has_them() -> None:
-    for place in (MemoryStore(), FsspecStore(Far(), "b/x.n5")):
-        to_n5(VALUES, place, "n" * 300)
-        np.testing.assert_array_equal(open_array(place, "n" * 300)[...], VALUES)
-
-
 # Nobody there
 
 
