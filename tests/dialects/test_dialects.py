@@ -11,7 +11,7 @@ import pytest
 from tests.support.geometries import facts, read
 from xarray_n5 import create_array
 from xarray_n5.arrays.coordinates import coords_of
-from xarray_n5.dialects import DIALECTS, register_dialect
+from xarray_n5.dialects import DIALECTS, array_keys, geometry_of, group_keys, register_dialect
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.write import write_geometry
 from xarray_n5.model.axes import Axis, Geometry, names
@@ -439,6 +439,7 @@ def test_outsiders_add_dialects_but_do_not_replace_them(monkeypatch: pytest.Monk
     assert facts(geometry)[0][0] == "a"
     assert geometry.sources == {"names": "klingon"}
     assert write_geometry(geometry, (2, 3, 4), "klingon") == {"batlh": ["a", "b", "c"]}
+    assert "batlh" in group_keys() & array_keys()  # a new pyramid in the group replaces it
     with pytest.warns(UserWarning, match="klingon .* describe 2 axes, the array has 3"):
         assert not read({"batlh": ["a", "b"]}).named
 
@@ -473,6 +474,36 @@ def test_the_axes_of_a_new_array_are_read_back_once(
     axes = [Axis(name="y", unit="nm", scale=4.0), Axis(name="x", unit="nm", scale=4.0, offset=8.0)]
     create_array(tmp_path / "a.n5", "em", shape=(4, 4), dtype="u1", axes=axes)
     assert reads == ["em"]
+
+
+@pytest.mark.parametrize("where", ["attributes", "parents", "base"])
+def test_a_dialect_reads_arrays_with_one_of_its_keys_on_or_around_them(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        name: ClassVar[str] = "asked"
+        keys: ClassVar[tuple[str, ...]] = ("mine",)
+
+        def read(self, node: ArrayContext) -> Geometry | None:
+            asked.append(node.path)
+            return None
+
+        def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:  # noqa: ARG002
+            return {}
+
+    monkeypatch.setattr("xarray_n5.dialects.DIALECTS", {**DIALECTS, "asked": Asked()})
+    node = ArrayContext(attributes={"theirs": 1}, shape=(4, 5), path="a/s1", parents=({}, {}))
+    assert geometry_of(node).dialects == ()
+    assert asked == []
+    more: dict[str, Any] = {
+        "attributes": {"mine": 1},
+        "parents": ({}, {"mine": 1}),
+        "base": ArrayContext(attributes={"mine": 1}, shape=(8, 10), path="a/s0"),
+    }
+    geometry_of(replace(node, **{where: more[where]}))
+    assert asked == ["a/s1"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)

@@ -32,7 +32,7 @@ class Canonical:
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
-    group_signs = ("multiscales",)
+    group_signs = ("multiscales", "ome")
     group_keys = ("multiscales",)
 
     def read(self, node: ArrayContext) -> Geometry | None:

@@ -64,8 +64,8 @@ class Funlib:
     units_attr: str = "units"
     types_attr: str = "types"
 
-    keys: tuple[str, ...] = field(init=False)
-    signs: tuple[str, ...] = field(init=False)
+    keys: tuple[str, ...] = field(init=False, repr=False)
+    signs: tuple[str, ...] = field(init=False, repr=False)
     group_signs = ()
 
     def __post_init__(self) -> None:

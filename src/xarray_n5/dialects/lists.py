@@ -127,14 +127,23 @@ def _steps(transform: Any) -> Iterator[Any]:
         case {"type": "scale_offset"} if transform.keys() & {"scale", "offset"}:
             for kind, key in (("scale", "scale"), ("translation", "offset")):
                 if key in transform:
-                    yield {"type": kind, kind: transform[key]}
-        case {"type": "affine", "affine": [float() | int(), *_] as numbers}:
+                    yield {"type": kind, kind: _without_strings(transform[key])}
+        case {"type": "affine", "affine": [first, *_] as numbers} if not isinstance(first, list):
             ndim = math.isqrt(len(numbers))
-            yield {"type": "affine", "affine": np.reshape(numbers, (ndim, ndim + 1)).tolist()}
+            rows = np.reshape(_without_strings(numbers), (ndim, ndim + 1))
+            yield {"type": "affine", "affine": rows.tolist()}
         case {**members}:
-            yield {key: value for key, value in members.items() if key not in {"input", "output"}}
+            ends = {"input", "output"}
+            yield {key: _without_strings(v) for key, v in members.items() if key not in ends}
         case _:
             yield transform
+
+
+def _without_strings(values: Any) -> Any:
+    """Return a list with numbers instead of numbers in strings; other values unchanged."""
+    if not isinstance(values, list):
+        return values
+    return [as_number(value) if isinstance(value, str) else value for value in values]
 
 
 def per_axis(rows: np.ndarray) -> tuple[list[float], list[float]] | None:

@@ -99,11 +99,11 @@ def level_matrix(
     """
     invalid: set[int] = set()
     problems: list[str] = []
-    steps = _valid(entry.get("coordinateTransformations"), names, invalid, problems)
+    steps, scaled = _valid(entry.get("coordinateTransformations"), names, invalid, problems)
     shared = None if has_systems(image) else image.get("coordinateTransformations")
-    of_all = _valid(shared or [], names, invalid, problems) or []
+    of_all, _ = _valid(shared or [], names, invalid, problems)
     rows = None
-    if steps is not None:
+    if scaled:
         try:
             where = f"'coordinateTransformations' of {entry.get('path')!r}"
             rows = matrix([*steps, *of_all], len(names), where)
@@ -114,26 +114,29 @@ def level_matrix(
 
 def _valid(
     transforms: object, names: Sequence[str], invalid: set[int], problems: list[str]
-) -> list[Any] | None:
-    """Return transforms without their invalid numbers, or None if a scale is not for the axes.
+) -> tuple[list[Any], bool]:
+    """Return transforms without what is invalid, and whether all scales are left.
 
-    The axes of these numbers, and messages about them, are added to `invalid` and `problems`.
+    Lists that are not for all axes are omitted, other invalid numbers are neutral. The axes of
+    these, and messages, are added to `invalid` and `problems`.
     """
     if not isinstance(transforms, list):
         problems.append(f"the transforms are {transforms!r}, expected a list")
-        return None
-    valid: list[Any] | None = []
+        return [], False
+    valid: list[Any] = []
+    scaled = True
     for step in transforms:
         kind: Any = step.get("type") if isinstance(step, dict) else None
         if kind == "sequence":
-            inner = _valid(step.get("transformations"), names, invalid, problems)
-            new = None if inner is None else {**step, "transformations": inner}
+            inner, complete = _valid(step.get("transformations"), names, invalid, problems)
+            valid.append({**step, "transformations": inner})
+            scaled = scaled and complete
         elif kind not in _NEUTRAL:
-            new = step
+            valid.append(step)
         elif not isinstance(values := step.get(kind), list) or len(values) != len(names):
             count = len(values) if isinstance(values, list) else "no"
             problems.append(f"the {kind} {values!r} is for {count} axes, expected {len(names)}")
-            new = None if kind == "scale" else {"type": "identity"}
+            scaled = scaled and kind != "scale"
         else:
             numbers = [as_number(value) for value in values]
             for axis, number in enumerate(numbers):
@@ -141,9 +144,8 @@ def _valid(
                     invalid.add(axis)
                     problems.append(f"the {kind} of axis {names[axis]!r} is {values[axis]!r}")
                     numbers[axis] = _NEUTRAL[kind]
-            new = {**step, kind: numbers}
-        valid = None if valid is None or new is None else [*valid, new]
-    return valid
+            valid.append({**step, kind: numbers})
+    return valid, scaled
 
 
 def systems_around(
