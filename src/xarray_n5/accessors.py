@@ -492,7 +492,7 @@ class _ImageAccessor(Accessor[S]):
                 "encoding, mode='w' and each other"
             )
         if append_dim is None:
-            return update(dataset, path, how, region=region).write()
+            return update([(dataset, path, None)], path, how, region=region).write()
         if mode == "r+":
             raise ValueError("append_dim makes arrays larger, which mode='r+' does not; use 'a'")
         return append(dataset, path, how, append_dim, discard=discard)
@@ -863,7 +863,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
         >>> xr.open_datatree("cells.n5", engine="n5")["em/raw"].shape
         (2, 3)
         """
-        from xarray_n5.datasets.update import update_tree
+        from xarray_n5.datasets.update import update
         from xarray_n5.datasets.write import write
         from xarray_n5.images.tree import groups_of, updates_of
         from xarray_n5.writing.options import WriteOptions
@@ -881,7 +881,7 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
             raise ValueError(
                 "mode='r+' writes to existing arrays, whose encoding cannot be changed"
             )
-        return update_tree(updates_of(nodes), nodes[0][1], how)
+        return update(updates_of(nodes), nodes[0][1], how).write()
 
 
 def _advice(accessor: Accessor[Any], name: str) -> str:

@@ -294,7 +294,7 @@ def test_importing_the_package_imports_little_beside_xarray_and_dask() -> None:
         "integrity.repair",
         "integrity.verify",
         "boxes.world_grid",
-        "writing.begin",
+        "writing.run",
         "writing.deferred",
         "pyramids.api",
         "datasets.append",

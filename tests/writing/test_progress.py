@@ -122,6 +122,15 @@ def test_no_bar_is_drawn_where_nothing_is_written(out: io.StringIO) -> None:
     assert out.getvalue() == ""
 
 
+def test_a_write_that_is_computed_later_may_be_in_the_same_bar(tmp_path: Path) -> None:
+    source, place = da.from_array(X, chunks=8), tmp_path / "a.n5"
+    with dask.config.set(scheduler="sync"), xarray_n5.ProgressBar(out=io.StringIO()) as bar:
+        for compute in (True, False):
+            written: Any = xarray_n5.to_n5(source, place, "a", mode="w", compute=compute)
+        written.compute()
+    assert (bar.written, bar.total) == (1, 1)
+
+
 def test_shards_are_counted_as_shards(tmp_path: Path) -> None:
     with xarray_n5.ProgressBar(out=io.StringIO()) as bar:
         xarray_n5.to_n5(X, tmp_path / "a.zarr", "a", format="zarr3", chunks=2, shards=4)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import importlib
 import sys
-import threading
 import warnings
 from contextlib import suppress
 from functools import partial
@@ -25,6 +22,7 @@ from tests.whole.test_costs import calls
 from xarray_n5 import Axis, Geometry, N5Error, NodeExistsError, ResumeError, open_array, to_n5
 from xarray_n5.errors import FinishedAppendError
 from xarray_n5.stores import LocalStore
+from xarray_n5.writing.deferred import SavedWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,51 +155,6 @@ NAMED = {
 # Appends
 
 
-@pytest.fixture
-def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse flock, as some network mounts do."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOTSUP, "no locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-
-
-def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
-    """Start calls at the same time; return what each has raised."""
-    barrier = threading.Barrier(len(calls))
-    outcomes: list[BaseException | None] = [None for _ in calls]
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            calls[number]()
-        except BaseException as error:  # noqa: BLE001 - it is looked at
-            outcomes[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
-
-
-@pytest.mark.usefixtures("no_locks")
-@FULL
-def test_two_appends_at_once_lose_no_samples_without_locks(tmp_path: Path, form: Any) -> None:
-    place = tmp_path / NAMES[form]
-    begin_series(place, form)
-    outcomes = at_once(lambda: append(place, 10, 5), lambda: append(place, 20, 4))
-    stored = [0, 1, 2, 3]
-    for first, count, error in zip((10, 20), (5, 4), outcomes, strict=True):
-        assert error is None or isinstance(error, N5Error), error
-        if error is not None:
-            append(place, first, count)
-        stored += range(first, first + count)
-    check_series(place, *stored)
-
-
 @FULL
 def test_an_append_after_a_killed_one_is_refused_by_name(tmp_path: Path, form: Any) -> None:
     place = tmp_path / NAMES[form]
@@ -231,57 +184,7 @@ def test_an_append_to_an_unfinished_first_write_is_refused(tmp_path: Path, form:
     check_series(place, *range(7))
 
 
-@FULL
-def test_the_same_append_twice_at_once_leaves_nothing_unfinished(tmp_path: Path, form: Any) -> None:
-    place = tmp_path / NAMES[form]
-    begin_series(place, form)
-
-    def call() -> None:
-        append(place, 4, 5, resume=True)
-
-    outcomes = at_once(call, call)
-    assert all(error is None or isinstance(error, N5Error) for error in outcomes), outcomes
-    with suppress(FinishedAppendError):
-        call()
-    with pytest.raises(FinishedAppendError):
-        call()
-    check_series(place, *range(9))
-
-
 # Repeated calls
-
-
-@pytest.mark.parametrize("kind", ["region", "deferred", "region of a dataset"])
-@FULL
-def test_a_finished_call_repeated_computes_nothing(tmp_path: Path, form: Any, kind: str) -> None:
-    place, computed = tmp_path / NAMES[form], list[int]()
-
-    def note(block: np.ndarray) -> np.ndarray:
-        computed.append(block.size)
-        return block
-
-    source: Any = da.from_array(VALUES, chunks=(3, 5))
-    part = source.map_blocks(note, name="noted", meta=np.empty((0, 0), "f4"))
-    if kind != "deferred":
-        stored = xr.Dataset({"a": (("y", "x"), np.zeros((12, 5), "f4"))})
-        stored.n5.to_n5(place, format=form, encoding={"a": {"chunks": (3, 5)}})
-
-    def call() -> None:
-        if kind == "region":
-            to_n5(part[:6], place, "a", region=(slice(3, 9), slice(0, 5)), resume=True)
-        elif kind == "deferred":
-            lazily: Any = to_n5(part, place, "a", format=form, compute=False, resume=True)
-            lazily.compute()
-        else:
-            values = xr.Dataset({"a": (("y", "x"), part[:6])})
-            values.n5.to_n5(place, region={"y": slice(3, 9)}, resume=True)
-
-    call()
-    assert computed
-    computed.clear()
-    call()
-    call()
-    assert computed == []
 
 
 MODULE = """
@@ -375,6 +278,25 @@ def test_a_small_correction_of_axes_is_never_ignored(tmp_path: Path, name: str) 
     to_n5(values, tmp_path / "a.n5", "a", axes=Geometry(tuple(axes)), resume=True)
     with pytest.raises(NodeExistsError, match=r"axes|along|axis"):
         to_n5(values, tmp_path / "a.n5", "a", axes=Geometry(tuple(AXES[name])), resume=True)
+
+
+@FULL
+def test_an_assignment_after_a_resumed_write_is_saved_is_no_chunk_of_it(
+    tmp_path: Path, form: Any
+) -> None:
+    place, expected = tmp_path / NAMES[form], np.arange(1, 36, dtype="i2").reshape(7, 5)
+    source = blocks(expected.copy(), (3, 2))
+    kill(lambda: to_n5(source, place, "a", format=form), (2, 1))
+    resumed = to_n5(source, place, "a", format=form, resume=True, compute=False)
+    resumed.save(tmp_path / "plan")
+    array = open_array(place, "a", mode="r+")
+    missing, stored = (tuple(np.argwhere((array[...] != 0) == full)[0]) for full in (False, True))
+    array[missing] = array[stored] = -1
+    expected[stored] = -1
+    for share in ((1, 5), (3, 5), None) if form != "hdf5" else (None,):
+        SavedWrite.load(tmp_path / "plan").run(share=share)
+    np.testing.assert_array_equal(array[...], expected)
+    assert unfinished(place) == []
 
 
 # Records that others have written

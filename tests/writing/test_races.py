@@ -6,6 +6,7 @@ import errno
 import fcntl
 import random
 import sys
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,6 @@ from tests.support.exhaustive import cases
 from tests.support.processes import Python
 from tests.writing.test_promises import (
     append,
-    at_once,
     begin_series,
     check_series,
     kill,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore::xarray_n5.errors.UnfinishedWriteWarning")
 
-FORMS = ("n5", "zarr2", "zarr3")
+FORMS: tuple[str, ...] = ("n5", "zarr2", "zarr3")
 
 ROUNDS = cases(10, 200)
 
@@ -56,6 +56,26 @@ def locks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     with dask.config.set(scheduler="sync"):
         yield request.param
     sys.setswitchinterval(before)
+
+
+def at_once(*calls: Callable[[], object]) -> list[BaseException | None]:
+    """Start calls at the same time; return what each has raised."""
+    barrier = threading.Barrier(len(calls))
+    outcomes: list[BaseException | None] = [None for _ in calls]
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            calls[number]()
+        except BaseException as error:  # noqa: BLE001 - it is looked at
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
 
 
 @dataclass(frozen=True)
@@ -118,11 +138,13 @@ RACES: dict[str, Race] = {
         begin_series,
         [appends(10, 5), appends(20, 4)],
         lambda place, _: check_series(place, *range(4), *range(10, 15), *range(20, 24)),
+        (*FORMS, "hdf5"),
     ),
     "the same append": Race(
         begin_series,
         [appends(4, 5, resume=True)] * 2,
         lambda place, _: check_series(place, *range(9)),
+        ("hdf5", *FORMS),
     ),
     "overlapping regions": Race(zeros, [region(1, 0, 15), region(2, 9, 24)], check_overlap),
     "the same array": Race(

@@ -14,6 +14,8 @@ import xarray as xr
 from tests.support.exhaustive import EXHAUSTIVE, spread
 from tests.support.stopping import NEVER, FailingStore, StoppedError
 from tests.writing.test_promises import append, begin_series
+from xarray_n5 import ResumeError
+from xarray_n5.errors import AlignmentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,3 +125,31 @@ def test_a_series_grows_while_it_is_read(form: str) -> None:
                 check_dataset(xr.open_dataset(store, engine="n5").load())  # type: ignore[arg-type]
             else:
                 break
+
+
+@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
+@pytest.mark.parametrize(("first", "count"), [(0, 3), (3, 1)])
+def test_a_region_is_written_or_refused_by_name_while_a_series_grows(
+    form: str, first: int, count: int
+) -> None:
+    """Some arrays may have grown, and others not yet."""
+    store = Steps()
+    with dask.config.set(scheduler="sync"):
+        begin_series(store, form)
+        store.states.clear()
+        append(store, OLD, NEW - OLD)
+        refused = 0
+        for state in store.states:
+            place: Any = FailingStore()
+            place.inner.items.update(state)
+            part = xr.Dataset({"v": (("t", "x"), np.full((count, 4), -5, "i4"))})
+            try:
+                part.n5.to_n5(place, region={"t": slice(first, first + count)})
+            except (ResumeError, AlignmentError):
+                refused += 1
+                continue
+            series = xr.open_dataset(place, engine="n5").load()
+            values = np.array(EXPECTED["v"])[: series.sizes["t"]]
+            values[first : first + count] = -5
+            np.testing.assert_array_equal(series["v"].values, values)
+    assert 5 < refused < len(store.states)

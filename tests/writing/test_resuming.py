@@ -131,9 +131,9 @@ def copied(url: Any, form: str, **more: Any) -> None:
     copy(source_of_copies(), url, **FORMS[form], **more)
 
 
-def project(url: Any, form: str, **more: Any) -> None:
+def project(url: Any, _: str, **more: Any) -> None:
     image = xr.DataArray(BLOCKS[None].astype("u2"), dims=("z", "y", "x"), name="a")
-    image.n5.to_bdv(url.parent / "a.xml", url, **FORMS[form], **more)
+    image.n5.to_bdv(url.parent / "a.xml", url, **more)
 
 
 def tree(url: Any, form: str, **more: Any) -> None:
@@ -214,14 +214,14 @@ WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[st
 DISK = {"project"}
 """Writes that need a folder, for the XML."""
 
-NO_HDF5 = {"project", "repair", "shares"}
+NO_HDF5 = {"repair", "shares"}
 
 
 def cases() -> list[Any]:
     found = []
     for name in WRITES:
         for form in FORMS:
-            if (form == "hdf5" and name in NO_HDF5) or (form, name) == ("shards", "project"):
+            if (form == "hdf5" and name in NO_HDF5) or (form != "n5" and name == "project"):
                 continue
             other = [*FORMS][1 + len(name) % 4]
             quick = form in {"n5", "shards" if other == "hdf5" else other}

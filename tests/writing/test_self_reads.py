@@ -16,8 +16,7 @@ from tests.support.containers import NAMES
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import MemoryStore
-from xarray_n5.writing.self_reads import check_independent
-from xarray_n5.writing.user_code import objects_in
+from xarray_n5.writing.inputs import check_independent, objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,46 +31,11 @@ def added(block: np.ndarray, stored: Any) -> Any:
     return block + np.asarray(stored[:5, :5])
 
 
-def as_argument(path: Path) -> Any:
-    return ONES.map_blocks(added, open_array(path, "a"), dtype="i4", meta=SEVENS[:0])
-
-
-def as_argument_by_name(path: Path) -> Any:
-    return ONES.map_blocks(added, stored=open_array(path, "a"), dtype="i4", meta=SEVENS[:0])
-
-
-def in_a_partial(path: Path) -> Any:
-    function = functools.partial(added, stored=open_array(path, "a"))
-    return ONES.map_blocks(function, dtype="i4", meta=SEVENS[:0])
-
-
-def delayed(path: Path) -> Any:
-    block = delay(np.asarray)(open_array(path, "a"))
-    return da.from_delayed(block, SEVENS.shape, "i4").rechunk(5)
-
-
 def in_tasks_by_hand(path: Path) -> Any:
     keys = [("tasks", i, j) for i in range(2) for j in range(2)]
     tasks: dict[Any, Any] = dict.fromkeys(keys, (np.ones, (5, 5), "i4"))
     tasks[keys[-1]] = (added, np.ones((5, 5), "i4"), open_array(path, "a"))
     return da.Array(tasks, "tasks", ((5, 5), (5, 5)), dtype="i4")
-
-
-def optimised(path: Path) -> Any:
-    return optimize(from_n5(path, "a")[::-1].rechunk(5) + 1)[0]
-
-
-def by_the_engine(path: Path) -> Any:
-    return xr.open_dataset(path, engine="n5", chunks={})["a"].data
-
-
-def chunked_later(path: Path) -> Any:
-    return xr.open_dataset(path, engine="n5")["a"][::-1].chunk(5).data
-
-
-def with_halos(path: Path) -> Any:
-    variable = xr.open_dataset(path, engine="n5", chunks={})["a"]
-    return variable.n5.map_overlap(np.negative, depth=1).data
 
 
 def through_a_link(path: Path) -> Any:
@@ -81,12 +45,27 @@ def through_a_link(path: Path) -> Any:
     return from_n5(link, "a")
 
 
+def mapped(function: Any, *arguments: Any, **more: Any) -> Any:
+    return ONES.map_blocks(function, *arguments, dtype="i4", meta=SEVENS[:0], **more)
+
+
+def opened(path: Path, **more: Any) -> xr.DataArray:
+    return xr.open_dataset(path, engine="n5", **more)["a"]
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
-    reader.__name__: reader
-    for reader in (
-        *(as_argument, as_argument_by_name, in_a_partial, delayed, in_tasks_by_hand, optimised),
-        *(by_the_engine, chunked_later, with_halos, through_a_link),
-    )
+    "argument": lambda path: mapped(added, open_array(path, "a")),
+    "keyword": lambda path: mapped(added, stored=open_array(path, "a")),
+    "partial": lambda path: mapped(functools.partial(added, stored=open_array(path, "a"))),
+    "delayed": lambda path: da.from_delayed(
+        delay(np.asarray)(open_array(path, "a")), SEVENS.shape, "i4"
+    ).rechunk(5),
+    "optimised": lambda path: optimize(from_n5(path, "a")[::-1].rechunk(5) + 1)[0],
+    "engine": lambda path: opened(path, chunks={}).data,
+    "chunked later": lambda path: opened(path)[::-1].chunk(5).data,
+    "halos": lambda path: opened(path, chunks={}).n5.map_overlap(np.negative, depth=1).data,
+    "tasks by hand": in_tasks_by_hand,
+    "link": through_a_link,
 }
 
 INTO: dict[str, dict[str, Any]] = {
@@ -117,35 +96,24 @@ def test_a_write_does_not_replace_what_it_reads(
     to_n5(READERS[reader](path), path, "b", mode="w")
 
 
-def through_zarr(path: Path) -> Any:
-    return da.from_array(pytest.importorskip("zarr").open_array(path / "a", mode="r"), chunks=5)
-
-
-def through_dask_and_zarr(path: Path) -> Any:
-    pytest.importorskip("zarr")
-    return da.from_zarr(str(path), component="a") + 1
-
-
-def through_fsspec_and_zarr(path: Path) -> Any:
-    return da.from_array(pytest.importorskip("zarr").open_array(f"file://{path}/a"), chunks=5)
-
-
-def through_zarrs_engine(path: Path) -> Any:
-    pytest.importorskip("zarr")
-    return xr.open_dataset(path, engine="zarr", consolidated=False, chunks={})["a"].data
+ZARR: dict[str, Callable[[Any, Path], Any]] = {
+    "array": lambda zarr, path: da.from_array(zarr.open_array(path / "a", mode="r"), chunks=5),
+    "dask": lambda _, path: da.from_zarr(str(path), component="a") + 1,
+    "fsspec": lambda zarr, path: da.from_array(zarr.open_array(f"file://{path}/a"), chunks=5),
+    "engine": lambda _, path: (
+        xr.open_dataset(path, engine="zarr", consolidated=False, chunks={})["a"].data
+    ),
+}
 
 
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-@pytest.mark.parametrize(
-    "reader",
-    [through_zarr, through_dask_and_zarr, through_fsspec_and_zarr, through_zarrs_engine],
-)
-def test_arrays_of_zarr_are_recognised(tmp_path: Path, reader: Any, form: str) -> None:
-    path = stored(tmp_path, form)
+@pytest.mark.parametrize("reader", ZARR)
+def test_arrays_of_zarr_are_recognised(tmp_path: Path, reader: str, form: str) -> None:
+    path, zarr = stored(tmp_path, form), pytest.importorskip("zarr")
     for into in INTO.values():
         with pytest.raises(NodeExistsError):
-            to_n5(reader(path), path, "a", **into)
-    to_n5(reader(path), tmp_path / "b.n5", "a")
+            to_n5(ZARR[reader](zarr, path), path, "a", **into)
+    to_n5(ZARR[reader](zarr, path), tmp_path / "b.n5", "a")
 
 
 def test_datasets_of_h5py_are_recognised(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from dask.base import optimize
 from dask.delayed import delayed as delay
 
 from xarray_n5 import to_n5
-from xarray_n5.writing import user_code
-from xarray_n5.writing.user_code import code_of, objects_in
+from xarray_n5.writing import inputs
+from xarray_n5.writing.inputs import code_of, objects_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,22 +103,6 @@ def in_blocks(steps: Any) -> Any:
     return ONES.map_blocks(steps.above, dtype=bool)
 
 
-def as_keyword(steps: Any) -> Any:
-    return da.apply_along_axis(steps.above, 0, ONES, dtype=bool, shape=(8,))
-
-
-def in_a_partial(steps: Any) -> Any:
-    return ONES.map_blocks(functools.partial(steps.above, level=1), dtype=bool)
-
-
-def as_an_object(steps: Any) -> Any:
-    return ONES.map_blocks(steps.Filter(), dtype=bool)
-
-
-def as_a_method(steps: Any) -> Any:
-    return ONES.map_blocks(steps.Filter().method, dtype=bool)
-
-
 def in_xarray(steps: Any) -> Any:
     array, options = xr.DataArray(ONES), {"dask": "parallelized", "output_dtypes": [bool]}
     return xr.apply_ufunc(steps.above, array, vectorize=True, **options).data  # type: ignore[arg-type]
@@ -129,18 +113,17 @@ def in_a_lambda(steps: Any) -> Any:
     return ONES.map_blocks(lambda block: above(block) + 1, dtype="i8")
 
 
-def delayed(steps: Any) -> Any:
-    return da.from_delayed(delay(steps.above)(np.ones(8)), (8,), bool)
-
-
-def optimised(steps: Any) -> Any:
-    return optimize(ONES.map_blocks(steps.above, dtype=bool)[1:].rechunk(3) + 1)[0]
-
-
-WAYS = [
-    *(in_blocks, as_keyword, in_a_partial, as_an_object, as_a_method, in_xarray, in_a_lambda),
-    *(delayed, optimised),
-]
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "in blocks": in_blocks,
+    "in xarray": in_xarray,
+    "in a lambda": in_a_lambda,
+    "keyword": lambda m: da.apply_along_axis(m.above, 0, ONES, dtype=bool, shape=(8,)),
+    "partial": lambda m: ONES.map_blocks(functools.partial(m.above, level=1), dtype=bool),
+    "object": lambda m: ONES.map_blocks(m.Filter(), dtype=bool),
+    "method": lambda m: ONES.map_blocks(m.Filter().method, dtype=bool),
+    "delayed": lambda m: da.from_delayed(delay(m.above)(np.ones(8)), (8,), bool),
+    "optimised": lambda m: optimize(in_blocks(m)[1:].rechunk(3) + 1)[0],
+}
 
 
 def users_part(code: dict[str, str]) -> dict[str, str]:
@@ -149,8 +132,8 @@ def users_part(code: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_files_of_functions_and_of_their_imports_are_recorded(way: Any, user: Any) -> None:
-    assert users_part(code_of(way(user()).dask)).keys() == STEPS
+def test_files_of_functions_and_of_their_imports_are_recorded(way: str, user: Any) -> None:
+    assert users_part(code_of(WAYS[way](user()).dask)).keys() == STEPS
 
 
 @pytest.mark.parametrize(
@@ -214,7 +197,7 @@ def test_files_are_parsed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ast, "parse", parse)
     with ThreadPoolExecutor(4) as pool:
         contents = [f"import a{number}".encode() for number in range(8)]
-        list(pool.map(user_code._imports_of, contents, ["p"] * 8))
+        list(pool.map(inputs._imports_of, contents, ["p"] * 8))
     assert most == [1]
 
 

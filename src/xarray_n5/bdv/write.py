@@ -238,8 +238,7 @@ class ViewImage:
             compression=compression,
             attributes={"downsamplingFactors": list(self.factors[level][::-1])},
         )
-        deferred = how.deferred and is_dask_collection(data.variable)
-        return WriteRequest.of(data.data, spec, how, dims=AXES, deferred=deferred)
+        return WriteRequest.of(data.data, spec, how, dims=AXES)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xarray_n5.arrays.node import same_bits
 from xarray_n5.arrays.open import open_array
 from xarray_n5.errors import ChunkError, DifferenceError
 from xarray_n5.graph import ArraySliceDep, tree_reduce
-from xarray_n5.writing.blocks import aligned_blocks
+from xarray_n5.writing.request import aligned_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,13 +32,12 @@ from xarray_n5.model.metadata import GroupMetadata
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import HIDDEN, join, new_path
 from xarray_n5.model.scene import SCENE
-from xarray_n5.writing.begin import begin
+from xarray_n5.writing.inputs import location_of
 from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import WritePlan, plan_write
 from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.request import short_hash
-from xarray_n5.writing.run import compute_writes, finish
-from xarray_n5.writing.self_reads import location_of
+from xarray_n5.writing.run import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -254,7 +253,7 @@ class _Copy:
         """Return a request that leaves out missing chunks, and refuses a changed source."""
         options = replace(request.options, write_empty_chunks=not is_sparse(array))
         state = "" if self.compares else _state_of(array)
-        return replace(request, options=options, source_state=state)
+        return replace(request, options=options, around={"source": state} if state else {})
 
     def _check(self, write: GroupWrite, resumes: bool) -> None:
         """Raise if something must stay."""
@@ -285,8 +284,7 @@ def _run(plan: WritePlan | PlannedGroup) -> WriteReport:
     """Write what is planned, and return the report."""
     if not isinstance(plan, WritePlan):
         return cast("WriteReport", plan.run())
-    writes = {"": begin(plan)}
-    return finish(writes, compute_writes(writes))
+    return write_all({"": plan})
 
 
 def _located(place: Any) -> tuple[Any, str]:

@@ -213,12 +213,11 @@ def to_n5(
     >>> _ = write.compute()
     """
     from xarray_n5.arrays.spec import ArraySpec
-    from xarray_n5.writing.begin import begin
     from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.plan import plan_write
     from xarray_n5.writing.request import WriteRequest
-    from xarray_n5.writing.run import compute_writes, finish
+    from xarray_n5.writing.run import write_all
 
     options = WriteOptions.into(
         url,
@@ -243,9 +242,6 @@ def to_n5(
         attributes=attributes,
         layout=layout,
     )
-    request = WriteRequest.of(arr, spec, options, region=region, deferred=not compute)
-    writes = {"": plan_write(request)}
-    if not compute:
-        return DeferredWrite.of(writes, {}, None)
-    begun = {"": begin(writes[""])}
-    return finish(begun, compute_writes(begun))
+    request = WriteRequest.of(arr, spec, options, region=region)
+    plans = {"": plan_write(request)}
+    return write_all(plans) if compute else DeferredWrite.of(plans, {}, None)

@@ -11,6 +11,7 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.records import (
     Claim,
+    Record,
     append_name,
     began,
     delete_all_notes,
@@ -28,14 +29,12 @@ from xarray_n5.datasets.update import open_stored, plan_update
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.stores import together
-from xarray_n5.writing.begin import Begun, CrossedError, tried
-from xarray_n5.writing.blocks import aligned_blocks
 from xarray_n5.writing.options import WriteOptions
+from xarray_n5.writing.plan import WritePlan
 from xarray_n5.writing.report import WriteReport
-from xarray_n5.writing.request import short_hash
-from xarray_n5.writing.run import compute_writes, report_of
+from xarray_n5.writing.request import aligned_blocks, short_hash
+from xarray_n5.writing.run import CrossedError, compute_writes, renewed, report_of, tried
 from xarray_n5.writing.tasks import ArrayWrite
-from xarray_n5.writing.user_code import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.records import Record
     from xarray_n5.datasets.update import Update
+    from xarray_n5.writing.request import Identity
 
 
 def append(
@@ -70,11 +69,7 @@ def append(
     def call(how: WriteOptions) -> WriteReport:
         return _plan(dataset, path, how, dim, discard=discard).run()
 
-    return tried(partial(call, how), lambda: call(_renewed(how)), how.container.url, path)
-
-
-def _renewed(how: WriteOptions) -> WriteOptions:
-    return replace(how, container=how.container.uncached().cached())
+    return tried(partial(call, how), lambda: call(how.renewed()), how.container.url, path)
 
 
 def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discard: bool) -> _Append:
@@ -87,7 +82,7 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         delete_all_notes(how.store, path, state)
     try:
         if complete(how, path, records):
-            return _plan(dataset, path, _renewed(how), dim, discard=discard)
+            return _plan(dataset, path, how.renewed(), dim, discard=discard)
     except StaleTaskError as error:  # by another helper
         raise CrossedError(str(error)) from None
     try:
@@ -116,7 +111,7 @@ def _has_changed(
     """Return whether an append may have grown some arrays, and not yet others, while we read."""
     if look(how.store, path).appends != records.keys():
         return True
-    now = ExistingGroup(open_stored(path, _renewed(how)), appends=[*records.values()])
+    now = ExistingGroup(open_stored(path, how.renewed()), appends=[*records.values()])
     return any(
         name not in now.arrays or now.arrays[name].shape != array.shape
         for name, array in existing.arrays.items()
@@ -136,7 +131,7 @@ class _Append:
     plan: Update
     how: WriteOptions
     claim: Claim
-    writes: Mapping[str, Begun]
+    writes: Mapping[str, WritePlan]
     """The writes of its arrays beyond their ends, by name."""
     grows: Mapping[str, list[list[int]]]
     """The shapes of the arrays, before and after."""
@@ -148,11 +143,17 @@ class _Append:
         """Return an append whose blocks do not share stored chunks."""
         how, grows = plan.how, plan.shapes
         earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
-        claim = _claim(how, plan.existing.group.path, _token(plan), earlier.get("began"))
+        starts = {
+            name: tuple(side.start for side in request.region or ())
+            for name, request in sorted(plan.requests.items())
+        }
+        identities = {name: plan.requests[name].identity(start) for name, start in starts.items()}
+        token = _token(plan, identities)
+        claim = _claim(how, plan.existing.group.path, token, earlier.get("began"))
         writes = {}
-        for number, (name, request) in enumerate(sorted(plan.requests.items())):
+        for number, (name, start) in enumerate(starts.items()):
+            request = plan.requests[name]
             target: Any = request.target
-            start = tuple(side.start for side in request.region or ())
             write = ArrayWrite(
                 target=target.node.bare(),
                 start=start,
@@ -160,11 +161,15 @@ class _Append:
                 claim=claim,
                 fresh=False,
                 kept=tuple(grows[name][0]),
-                dims=request.dims,
                 prefix=f"{number}-",
             )
-            source = aligned_blocks(request.source, target.node.metadata.chunks, start)
-            writes[name] = Begun(source=source, write=write, batch_size=how.batch_size)
+            writes[name] = WritePlan(
+                request=request,
+                source=aligned_blocks(request.source, target.node.metadata.chunks, start),
+                write=write,
+                record=Record(token, claim.began, None),
+                identity=identities[name],
+            )
         return cls(plan=plan, how=how, claim=claim, writes=writes, grows=grows, records=records)
 
     def check_earlier(self) -> None:
@@ -200,7 +205,7 @@ class _Append:
         if self.how.format.one_writer:
             commit.grow()
         if self.records:
-            writes = {name: begun.renewed() for name, begun in writes.items()}
+            writes = {name: renewed(write) for name, write in writes.items()}
         receipts = compute_writes(writes)
         try:
             self._look(first=False)
@@ -262,13 +267,13 @@ class _Append:
                 raise CrossedError(why)
 
 
-def _token(plan: Update) -> str:
+def _token(plan: Update, identities: Mapping[str, Identity]) -> str:
     """Return the name of an append in records: the same call has the same, wherever arrays end."""
     arrays: dict[str, Any] = {}
     code: dict[str, str] = {}
-    for name, request in plan.requests.items():
-        arrays[name] = [request.values, request.source.shape, str(request.source.dtype)]
-        code |= code_of(request.source.dask)
+    for name, identity in identities.items():
+        arrays[name] = [identity.parts[key] for key in ("data", "shape", "type")]
+        code |= identity.code
     places = {dim: tokenize(plan.dataset[dim].to_numpy()) for dim in plan.in_axes}
     return short_hash({"dim": plan.append_dim, "is": arrays, "code": code, "axes": places}, 8)
 

@@ -30,7 +30,7 @@ from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import join
-from xarray_n5.writing.blocks import values_of
+from xarray_n5.writing.request import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Hashable

@@ -10,6 +10,7 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
+from xarray_n5.arrays.records import look, read_appends
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.encoded import convention_of, fit
 from xarray_n5.datasets.encoding import encode_like, regular_axis, space_axis
@@ -25,9 +26,10 @@ from xarray_n5.datasets.region import (
 )
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import select_images
-from xarray_n5.writing.group import GroupWrite, write_groups
+from xarray_n5.model.paths import join
+from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.inputs import check_independent
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,9 +39,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
-    from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.options import WriteOptions
-    from xarray_n5.writing.report import WriteReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,57 +97,71 @@ class Update:
             region=region,
             target=Array(node),
             dims=encoded.dims if len(encoded.dims) == data.ndim else None,
-            deferred=self.how.deferred and is_dask_collection(data),
         )
 
 
 def update(
-    dataset: xr.Dataset,
-    path: str,
+    written: Iterable[tuple[xr.Dataset, str, Sequence[str] | None]],
+    root: str,
     how: WriteOptions,
     *,
     region: Region | None = None,
-    names: Sequence[str] | None = None,
 ) -> GroupWrite:
-    """Return the write of a dataset to the arrays of a group.
+    """Return the write of Datasets to the arrays of groups at or below `root`.
 
-    Without `region`, each variable replaces the values of its array. Everything else is kept. If
-    `names` are passed, other arrays of the group are ignored.
+    Without `region`, each variable replaces the values of its array. Everything else is kept. Of
+    each Dataset, its group, and the names of the arrays to consider are passed; None for all.
 
     Raises
     ------
     ValueError
-        If the dataset does not fit.
+        If a dataset does not fit.
     """
-    existing = ExistingGroup(open_stored(path, how), names=names)
-    plan = plan_update(dataset, existing, how, region=region)
+    plans = [(path, _fitted(dataset, path, how, region, names)) for dataset, path, names in written]
     return GroupWrite(
         options=how,
-        path=path,
-        requests=plan.requests,
-        prepare=partial(_widen, plan),
-        closing=partial(how.consolidate, path, default=False),
+        path=root,
+        requests={
+            join(path.removeprefix(root).strip("/"), name): request
+            for path, plan in plans
+            for name, request in plan.requests.items()
+        },
+        prepare=partial(_widen, [plan for _, plan in plans]),
+        closing=partial(_consolidate, [path for path, _ in plans], how),
         exclusive=False,
     )
 
 
-def update_tree(
-    written: Iterable[tuple[xr.Dataset, str, Sequence[str] | None]], root: str, how: WriteOptions
-) -> WriteReport | DeferredWrite:
-    """Write Datasets to the arrays of groups below `root`, and return their reports."""
-    writes = [
-        (path.removeprefix(root).strip("/"), update(dataset, path, how, names=names))
-        for dataset, path, names in written
-    ]
-    return write_groups(writes, how)
+def _fitted(
+    dataset: xr.Dataset,
+    path: str,
+    how: WriteOptions,
+    region: Region | None,
+    names: Sequence[str] | None,
+) -> Update:
+    """Check a dataset against the arrays of a group."""
+    existing = ExistingGroup(open_stored(path, how), names=names)
+    try:
+        return plan_update(dataset, existing, how, region=region)
+    except ValueError:  # an append of another process may have grown some arrays, and not yet all
+        how = how.renewed()
+        appends = [*read_appends(how.store, path, look(how.store, path).appends).values()]
+        existing = ExistingGroup(open_stored(path, how), names=names, appends=appends)
+        return plan_update(dataset, existing, how, region=region)
 
 
-def _widen(plan: Update) -> None:
+def _consolidate(paths: Iterable[str], how: WriteOptions) -> None:
+    for path in paths:
+        how.consolidate(path, default=False)
+
+
+def _widen(plans: Iterable[Update]) -> None:
     """Resize arrays for strings that are longer than the stored ones."""
-    for name in plan.encoded:
-        array = plan.existing.arrays[name]
-        if (shape := plan.shape_of(name)) != array.shape:
-            array.refresh().resize(shape)
+    for plan in plans:
+        for name in plan.encoded:
+            array = plan.existing.arrays[name]
+            if (shape := plan.shape_of(name)) != array.shape:
+                array.refresh().resize(shape)
 
 
 def open_stored(path: str, how: WriteOptions) -> Group:

@@ -29,8 +29,8 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
 from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.inputs import check_independent
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.self_reads import check_independent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -250,7 +250,6 @@ def request_of(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
             spec,
             how,
             dims=encoded.dims if len(encoded.dims) == encoded.data.ndim else (),
-            deferred=how.deferred and is_dask_collection(encoded.data),
         )
     except ValueError as error:
         name = spec.path.rpartition("/")[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.open import open_array
-from xarray_n5.writing.chunk_table import dims_of_grid, on_grid, whole_grid
+from xarray_n5.writing.report import dims_of_grid, on_grid, whole_grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import Index
-    from xarray_n5.writing.digests import Digests
 
 
 def repair(
@@ -118,14 +117,14 @@ def repair(
     return table.assign_attrs(repaired=repaired)
 
 
-def _damaged(array: Array, index: Index, digests: Digests | None) -> bytes | None:
+def _damaged(array: Array, index: Index, digests: np.ndarray | None) -> bytes | None:
     """Return the bytes of a chunk if it is damaged now.
 
     Another shape is damage if the array has digests: other programs leave short chunks where
     arrays grow.
     """
     data = array.node.get(index)
-    wanted = 0 if digests is None else int(digests.values[index])
+    wanted = 0 if digests is None else int(digests[index])
     state = check_chunk(array.node, index, data, wanted)[0]
     if state == "wrong-shape" and digests is None:
         with suppress(ChunkError):

@@ -20,8 +20,8 @@ from xarray_n5.model.chunking import group_chunks
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.paths import HIDDEN, is_own
 from xarray_n5.model.receipts import digest
-from xarray_n5.writing.chunk_table import coordinates, dims_of_grid, distinct, whole_grid
 from xarray_n5.writing.digests import read_digests
+from xarray_n5.writing.report import coordinates, dims_of_grid, distinct, whole_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def _expected(array: Array, *, deep: bool) -> tuple[np.ndarray, dict[str, Any]]:
     expected = np.broadcast_to(np.uint64(0), tuple(map(len, whole_grid(array))))
     digests = read_digests(array.node) if deep and state.digests else None
     if digests is not None:
-        expected = digests.values
+        expected = digests
     elif sizes is not None and not deep:
         expected = _sufficient_sizes(array, sizes)
     attributes = {"array": array.url, "stray": stray, "unfinished": state.unfinished}

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import create_group
@@ -27,8 +26,8 @@ from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.scenes.levels import FACTS, PlacedLevel
 from xarray_n5.scenes.stacking import DIM
 from xarray_n5.writing.group import GroupWrite
+from xarray_n5.writing.inputs import check_apart
 from xarray_n5.writing.request import WriteRequest
-from xarray_n5.writing.self_reads import check_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,8 +161,7 @@ class WrittenLevel:
             compression=compression,
             axes=names,
         )
-        deferred = how.deferred and is_dask_collection(data)
-        return WriteRequest.of(data, spec, how, dims=names, deferred=deferred)
+        return WriteRequest.of(data, spec, how, dims=names)
 
     def _sides(self, key: str) -> Any:
         """Return the sides of chunks or shards along the dimensions of one image."""

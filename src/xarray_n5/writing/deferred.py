@@ -13,17 +13,26 @@ import cloudpickle
 from dask.base import compute
 from dask.delayed import delayed
 
-from xarray_n5.arrays.records import look, looks, writer_name
+from xarray_n5.arrays.records import look, looks, read, writer_name
 from xarray_n5.errors import ContainerNotVisibleError, N5Error, StaleTaskError
 from xarray_n5.graph import DelayedReport, cut, fused, reduce_all, tree_reduce
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.writing.begin import Begun, begin, begin_all, begun_of
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.request import Template
-from xarray_n5.writing.run import compute_writes, expect_chunks, finish, receipts_of, whole
+from xarray_n5.writing.run import (
+    begin,
+    begin_all,
+    compute_writes,
+    finish,
+    receipts_of,
+    renewed,
+    show,
+    whole,
+    write_all,
+)
 from xarray_n5.writing.tasks import Pending, write_blocks
 
 if TYPE_CHECKING:
@@ -43,10 +52,13 @@ def place(plan: WritePlan) -> WritePlan:
     elif plan.array is not None:
         plan.array.change_attributes()
     template = Template(plan.identity)
-    return replace(plan, request=replace(plan.request, template=template), array=None)
+    write = plan.write if plan.resumes else replace(plan.write, fresh=False)
+    request = replace(plan.request, template=template)
+    placed = replace(plan, request=request, write=write, array=None)
+    return renewed(placed) if plan.resumes else placed
 
 
-def begin_later(request: WriteRequest) -> Begun:
+def begin_later(request: WriteRequest) -> WritePlan:
     """Begin a deferred write, whose array exists: the first task of its graph.
 
     Raises
@@ -79,8 +91,8 @@ class DeferredWrite(DelayedReport):
         closing: Callable[[], None] | None,
     ) -> Self:
         """Return the deferred writes of some arrays, and the reports of others."""
-        done = begin_all({name: plan for name, plan in plans.items() if plan.is_done})
-        reports = {**reports, **finish(done, compute_writes(done)).arrays}
+        done = {name: plan for name, plan in plans.items() if plan.is_done}
+        reports = {**reports, **write_all(done).arrays}
         plans = {name: place(plan) for name, plan in plans.items() if name not in done}
         parts: list[Any] = []
         for plan in plans.values():
@@ -88,9 +100,7 @@ class DeferredWrite(DelayedReport):
             request = plan.request.lightened(plan.source, template)
             # Among the arguments, Dask would search the request for collections.
             first = delayed(partial(begin_later, request), pure=False)()
-            begun = begun_of(plan)
-            begun = begun if plan.resumed is None else begun.renewed()
-            parts += [first, receipts_of(begun, first)]
+            parts += [first, receipts_of(plan, first)]
         last = partial(_finish, names=[*plans], before=reports, closing=closing)
         whole = reduce_all(parts, last, f"to_n5-{uuid.uuid4().hex}")
         write = cls(whole.key, whole.dask)
@@ -120,7 +130,11 @@ class DeferredWrite(DelayedReport):
         return self._begin().run(share)
 
     def _begin(self) -> SavedWrite:
-        return SavedWrite(begin_all(self._plans), self._reports, self._closing)
+        writes = {
+            name: replace(plan, request=plan.request.lightened(plan.source))
+            for name, plan in begin_all(self._plans).items()
+        }
+        return SavedWrite(writes, self._reports, self._closing)
 
 
 def _finish(
@@ -129,7 +143,7 @@ def _finish(
     before: Mapping[str, ArrayReport],
     closing: Callable[[], None] | None,
 ) -> WriteReport:
-    """Finish writes, given how each has begun, and its receipts."""
+    """Finish writes, given the plans that have begun, and the receipts of each."""
     writes = dict(zip(names, parts[::2], strict=True))
     computed = zip(names, parts[1::2], strict=True)
     receipts = {name: whole(writes[name], written) for name, written in computed}
@@ -140,7 +154,7 @@ def _finish(
 class SavedWrite:
     """A write that has begun, for processes that compute shares of it."""
 
-    writes: Mapping[str, Begun]
+    writes: Mapping[str, WritePlan]
     reports: Mapping[str, ArrayReport]
     closing: Callable[[], None] | None
 
@@ -172,52 +186,58 @@ class SavedWrite:
         """
         if share is not None and not 1 <= share[0] <= share[1]:
             raise ValueError(f"share is {share}; expected such as (3, 100), the third of a hundred")
-        left = {name: begun for name, begun in self.writes.items() if not _is_over(begun)}
+        left = {name: now for name, plan in self.writes.items() if (now := _joined(plan))}
         if not left:
             return None
         if share is not None:
             numbers = itertools.count()
-            for begun in left.values():
-                _compute_share(begun, share, numbers)
+            for plan in left.values():
+                _compute_share(plan, share, numbers)
             return None
         writes = {
-            name: begun.renewed() if name in left else replace(begun, is_done=True)
-            for name, begun in self.writes.items()
+            name: renewed(left[name]) if name in left else replace(plan, is_done=True)
+            for name, plan in self.writes.items()
         }
         report = finish(writes, compute_writes(writes), self.closing)
         return WriteReport({**self.reports, **report.arrays})
 
 
-def _is_over(begun: Begun) -> bool:
-    """Return whether a write has finished; raise if it has been replaced."""
-    claim = begun.write.claim
-    if not begun.is_done:
-        try:
-            claim.check(trusted=False)
-        except StaleTaskError:
-            if not any(row.name == begun.row for row in look(claim.store, claim.path).rows):
-                raise
-        else:
-            return False
-    return True
+def _joined(plan: WritePlan) -> WritePlan | None:
+    """Return a write as its record states it now; None if it has finished.
+
+    Raise if it has been replaced. Where others have stored chunks since it began, a stored chunk
+    proves nothing any more.
+    """
+    write, claim = plan.write, plan.write.claim
+    if plan.is_done:
+        return None
+    try:
+        claim.check(trusted=False)
+    except StaleTaskError:
+        if plan.row not in look(claim.store, claim.path).rows:
+            raise
+        return None
+    facts = read(claim.store, claim.path, claim.name) or {}
+    return replace(plan, write=replace(write, fresh=write.fresh and facts.get("fresh", False)))
 
 
-def _compute_share(begun: Begun, share: tuple[int, int], numbers: Iterator[int]) -> None:
+def _compute_share(plan: WritePlan, share: tuple[int, int], numbers: Iterator[int]) -> None:
     """Compute every n-th block of a write of which chunks are missing."""
-    (number, count), write, node = share, begun.write, begun.write.target
-    blocks, left, name = write_blocks(begun, joins=False)
-    every = itertools.product(*map(range, blocks.numblocks)) if left is None else left.blocks()
-    mine = [index for index, at in zip(every, numbers, strict=False) if at % count == number - 1]
+    (number, count), write, node = share, plan.write, plan.write.target
+    blocks, _, name = write_blocks(plan)
+    none = Receipts.of([], len(write.shape), "")
+    numbered = zip(Pending(plan.source, write, plan.before or none).blocks(), numbers, strict=False)
+    mine = [index for index, at in numbered if at % count == number - 1]
     noted = set(map(tuple, write.claim.notes(len(write.shape), write.prefix).indices.tolist()))
-    whole = Pending(begun.source, write, Receipts.of([], len(write.shape), ""))
+    every = Pending(plan.source, write, none)
 
     def is_stored(chunk: tuple[int, ...]) -> bool:
         stored = write.fresh and node.container.has_chunk(node.path, node.metadata, chunk)
         return stored or chunk in noted
 
-    chunks = {index: [*itertools.product(*whole.chunks_of(index))] for index in mine}
+    chunks = {index: [*itertools.product(*every.chunks_of(index))] for index in mine}
     missing = [index for index in mine if not all(map(is_stored, chunks[index]))]
     if missing:
-        expect_chunks(begun, sum(len(chunks[index]) for index in missing))
+        show(plan, sum(len(chunks[index]) for index in missing))
         some = cut(fused(blocks), missing)
         compute(tree_reduce(some, missing, Receipts.merge, Receipts.merge, f"share-{name}"))

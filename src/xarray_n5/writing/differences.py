@@ -29,10 +29,10 @@ _AROUND = {
 def is_as_written(facts: Mapping[str, Any], metadata: ArrayMetadata, plan: WritePlan) -> bool:
     """Return whether an array is as a finished write has left it, or has grown since."""
     now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
-    ends = zip(plan.start, plan.source.shape, metadata.shape, strict=False)
+    ends = zip(plan.write.start, plan.source.shape, metadata.shape, strict=False)
     return (
         facts.get("stored") == now["stored"]
-        and len(metadata.shape) == len(plan.start)
+        and len(metadata.shape) == plan.source.ndim
         and all(start + size <= end for start, size, end in ends)
         and before.items() <= now["attributes"].items()
     )
@@ -42,14 +42,12 @@ def explain(
     plan: WritePlan, facts: Mapping[str, Any], target: Array | None, token: str | None
 ) -> str:
     """Return in what a write differs from that of a record or row, and what to do."""
-    code, now = facts.get("code", {}), plan.identity
+    code, before, now = facts.get("code", {}), facts.get("is", {}), plan.identity
     changed = sorted(name for name in {*code, *now.code} if code.get(name) != now.code.get(name))
     differences = [f"{name} has changed since {facts.get('at', 'then')}" for name in changed]
-    before = facts.get("is", {})
-    for name in [
-        name for name in now.parts if before.get(name, now.parts[name]) != now.parts[name]
-    ]:
-        differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
+    for name, part in now.parts.items():
+        if before.get(name, part) != part:
+            differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
     differences = differences or [_AROUND[key] for key in now.changed_around(facts)]
     if not before:
         differences = ["it is the write of something else"]

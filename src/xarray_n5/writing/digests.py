@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,20 +16,11 @@ if TYPE_CHECKING:
     from xarray_n5.model.receipts import Receipts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Digests:
-    """The known digests of an array's chunks."""
+def read_digests(node: ArrayNode) -> np.ndarray | None:
+    """Return the XXH3 of each chunk, uint64 on the chunk grid, as stored next to an array.
 
-    values: np.ndarray
-    """The XXH3 of each chunk, uint64, on the chunk grid."""
-    known: np.ndarray
-    """Whether the digest of each chunk is known."""
-
-
-def read_digests(node: ArrayNode) -> Digests | None:
-    """Return the digests that are stored next to an array; None for another shape of it.
-
-    A file without digests of this array is ignored with a warning.
+    Unknown ones are 0. None if there are none, or those of another shape; a file without digests
+    of this array is ignored with a warning.
     """
     key = join(node.path, DIGESTS)
     data = node.store.get(key)
@@ -42,12 +32,11 @@ def read_digests(node: ArrayNode) -> Digests | None:
             shape = _column(file, "shape", "<i8", (len(grid.shape),))
             if shape.tolist() != [*grid.shape]:
                 return None
-            values = _column(file, "xxh3", "<u8", grid.counts)
+            return _column(file, "xxh3", "<u8", grid.counts)
     except (*ODD, EOFError, NotImplementedError, OSError, zipfile.BadZipFile) as error:
         where = join(node.store.url, key)
         warn(f"{where}: not digests of this array ({error}); ignored, remove it")
         return None
-    return Digests(values, values != 0)
 
 
 def keep_digests(node: ArrayNode, receipts: Receipts) -> None:
@@ -56,7 +45,7 @@ def keep_digests(node: ArrayNode, receipts: Receipts) -> None:
     If that write was repaired, the digests of the other chunks are kept.
     """
     before = read_digests(node)
-    values = np.zeros(node.metadata.grid.counts, "<u8") if before is None else before.values.copy()
+    values = np.zeros(node.metadata.grid.counts, "<u8") if before is None else before.copy()
     written = receipts.chosen(~np.isnan(receipts.seconds))
     if len(written):
         values[tuple(written.indices.T) if values.ndim else ...] = written.digests

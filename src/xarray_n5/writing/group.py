@@ -20,20 +20,16 @@ from xarray_n5.arrays.records import (
 )
 from xarray_n5.errors import NodeExistsError, ResumeError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.paths import join
 from xarray_n5.stores import together
-from xarray_n5.writing.begin import begin_all
 from xarray_n5.writing.deferred import DeferredWrite
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.request import short_hash
-from xarray_n5.writing.run import compute_writes, finish
+from xarray_n5.writing.run import write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from xarray_n5.arrays.records import Claim, State
-    from xarray_n5.model.receipts import Receipts
-    from xarray_n5.writing.begin import Begun
     from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.report import WriteReport
@@ -79,20 +75,29 @@ class GroupWrite:
 
     def plan(self) -> PlannedGroup:
         """Run all checks; nothing is written."""
-        resumes, state = bool(self.options.resume), look(self.options.store, self.path)
-        if not resumes:
+        options, state = self.options, look(self.options.store, self.path)
+        if not options.resume:
             self._check_others(state.opens)
             self.check(False)  # noqa: FBT003 - nothing is continued
-        store, group = self.options.store, short_hash(dict(self.attributes))
-        requests = [replace(request, group=group) for request in self.requests.values()]
-        plans = together(store, [partial(plan_write, request) for request in requests])
-        planned = PlannedGroup(
-            group=self, plans=dict(zip(self.requests, plans, strict=True)), state=state
+        group = short_hash(dict(self.attributes))
+        requests = [
+            replace(request, around={**request.around, "group": group})
+            for request in self.requests.values()
+        ]
+        planned = together(options.store, [partial(plan_write, request) for request in requests])
+        plans = dict(zip(self.requests, planned, strict=True))
+        arrays = {name: plan.identity.token for name, plan in plans.items()}
+        token = short_hash({"arrays": arrays, "group": group}, 8)
+        tokens = {token, options.resume} if options.resume and self.is_exclusive else ()
+        earlier = frozenset(record for record in state.opens if record.token in tokens)
+        creates = any(plan.creates for plan in planned)
+        continues = bool(options.resume) and (bool(earlier) or not creates)
+        if options.resume:
+            self._check_others(state.opens - earlier)
+            self.check(continues)
+        return PlannedGroup(
+            group=self, plans=plans, token=token, state=state, earlier=earlier, continues=continues
         )
-        if resumes:
-            self._check_others(state.opens.difference(planned.own))
-            self.check(planned.continues)
-        return planned
 
     def _check_others(self, others: frozenset[Record]) -> None:
         """Raise if another write of the whole group is unfinished, unless it is replaced."""
@@ -113,43 +118,34 @@ class PlannedGroup:
 
     group: GroupWrite
     plans: Mapping[str, WritePlan]
+    token: str
+    """The name of the write in records."""
     state: State
-
-    @property
-    def token(self) -> str:
-        """The name of the write in records."""
-        arrays = {name: plan.identity.token for name, plan in self.plans.items()}
-        return short_hash({"arrays": arrays, "group": short_hash(dict(self.group.attributes))}, 8)
-
-    @property
-    def own(self) -> list[Record]:
-        """The records of earlier attempts, or of the write that the user names."""
-        resume = self.group.options.resume
-        tokens = {self.token, resume} if resume and self.group.is_exclusive else ()
-        return [record for record in self.state.opens if record.token in tokens]
-
-    @property
-    def continues(self) -> bool:
-        """Whether an earlier attempt is continued."""
-        resumes = bool(self.group.options.resume)
-        return resumes and (bool(self.own) or not any(p.creates for p in self.plans.values()))
+    earlier: frozenset[Record]
+    """The records of earlier attempts, or of the write that the user names."""
+    continues: bool
+    """Whether an earlier attempt is continued."""
 
     @property
     def is_done(self) -> bool:
         """Whether this very write has finished before."""
-        return not self.own and all(plan.is_done for plan in self.plans.values())
-
-    @property
-    def count(self) -> int:
-        """The number of chunks of arrays that have not been finished."""
-        return sum(plan.count for plan in self.plans.values() if not plan.is_done)
+        return not self.earlier and all(plan.is_done for plan in self.plans.values())
 
     def run(self) -> WriteReport | DeferredWrite:
         """Write the arrays and return their reports; or defer Dask arrays."""
-        claim = None if self.is_done and self.plans else self._prepare()
-        if self.group.options.deferred:
-            return self._defer(claim)
-        return _write(self.group, self.plans, claim)
+        group, claim = self.group, None if self.is_done and self.plans else self._prepare()
+        if not group.options.deferred:
+            return write_all(self.plans, group.closing, claim, in_turn=group.in_turn)
+        later = {name: plan for name, plan in self.plans.items() if not plan.request.in_memory}
+        now = {name: plan for name, plan in self.plans.items() if name not in later}
+        reports = write_all(now).arrays
+        deferred = DeferredWrite.of(later, reports, group.closing)
+        if group.closes_early and not self.is_done:
+            group.closing()
+        if claim is not None:
+            claim.check(trusted=False)
+            claim.end()
+        return deferred
 
     def _prepare(self) -> Claim | None:
         """Store the record of the group, and create or empty it."""
@@ -175,69 +171,8 @@ class PlannedGroup:
             delete_records(store, path, [claim.name])
             why = "another write of this group has begun at the same moment; repeat the call"
             raise ResumeError(options.container.url, path, "just now", why)
-        if state.opens.difference(self.own) or state.appends:
+        if state.opens - self.earlier or state.appends:
             warn(f"mode='w' replaces an unfinished write of {path or '/'!r} in {store.url!r}")
         replaced = [*(record.name for record in state.opens), *map(append_name, state.appends)]
         delete_records(store, path, replaced)
         return claim
-
-    def _defer(self, claim: Claim | None) -> DeferredWrite:
-        """Write data in memory, create the other arrays, and return their write."""
-        group = self.group
-        later = {name: plan for name, plan in self.plans.items() if plan.request.deferred}
-        now = {name: plan for name, plan in self.plans.items() if name not in later}
-        reports = _write(replace(group, closing=_nothing), now, None).arrays if now else {}
-        deferred = DeferredWrite.of(later, reports, group.closing)
-        if group.closes_early and not self.is_done:
-            group.closing()
-        if claim is not None:
-            claim.check(trusted=False)
-            claim.end()
-        return deferred
-
-
-def _write(group: GroupWrite, plans: Mapping[str, WritePlan], claim: Claim | None) -> WriteReport:
-    """Write arrays and finish all of them together."""
-    token = claim.token if claim is not None else ""
-    writes = begin_all(
-        {
-            name: replace(plan, request=replace(plan.request, group_token=token))
-            for name, plan in plans.items()
-        }
-    )
-    receipts: dict[str, Receipts] = {}
-    for stage in _stages(writes) if group.in_turn else [writes]:
-        receipts |= compute_writes(stage)
-    return finish(writes, receipts, group.closing, claim)
-
-
-def _stages(writes: Mapping[str, Begun]) -> list[dict[str, Begun]]:
-    """Return the arrays of each level; levels of several images are computed together."""
-    stages: dict[str, dict[str, Begun]] = {}
-    for name, begun in writes.items():
-        stages.setdefault(name.rpartition("/")[2], {})[name] = begun
-    return list(stages.values())
-
-
-def write_groups(
-    writes: Sequence[tuple[str, GroupWrite]], options: WriteOptions
-) -> WriteReport | DeferredWrite:
-    """Write arrays of several groups, which are finished together; return their reports."""
-    several = [write for _, write in writes]
-    whole = GroupWrite(
-        options=options,
-        path=several[0].path if several else "",
-        requests={
-            join(path, name): request
-            for path, write in writes
-            for name, request in write.requests.items()
-        },
-        prepare=partial(_each, [write.prepare for write in several]),
-        closing=partial(_each, [write.closing for write in several]),
-    )
-    return whole.write()
-
-
-def _each(calls: Sequence[Callable[[], object]]) -> None:
-    for call in calls:
-        call()

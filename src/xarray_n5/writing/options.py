@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
 from xarray_n5.arrays.node import OpenOptions
@@ -188,6 +188,10 @@ class WriteOptions:
     def path(self, path: str) -> str:
         """Return the path in the container of a node below the group that the URL names."""
         return join(self.root, self.format.normalize_path(path))
+
+    def renewed(self) -> WriteOptions:
+        """Return the options with a container that reads documents again."""
+        return replace(self, container=self.container.uncached().cached())
 
     @property
     def opening(self) -> OpenOptions:

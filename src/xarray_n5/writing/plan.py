@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +16,7 @@ from xarray_n5.arrays.records import (
     Row,
     State,
     began,
+    claim_of,
     is_token,
     look,
     new_attempt,
@@ -33,20 +34,18 @@ from xarray_n5.model.chunking import check_region, touched
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together
-from xarray_n5.writing.blocks import aligned_blocks, region_start
 from xarray_n5.writing.differences import explain, is_as_written
-from xarray_n5.writing.request import Template
-from xarray_n5.writing.self_reads import check_independent
+from xarray_n5.writing.inputs import check_independent
+from xarray_n5.writing.request import Template, aligned_blocks, fingerprint, region_start
+from xarray_n5.writing.tasks import ArrayWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import dask.array as da
 
     from xarray_n5.arrays.create import ArrayPlan
-    from xarray_n5.arrays.records import Box
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.formats.containers import Container
+    from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.request import Identity, WriteRequest
 
 
@@ -57,25 +56,25 @@ class WritePlan:
     request: WriteRequest
     source: da.Array
     """The blocks, which do not share stored chunks."""
-    target: Array
-    """The array to write, as it will be."""
-    start: tuple[int, ...]
-    """The element of the array at which the source starts."""
+    write: ArrayWrite
+    """What tasks get."""
     record: Record
     """The record that the write will have."""
     identity: Identity
-    state: State
+    state: State = field(default_factory=State)
     """The records that were there."""
-    documents: tuple[bytes | None, ...]
+    documents: tuple[bytes | None, ...] = ()
     """The documents that were there."""
     array: ArrayPlan | None = None
     """The array to create or change first; None if it exists unchanged."""
-    own: tuple[Record, ...] = ()
+    earlier: tuple[Record, ...] = ()
     """The records of earlier attempts at this write, which the new one replaces."""
-    resumed: Mapping[str, Any] | None = None
-    """The content of the record that this attempt continues; None if it begins."""
+    resumes: bool = False
+    """Whether this attempt continues an earlier one; otherwise, it begins."""
     is_done: bool = False
     """Whether this very write has finished before, and nothing has changed since."""
+    before: Receipts | None = None
+    """The receipts of chunks that earlier attempts have stored, when the write has begun."""
 
     @property
     def creates(self) -> bool:
@@ -85,13 +84,12 @@ class WritePlan:
     @property
     def count(self) -> int:
         """The number of chunks to write."""
-        return math.prod(map(len, self.box))
+        return math.prod(map(len, self.write.box))
 
     @property
-    def box(self) -> Box:
-        """The chunks to write, along each axis; the record's name may not state them."""
-        chunks = self.target.node.metadata.chunks
-        return tuple(map(touched, self.start, self.source.shape, chunks))
+    def remaining(self) -> int:
+        """The number of pending chunks."""
+        return 0 if self.is_done else self.count - len(self.before or ())
 
     @property
     def row(self) -> Row:
@@ -99,11 +97,25 @@ class WritePlan:
         return Row(self.record.token, self.record.box)
 
     @property
+    def row_facts(self) -> dict[str, Any]:
+        """What the row states."""
+        written = {} if self.array is None else self.array.attributes
+        stored = fingerprint(self.write.target.metadata, written)
+        sparse = not self.request.options.write_empty_chunks
+        return {**self.identity.facts, **stored, "sparse": sparse}
+
+    @property
+    def keeps_digests(self) -> bool:
+        """Whether digests of all chunks are stored."""
+        return self.request.options.checksums and self.request.region is None
+
+    @property
     def others(self) -> list[Record]:
         """The unfinished writes of others whose chunks meet these, or that are replaced."""
         state = self.state
         records = sorted(state.opens) if self.creates else state.meeting(self.record.box)
-        return [record for record in records if record not in self.own and record.token != REPAIR]
+        others = [record for record in records if record not in self.earlier]
+        return [record for record in others if record.token != REPAIR]
 
 
 def documents_of(container: Container, path: str) -> tuple[bytes | None, ...]:
@@ -136,27 +148,39 @@ def plan_write(request: WriteRequest) -> WritePlan:
         )
     identity = request.identity(start)
     token = _named_token(request, state) or identity.token
+    earlier = tuple(sorted(record for record in state.opens if record.token == token))
     if options.resume and target is not None and token in state.templates:
         request = replace(request, template=request.template or Template(identity))
     template = request.template
     attempt = template.attempt if template and template.attempt else new_attempt()
+    record = Record(token, attempt, stated(tuple(map(touched, start, source.shape, sides))))
+    write = ArrayWrite(
+        target=(planned_array(request, spec) if target is None else target).node.bare(),
+        start=start,
+        shape=source.shape,
+        claim=claim_of(options.store, path, record),
+        fresh=not (request.keeps_array or template or options.checksums),
+    )
     plan = WritePlan(
         request=request,
         source=aligned_blocks(source, sides, start),
-        target=planned_array(request, spec) if target is None else Array(target.node.bare()),
-        start=start,
-        record=Record(token, attempt, stated(tuple(map(touched, start, source.shape, sides)))),
+        write=write,
+        record=record,
         identity=identity,
         state=state,
         documents=documents,
-        own=tuple(sorted(record for record in state.opens if record.token == token)),
+        earlier=earlier,
     )
     if options.resume and target is not None:
         if _is_believed(plan, target):
             return replace(plan, is_done=True)
-        if (facts := _earlier(plan, target)) is not None:
-            _check_same(plan, facts, target)
-            return replace(plan, resumed=facts)
+        if (facts := _resumable(plan, target)) is not None:
+            if request.region is None and not is_as_written(facts, target.node.metadata, plan):
+                wanted = planned_array(request, spec).node.metadata
+                check_agreement(target.node.metadata, wanted, target.url, chunks_matter=False)
+            claim = claim_of(options.store, path, record, facts.get("began", earlier[0].attempt))
+            write = replace(write, claim=claim, fresh=facts.get("fresh", write.fresh))
+            return replace(plan, resumes=True, write=write)
     _check_others(plan, target)
     if template is not None and target is not None:
         return plan
@@ -165,7 +189,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     if target is not None and request.region is not None:
         return plan
     array = plan_array(options.container, spec, source.shape, source.dtype, options.opening)
-    return replace(plan, target=Array(array.node.bare()), array=array)
+    return replace(plan, write=replace(write, target=array.node.bare()), array=array)
 
 
 def _named_token(request: WriteRequest, state: State) -> str | None:
@@ -226,15 +250,16 @@ def planned_array(request: WriteRequest, spec: ArraySpec | None = None) -> Array
 
 def _is_believed(plan: WritePlan, target: Array) -> bool:
     """Return whether the row of this write is there, and the array as the write left it."""
-    if not plan.state.believes(plan.row):
-        return False
-    facts = read(plan.request.options.store, plan.request.path, plan.row.name)
-    if facts is None or plan.identity.changed_around(facts):
-        return False
-    return is_as_written(facts, target.node.metadata, plan)
+    request, believed = plan.request, plan.state.believes(plan.row)
+    facts = read(request.options.store, request.path, plan.row.name) if believed else None
+    return (
+        facts is not None
+        and not plan.identity.changed_around(facts)
+        and is_as_written(facts, target.node.metadata, plan)
+    )
 
 
-def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
+def _resumable(plan: WritePlan, target: Array) -> dict[str, Any] | None:
     """Return the content of the record of an earlier attempt, if that can be continued.
 
     Raise if the source, or what the call sets of the group, has changed since, unless the
@@ -244,9 +269,9 @@ def _earlier(plan: WritePlan, target: Array) -> dict[str, Any] | None:
     begun, and has removed and stored chunks: then a stored chunk proves nothing.
     """
     state, token, box = plan.state, plan.record.token, plan.record.box
-    if not plan.own or any(record.attempt in state.clears for record in plan.own):
+    if not plan.earlier or any(record.attempt in state.clears for record in plan.earlier):
         return None
-    facts = read(plan.request.options.store, plan.request.path, plan.own[0].name)
+    facts = read(plan.request.options.store, plan.request.path, plan.earlier[0].name)
     facts = facts or {"fresh": False}  # damaged
     request = plan.request
     named = request.options.resume in {token, facts.get("of")}
@@ -266,17 +291,17 @@ def _check_others(plan: WritePlan, target: Array | None) -> None:
     # In a group, mode "a" replaces arrays whose writes have finished.
     if not keeps and "w" == request.spec.mode == options.mode:
         return
-    others = [*plan.others] if keeps else sorted(plan.state.opens.difference(plan.own))
-    if others := [record for record in others if record.token != REPAIR]:
+    opens = plan.others if keeps else sorted(plan.state.opens.difference(plan.earlier))
+    if others := [record for record in opens if record.token != REPAIR]:
         facts = read(options.store, path, others[0].name) or {}
         why = explain(plan, facts, target, facts.get("of", others[0].token))
         raise ResumeError(url, path, began(facts), why)
     if keeps or request.spec.mode != "w-":
         return
-    if plan.own and not resume:
+    if plan.earlier and not resume:
         hint = "its write is unfinished: use resume=True, or mode='w' to replace it"
         raise NodeExistsError(url, path, "an array", hint)
-    if resume and target is not None and not plan.own:
+    if resume and target is not None and not plan.earlier:
         _refuse_ended(plan, target)
 
 
@@ -293,17 +318,3 @@ def _refuse_ended(plan: WritePlan, target: Array) -> NoReturn:
         hint = explain(plan, facts, target, None)
     shown = f"an array, {target.shape} {target.dtype}"
     raise NodeExistsError(request.options.container.url, request.path, shown, hint)
-
-
-def _check_same(plan: WritePlan, facts: Mapping[str, Any], target: Array) -> None:
-    """Raise if the array is not the one that the write was creating, or has finished before."""
-    request = plan.request
-    if is_as_written(facts, target.node.metadata, plan):
-        return  # the write is repeated after a repair
-    wanted = ArrayMetadata(
-        shape=target.shape if request.region is not None else request.source.shape,
-        chunks=target.grid.chunks,
-        dtype=as_dtype(request.source.dtype, target.url),
-        compression=target.compression,
-    )
-    check_agreement(target.node.metadata, wanted, target.url, chunks_matter=False)

@@ -6,15 +6,14 @@ import contextlib
 import sys
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
 from dask.callbacks import Callback
 from dask.utils import format_bytes, format_time
 
-if TYPE_CHECKING:
-    from xarray_n5.model.receipts import Receipts
+from xarray_n5.model.receipts import Receipts
 
-_TOPIC = "xarray-n5-written"
+TOPIC = "xarray-n5-written"
 """The topic of the events by which a cluster's workers report written chunks."""
 
 _WIDTH = 20
@@ -29,7 +28,8 @@ _LOG_INTERVAL = 60.0
 _ERASE = "\r\x1b[K"
 """The characters that erase the line of a terminal."""
 
-_shown: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
+shown_bar: ContextVar[ProgressBar | None] = ContextVar("xarray_n5_progress", default=None)
+"""The bar that shows writes."""
 
 
 class ProgressBar:
@@ -87,8 +87,7 @@ class ProgressBar:
 
     def __enter__(self) -> Self:
         self._began = self._drawn = time.monotonic()
-        token = _shown.set(self)
-        self._stack.callback(_shown.reset, token)
+        self._stack.callback(shown_bar.reset, shown_bar.set(self))
         self._stack.enter_context(Callback(posttask=self._after_task))
         return self
 
@@ -102,8 +101,21 @@ class ProgressBar:
         elif self.arrays:
             self.out.write(self._erase)
 
-    def _expect(self, total: int, kept: int, unit: str, token: str) -> None:
-        if not self._tokens:
+    def expect(self, total: int, kept: int, unit: str, token: str) -> None:
+        """Show the write of an array that is about to be computed.
+
+        Parameters
+        ----------
+        total
+            The number of chunks to write.
+        kept
+            The number of those that an interrupted write has stored before.
+        unit
+            "chunks" or "shards".
+        token
+            The token of the write, which the names of its tasks contain after "write_n5-".
+        """
+        if not self._tokens and "distributed" in sys.modules:
             self._subscribe()
         self._tokens.add(token)
         self.arrays += 1
@@ -115,28 +127,25 @@ class ProgressBar:
 
     def _subscribe(self) -> None:
         """Receive the events of the workers of the client in use, if there is one."""
-        if "distributed" not in sys.modules:
-            return
         from distributed import get_client
 
         with contextlib.suppress(ValueError):
             client: Any = get_client()
-            client.subscribe_topic(_TOPIC, self._after_event)
-            self._stack.callback(client.unsubscribe_topic, _TOPIC)
+            client.subscribe_topic(TOPIC, lambda event: self._advance(*event[1]))
+            self._stack.callback(client.unsubscribe_topic, TOPIC)
 
     def _after_task(self, key: Any, result: Any, *_: object) -> None:
         """Count the chunks of a task of a local scheduler."""
         name = str(key[0] if isinstance(key, tuple) else key)
-        if name.startswith("write_n5-") and any(token in name for token in self._tokens):
-            self._advance(*_counts(result))
+        # The name of a task that is fused with the last one begins like this, too.
+        if name.startswith("write_n5-") and isinstance(result, Receipts):
+            tokens = [token for token in self._tokens if token in name]
+            self._advance("".join(tokens), len(result), int(result.sizes.sum()))
 
-    def _after_event(self, event: tuple[float, Any]) -> None:
-        """Count the chunks of a task of a cluster."""
-        token, *counts = event[1]
-        if token in self._tokens:
-            self._advance(*counts)
-
-    def _advance(self, chunks: int, nbytes: int) -> None:
+    def _advance(self, token: str, chunks: int, nbytes: int) -> None:
+        """Count the chunks of a task, unless it is of another write."""
+        if token not in self._tokens:
+            return
         # Tasks of a lost worker run twice, and those of a repair look at chunks that are kept.
         self.written = min(self.total, self.written + chunks)
         self.nbytes += nbytes
@@ -145,53 +154,14 @@ class ProgressBar:
 
     def _draw(self, end: str = "") -> None:
         self._drawn = time.monotonic()
-        line = self._describe()
-        self.out.write(f"{self._erase}{line}{end}" if self._erase else f"{line}\n")
-        self.out.flush()
-
-    def _describe(self) -> str:
-        """Return the state of the write in one line."""
-        seconds = max(time.monotonic() - self._began, 1e-9)
+        seconds = max(self._drawn - self._began, 1e-9)
         done = self.written / self.total if self.total else 1.0
         kept = f" ({self.kept} kept)" if self.kept else ""
         rest = f"{format_time(seconds * (1 - done) / done)} left" if 0 < done < 1 else ""
-        return (
+        line = (
             f"[{'#' * int(done * _WIDTH):{_WIDTH}}] {done:.0%}, "
             f"{self.written}/{self.total} {self.units}{kept}, {format_bytes(self.nbytes)}, "
             f"{format_bytes(int(self.nbytes / seconds))}/s, {rest or format_time(seconds)}"
         )
-
-
-def expect(total: int, kept: int, unit: str, token: str) -> None:
-    """Show the write of an array that is about to be computed, if a progress bar is in use.
-
-    Parameters
-    ----------
-    total
-        The number of chunks or shards to write.
-    kept
-        The number of those that an interrupted write has stored before.
-    unit
-        "chunks" or "shards".
-    token
-        The token of the write, which the names of its tasks contain after "write_n5-".
-    """
-    if (bar := _shown.get()) is not None:
-        bar._expect(total, kept, unit, token)  # noqa: SLF001 - the bar's own module
-
-
-def report_written(token: str, receipts: Receipts) -> None:
-    """Report the chunks of a task of the write `token` from a worker of a cluster."""
-    if "distributed.worker" not in sys.modules:
-        return
-    from distributed import get_worker
-
-    with contextlib.suppress(ValueError):
-        get_worker().log_event(_TOPIC, [token, *_counts(receipts)])
-
-
-def _counts(result: Any) -> tuple[int, int]:
-    """Return the numbers of chunks and bytes that a task wrote."""
-    if hasattr(result, "written"):  # the task of a single block also finishes the write
-        return result.written, result.nbytes
-    return len(result), int(result.sizes.sum())
+        self.out.write(f"{self._erase}{line}{end}" if self._erase else f"{line}\n")
+        self.out.flush()

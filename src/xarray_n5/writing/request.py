@@ -1,27 +1,32 @@
-"""Requests of users to write one array, and what distinguishes them from others."""
+"""Requests to write one array, made from anything array-like, and their identities."""
 
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import dask.array as da
+import numpy as np
 import xarray as xr
-from dask.base import is_dask_collection
+from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.records import is_token
 from xarray_n5.arrays.spec import as_dtype
 from xarray_n5.codecs import resolve
+from xarray_n5.errors import MetadataError
+from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.chunking import align
+from xarray_n5.model.grid import as_texts, normalize
 from xarray_n5.model.json import as_json
-from xarray_n5.writing.blocks import blocks_of, values_of
-from xarray_n5.writing.chunk_table import dims_or_numbers
-from xarray_n5.writing.user_code import code_of
+from xarray_n5.writing.inputs import code_of
+from xarray_n5.writing.report import dims_or_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +61,7 @@ class Identity:
     part: list[list[int]]
     """The first element that is stored along each axis, and the one after the last."""
     around: Mapping[str, str]
-    """Hashes of what is not the array's, and not in the token, as far as the call has it."""
+    """Hashes of what is not the array's, and not in the token."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -100,16 +105,9 @@ class WriteRequest:
     """The names of the dimensions in the report."""
     in_memory: bool = False
     """Whether the source was not a Dask array, so that its blocks are arbitrary."""
-    deferred: bool = False
-    """Whether the blocks are computed later."""
-    appends: bool = False
-    """Whether the array is part of an append, which other writes to its end wait for."""
-    group: str = ""
-    """A hash of what the call stores besides arrays, such as attributes of the group."""
-    group_token: str = ""
-    """The token of the group's write; "" for an array alone."""
-    source_state: str = ""
-    """A hash of the state of the stored chunks that a copy reads."""
+    around: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of what is not the array's, and not in the token: "group", what the call stores
+    besides arrays, and "source", the state of the stored chunks that a copy reads."""
     template: Template | None = None
     """The array, if the same call has created it to write its chunks later."""
 
@@ -189,15 +187,16 @@ class WriteRequest:
 
     def renewed(self) -> WriteRequest:
         """Return the request with a container that reads documents again."""
-        container = self.options.container.uncached().cached()
-        return replace(self, options=replace(self.options, container=container), target=None)
+        return replace(self, options=self.options.renewed(), target=None)
 
-    def lightened(self, source: da.Array, template: Template) -> WriteRequest:
-        """Return the request for the task that begins a deferred write, without the graph."""
+    def lightened(self, source: da.Array, template: Template | None = None) -> WriteRequest:
+        """Return the request for other processes, without the graph."""
         options = self.options
         empty = da.Array({}, source.name, source.chunks, dtype=source.dtype)
         plain = replace(options, container=options.container.uncached())
-        return replace(self, source=empty, options=plain, template=template, target=None)
+        return replace(
+            self, source=empty, options=plain, template=template or self.template, target=None
+        )
 
     def identity(self, start: tuple[int, ...]) -> Identity:
         """Return the identity of this write, whose data begins at `start`, among all others."""
@@ -228,9 +227,7 @@ class WriteRequest:
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
         part = [[*start], [*map(operator.add, start, source.shape)]]
-        around = {"source": self.source_state, "group": self.group}
-        around = {key: value for key, value in around.items() if value}
-        return Identity(hashes, code_of(source.dask), part, around)
+        return Identity(hashes, code_of(source.dask), part, self.around)
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
@@ -248,3 +245,107 @@ def _names_of(arr: Any, axes: Any, ndim: int) -> tuple[str, ...]:
         return tuple(map(str, arr.dims))
     names = [getattr(axis, "name", axis) for axis in getattr(axes, "axes", axes) or ()]
     return dims_or_numbers(names if len(set(names)) == ndim else None, ndim)
+
+
+def blocks_of(arr: Any) -> da.Array:
+    """Convert anything array-like to a Dask array.
+
+    Raises
+    ------
+    ValueError
+        If the size of a block is unknown.
+    MetadataError
+        If there are objects that are not strings, masked values, or no NumPy arrays to be had.
+    """
+    plain = as_graph(_unmasked(values_of(arr)[0]))
+    source: da.Array = plain if is_dask_collection(plain) else as_graph(_as_dask(plain))
+    if any(math.isnan(size) for size in source.shape):
+        raise ValueError(
+            "the array has blocks of unknown size; call its compute_chunk_sizes() first"
+        )
+    return source
+
+
+def values_of(arr: Any, what: str = "the array") -> tuple[Any, str | None]:
+    """Return the values of xarray's objects and of quantities, and the unit of quantities.
+
+    Raises
+    ------
+    MetadataError
+        If NumPy cannot have the values, or only all of them at once.
+    """
+    data = arr.data if isinstance(arr, xr.DataArray | xr.Variable) else arr
+    unit = None
+    # Quantities of pint, or those of astropy and unyt, which are arrays of NumPy.
+    value = getattr(data, "value" if isinstance(data, np.ndarray) else "magnitude", None)
+    if value is not None and (unit := getattr(data, "units", getattr(data, "unit", None))):
+        data, unit = value, str(unit)
+    sample = getattr(data, "_meta", None) if is_dask_collection(data) else data
+    kind = f"{type(sample).__module__}.{type(sample).__qualname__}"
+    chunks, shape = (getattr(sample, name, None) for name in ("chunks", "shape"))
+    if isinstance(chunks, tuple) and any(isinstance(sizes, tuple) for sizes in chunks):
+        raise MetadataError(
+            f"{what} is chunked by another library than Dask ({kind}), and would be loaded "
+            "whole; open it with Dask, in xarray with chunked_array_type='dask', or pass compute()"
+        )
+    if shape is not None and not hasattr(sample, "chunks"):
+        dense = _as_dense(sample)
+        if dense.shape != shape:
+            raise MetadataError(
+                f"{what}: expected values that NumPy can read, got {kind}; convert it to a NumPy "
+                "array, such as with its toarray() or todense(), in Dask with map_blocks"
+            )
+        data = dense if sample is data else data
+    return data, unit
+
+
+def _as_dense(arr: Any) -> np.ndarray:
+    """Return an array as NumPy sees it: an object without axes if it is refused a conversion."""
+    try:
+        return np.asanyarray(arr)
+    except (RuntimeError, TypeError, ValueError):
+        return np.array(None)
+
+
+def _unmasked(arr: Any) -> Any:
+    """Return values without a mask; raise if it masks any, since masks cannot be stored."""
+    lazy = isinstance(getattr(arr, "_meta", None), np.ma.MaskedArray)
+    masked = isinstance(arr, np.ma.MaskedArray)
+    if lazy or (masked and np.ma.is_masked(arr)):
+        fill = "dask.array.ma.filled(x, value)" if lazy else "x.filled(value)"
+        raise MetadataError(f"the array is masked, and masks cannot be stored; fill it with {fill}")
+    return arr.data if masked else arr
+
+
+def _as_dask(arr: Any) -> da.Array:
+    """Return an array as a Dask array; strings, whose size varies, in one block."""
+    if not (isinstance(arr, np.ndarray) and arr.dtype.hasobject):
+        # Dask's own name depends on what is imported; a resume compares names.
+        return cast("da.Array", da.asarray(arr, name=f"array-{tokenize(arr)}"))
+    try:
+        return cast("da.Array", da.from_array(as_texts(arr), chunks=arr.shape))
+    except TypeError as error:
+        raise MetadataError(str(error)) from error
+
+
+def aligned_blocks(source: da.Array, chunks: tuple[int, ...], start: tuple[int, ...]) -> da.Array:
+    """Return `source` rechunked so that blocks do not share stored chunks."""
+    blocks = tuple(map(align, source.chunks, chunks, start))
+    return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))
+
+
+def region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
+    """Return the start of `region` in `target`, after checking that `source` fits into it."""
+    selection = normalize(region, target.shape)
+    plain = all(item.step in {None, 1} for item in region)
+    if not plain or selection.shape != source.shape:
+        raise ValueError(
+            f"expected a region of shape {source.shape}, the shape of the array; {region} of "
+            f"{target.url!r}, whose shape is {target.shape}, has shape {selection.shape}; resize "
+            "or select to fit, with steps of 1"
+        )
+    if target.dtype != as_dtype(source.dtype, target.url):
+        raise MetadataError(
+            f"{target.url} has type {target.dtype}, got {source.dtype}; convert with astype()"
+        )
+    return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))

@@ -1,161 +1,356 @@
-"""Compute writes that have begun, and finish them."""
+"""Begin planned writes, compute their blocks, and finish them."""
 
 from __future__ import annotations
 
-import functools
 import math
+import random
+import time
+from dataclasses import replace
+from functools import partial
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import dask.local
-import dask.threaded
 import numpy as np
 from dask.base import compute
 from dask.callbacks import Callback
 
-from xarray_n5.arrays.changes import fill_repairs
-from xarray_n5.graph import cut, fused, get_scheduler, is_divisible, tree_reduce
+from xarray_n5.arrays.changes import check_no_append, fill_repairs, is_inside, touches_end
+from xarray_n5.arrays.records import (
+    REPAIR,
+    began,
+    delete_all_notes,
+    delete_records,
+    look,
+    provenance,
+    read,
+)
+from xarray_n5.errors import ResumeError
+from xarray_n5.graph import cut, fused, is_divisible, tree_reduce
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.paths import HIDDEN, final_key, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.stores import together
 from xarray_n5.writing.digests import keep_digests
-from xarray_n5.writing.progress import expect
+from xarray_n5.writing.plan import documents_of, plan_write
+from xarray_n5.writing.progress import shown_bar
 from xarray_n5.writing.report import ArrayReport, WriteReport
-from xarray_n5.writing.tasks import write_block, write_blocks
+from xarray_n5.writing.tasks import joined, write_block, write_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from xarray_n5.arrays.records import Claim
     from xarray_n5.graph import DelayedReport
-    from xarray_n5.writing.begin import Begun
+    from xarray_n5.writing.plan import WritePlan
+    from xarray_n5.writing.tasks import ArrayWrite
+
+T = TypeVar("T")
+
+_TRIES = 3
+"""The number of times that a write which meets another beginning is planned."""
+
+_PAUSE = 0.5
+"""The maximum number of seconds before it is planned again."""
 
 _LARGE, _BATCH = 50_000, 10_000
 """The number of blocks up to which a write is one graph, and that of the batches of larger ones."""
 
 
-def compute_writes(writes: Mapping[str, Begun]) -> dict[str, Receipts]:
-    """Compute the pending blocks of writes, large ones in batches; return the receipts."""
-    pending = {name: begun for name, begun in writes.items() if not begun.is_done}
-    for begun in pending.values():
-        expect_chunks(begun, begun.remaining)
+class CrossedError(Exception):
+    """Something has changed between the plan of a write and its beginning."""
+
+
+def tried(first: Callable[[], T], again: Callable[[], T], url: str, path: str) -> T:
+    """Return the result of a write that begins; repeat it if another one begins as well.
+
+    Raises
+    ------
+    ResumeError
+        If others begin again and again. Nothing was changed.
+    """
+    for call in (first, *[again] * (_TRIES - 1)):
+        try:
+            return call()
+        except CrossedError as error:
+            crossed = error
+            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - no secret
+    raise ResumeError(url, path, "just now", str(crossed))
+
+
+def write_all(
+    plans: Mapping[str, WritePlan],
+    closing: Callable[[], None] | None = None,
+    group: Claim | None = None,
+    *,
+    in_turn: bool = False,
+) -> WriteReport:
+    """Begin planned writes, compute them, and finish all of them together.
+
+    With `in_turn`, each array is computed from the one before: a level from a finer one. Levels of
+    several images are computed together.
+    """
+    begun = begin_all(plans, "" if group is None else group.token)
+    stages: dict[str, dict[str, WritePlan]] = {}
+    for name, plan in begun.items():
+        stages.setdefault(name.rpartition("/")[2] if in_turn else "", {})[name] = plan
     receipts: dict[str, Receipts] = {}
-    for some, size in _submitted(pending):
-        if size is not None:
-            receipts |= {name: _in_batches(begun, size) for name, begun in some.items()}
-        elif (written := _without_graph(some)) is not None:
-            receipts |= written
-        else:
-            receipts |= dict(zip(some, compute(*map(receipts_of, some.values())), strict=True))
-    return {name: whole(begun, receipts.get(name)) for name, begun in writes.items()}
+    for stage in stages.values():
+        receipts |= compute_writes(stage)
+    return finish(begun, receipts, closing, group)
 
 
-def expect_chunks(begun: Begun, count: int) -> None:
-    """Show that some chunks of a write are about to be computed."""
-    unit = "chunks" if begun.write.target.metadata.inner is None else "shards"
-    expect(count, len(begun.before or ()), unit, begun.write.claim.token)
+# Beginning
 
 
-def whole(begun: Begun, receipts: Receipts | None) -> Receipts:
-    """Return receipts with those of earlier attempts; of a finished write, for all its chunks."""
-    if begun.is_done:
-        rows = [(index, 0, 0, math.nan) for index in product(*begun.write.box)]
-        return Receipts.of(rows, len(begun.write.shape), "an earlier run")
-    return _merged(begun)([part for part in (begun.before, receipts) if part is not None])
+def begin(plan: WritePlan, group: str = "") -> WritePlan:
+    """Begin a planned write; plan it again if another one begins at the same moment.
+
+    The record states the token of the `group` that is written as one.
+    """
+    request, first = plan.request, partial(_begin, plan, group)
+    url, path = request.options.container.url, request.path
+    return tried(first, lambda: _begin(plan_write(request.renewed()), group), url, path)
 
 
-def receipts_of(begun: Begun, later: object = None) -> DelayedReport:
+def begin_all(plans: Mapping[str, WritePlan], group: str = "") -> dict[str, WritePlan]:
+    """Begin several planned writes; if one is refused, no record stays that has no writer.
+
+    Those of writes that create arrays, or continue earlier attempts, stay to be resumed.
+    """
+    stores = [plan.request.options.store for plan in plans.values()]
+    calls = [partial(begin, plan, group) for plan in plans.values()]
+    try:
+        return dict(zip(plans, together(stores[0], calls) if calls else (), strict=True))
+    except BaseException:
+        for store, plan in zip(stores, plans.values(), strict=True):
+            if not (plan.creates or plan.earlier):
+                delete_records(store, plan.request.path, [plan.record.name])
+        raise
+
+
+def _begin(plan: WritePlan, group: str) -> WritePlan:
+    """Begin a planned write, in the order that docs/writing.md explains."""
+    claim, state = plan.write.claim, plan.state
+    if plan.is_done or plan.record in plan.earlier:  # a task that runs again
+        _sweep(plan)
+        return plan
+    store, path, array = claim.store, claim.path, plan.array
+    overwrite = None if array is None else array.overwrite
+    clears = []
+    if overwrite is not None:
+        overwrite.complete_groups()
+        if overwrite.removes or state.opens or state.clears:
+            clears = [f"clears-{plan.record.attempt}"]
+            store.set(join(path, HIDDEN, clears[0]), b"")
+    of = {"of": group} if group else {}
+    claim.begin({**provenance(), "fresh": plan.write.fresh, **plan.identity.facts, **of})
+    try:
+        _look_again(plan)
+    except BaseException:
+        delete_records(store, path, [claim.name, *clears])
+        raise
+    if plan.creates and plan.others:
+        facts = read(store, path, plan.others[0].name) or {}
+        what = f"an unfinished write of {path or '/'!r} in {store.url!r}"
+        warn(f"mode='w' replaces {what}, which began {began(facts)}")
+    delete_records(store, path, _replaced(plan))
+    _sweep(plan)
+    if overwrite is not None and array is not None:
+        claim.check()
+        overwrite.clear()
+        claim.check()
+        delete_records(store, path, clears)
+        overwrite.create_node(array.node.metadata)
+    elif array is not None:
+        array.change_attributes()
+    return renewed(plan) if plan.resumes else plan
+
+
+def _sweep(plan: WritePlan) -> None:
+    """Remove notes of tasks that no unfinished write has kept."""
+    state = plan.state
+    if state.notes and not plan.resumes and (plan.creates or state.opens <= {*plan.earlier}):
+        delete_all_notes(plan.request.options.store, plan.request.path, state)
+
+
+def _replaced(plan: WritePlan) -> list[str]:
+    """Return the records and rows that go when a write begins, or takes over.
+
+    A resume repeats this: whoever was killed may not have come so far.
+    """
+    state, record, anew = plan.state, plan.record, not plan.resumes
+    replaces = anew and plan.creates
+    records = state.opens if replaces else plan.earlier
+    rows = state.rows if replaces else state.rows_meeting(record.box)
+    templates = state.templates if replaces else state.templates & {record.token}
+    return [
+        *(record.name for record in records),
+        *(f"clears-{attempt}" for attempt in state.clears if replaces),
+        *(f"template-{token}" for token in templates),
+        *(row.name for row in rows if anew or row.token != record.token),
+        *(["digests.npz"] if state.digests and (anew or not plan.keeps_digests) else []),
+    ]
+
+
+def _look_again(plan: WritePlan) -> None:
+    """Raise unless documents, records and rows are as they were when the write was planned.
+
+    Of two writes that begin at the same time, at least one finds the other.
+    """
+    options, path = plan.request.options, plan.request.path
+    container, box = options.container.fresh(), plan.record.box
+    looks: list[Any] = [partial(look, options.store, path), partial(documents_of, container, path)]
+    now, documents = together(options.store, looks)
+    if plan.record not in now.opens:
+        raise CrossedError("another write has removed its record")
+    if {*replace(plan, state=now).others} - {plan.record} != {*plan.others}:
+        raise CrossedError("another write has begun, or ended")
+    if set(now.rows_meeting(box)) != set(plan.state.rows_meeting(box)):
+        raise CrossedError("another write has finished")
+    if documents != plan.documents:
+        raise CrossedError("the array has changed")
+    overwrite = None if plan.array is None else plan.array.overwrite
+    is_new = overwrite is not None and not overwrite.removes
+    if path and not is_new and touches_end(plan.write.box, plan.write.target.metadata.grid.counts):
+        check_no_append(options.store, options.container.url, path)
+
+
+def renewed(plan: WritePlan) -> WritePlan:
+    """Return a write with what is stored now."""
+    return replace(plan, before=_before(plan.write))
+
+
+def _before(write: ArrayWrite) -> Receipts:
+    """Return receipts of the chunks that earlier attempts have stored, from one listing.
+
+    What tasks that were killed have left is removed.
+    """
+    node, claim, ndim, rest = write.target, write.claim, len(write.shape), list[str]()
+    box = write.box
+    stored = {index for index in node.stored_indices(rest) if is_inside(index, box)}
+    finals = {key: final_key(key) for key in rest}
+    indices = {key: node.chunk_index(name) for key, name in finals.items() if name}
+    partials = [key for key, at in indices.items() if at is not None and is_inside(at, box)]
+    if partials:
+        claim.store.delete([join(claim.path, key) for key in partials])
+    noted = claim.notes(ndim, write.prefix)
+    at = [*map(tuple, noted.indices.tolist())]
+    kept = [
+        is_inside(index, box) and (not size or index in stored)
+        for index, size in zip(at, noted.sizes.tolist(), strict=True)
+    ]
+    noted = noted.chosen(np.array(kept, bool))
+    if not write.fresh:
+        return noted
+    rows = [(index, 0, 0, np.nan) for index in sorted(stored.difference(at))]
+    return Receipts.merge([noted, Receipts.of(rows, ndim, "an earlier run")])
+
+
+# Computing
+
+
+def compute_writes(plans: Mapping[str, WritePlan]) -> dict[str, Receipts]:
+    """Compute the pending blocks of writes that have begun; return the receipts of all chunks."""
+    pending = {name: joined(plan) for name, plan in plans.items() if not plan.is_done}
+    for plan in pending.values():
+        show(plan, plan.remaining)
+    here = _write_in_memory(pending)
+    parts = {name: [here[name]] if name in here else [] for name in plans}
+    for batch in _submitted({name: pending[name] for name in pending if name not in here}):
+        computed = compute(*batch.values())
+        for name, receipts in zip(batch, computed, strict=True):
+            parts[name].append(receipts)
+    return {name: whole(plan, *parts[name]) for name, plan in plans.items()}
+
+
+def _write_in_memory(plans: Mapping[str, WritePlan]) -> dict[str, Receipts]:
+    """Write the arrays that are one block in memory without a graph, unless tasks are observed."""
+    calls = {}
+    for name, plan in plans.items() if not Callback.active else ():
+        (layer, *more), shape = plan.source.dask.layers.values(), plan.source.shape
+        plain = not (more or plan.before) and len(layer) == 1 and layer.is_materialized()
+        block = next(iter(layer.values())) if plain else None
+        if isinstance(block, np.ndarray):
+            where = tuple(slice(0, size) for size in shape)
+            calls[name] = partial(write_block, block, where, None, plan.write)
+    store = next(iter(plans.values())).write.claim.store if calls else None
+    return dict(zip(calls, together(store, [*calls.values()]) if store else (), strict=True))
+
+
+def show(plan: WritePlan, count: int) -> None:
+    """Show in the progress bar, if there is one, that chunks are about to be computed."""
+    if (bar := shown_bar.get()) is not None:
+        unit = "chunks" if plan.write.target.metadata.inner is None else "shards"
+        bar.expect(count, len(plan.before or ()), unit, plan.write.claim.token)
+
+
+def whole(plan: WritePlan, *receipts: Receipts) -> Receipts:
+    """Return receipts with those of earlier attempts; a finished write has none."""
+    return _merged(plan)([*([] if plan.before is None else [plan.before]), *receipts])
+
+
+def receipts_of(plan: WritePlan, later: object = None) -> DelayedReport:
     """Return the receipts of the pending blocks of a write, delayed."""
-    blocks, left, name = write_blocks(begun, later)
+    blocks, left, name = write_blocks(plan, later)
     chosen = None if left is None else list(left.blocks())
-    return tree_reduce(blocks, chosen, Receipts.merge, _merged(begun), f"to_n5-{name}")
+    return tree_reduce(blocks, chosen, Receipts.merge, _merged(plan), f"to_n5-{name}")
 
 
-def _merged(begun: Begun) -> Callable[[list[Receipts]], Receipts]:
-    return functools.partial(_merge, none=Receipts.of([], len(begun.write.shape), ""))
+def _merged(plan: WritePlan) -> Callable[[list[Receipts]], Receipts]:
+    return partial(_merge, none=Receipts.of([], len(plan.write.shape), ""))
 
 
 def _merge(parts: list[Receipts], none: Receipts) -> Receipts:
     return Receipts.merge([none, *parts])
 
 
-def _in_batches(begun: Begun, size: int) -> Receipts:
-    """Write the pending blocks, at most `size` of them at a time."""
-    blocks, left, name = write_blocks(begun)
-    blocks = fused(blocks)
-    pending = product(*map(range, blocks.numblocks)) if left is None else left.blocks()
-    parts: list[Receipts] = []
-    while some := list(islice(pending, size)):
-        part = f"to_n5-{name}-{len(parts)}"
-        lazy = tree_reduce(cut(blocks, some), some, Receipts.merge, _merged(begun), part)
-        parts.extend(compute(lazy))
-    return _merged(begun)(parts)
-
-
-def _submitted(writes: Mapping[str, Begun]) -> Iterator[tuple[dict[str, Begun], int | None]]:
-    """Iterate over the writes to submit together, and the size of the batches of a large one."""
-    several: dict[str, Begun] = {}
+def _submitted(plans: Mapping[str, WritePlan]) -> Iterator[dict[str, DelayedReport]]:
+    """Iterate over what is submitted at a time: several small writes, or a part of a large one."""
+    several: dict[str, DelayedReport] = {}
     total = 0
-    for name, begun in writes.items():
-        if (size := batch_size_of(begun)) is not None:
-            yield {name: begun}, size
+    for name, plan in plans.items():
+        count, wanted = math.prod(plan.source.numblocks), plan.request.options.batch_size
+        most = wanted or _LARGE
+        if count > most and _is_divisible(plan, count):
+            for lazy in _in_batches(plan, wanted or _BATCH):
+                yield {name: lazy}
             continue
-        count = math.prod(begun.source.numblocks)
-        if several and total + count > (begun.batch_size or _LARGE):
-            yield several, None
+        if several and total + count > most:
+            yield several
             several, total = {}, 0
-        several[name] = begun
+        several[name] = receipts_of(plan)
         total += count
     if several:
-        yield several, None
+        yield several
 
 
-def batch_size_of(begun: Begun) -> int | None:
-    """Return the number of blocks to submit at a time, or None for all at once."""
-    wanted, count = begun.batch_size, math.prod(begun.source.numblocks)
-    if count <= (_LARGE if wanted is None else wanted):
-        return None
-    if is_divisible(begun.source):
-        return _BATCH if wanted is None else wanted
+def _is_divisible(plan: WritePlan, count: int) -> bool:
+    """Return whether blocks can be computed in batches; warn if they cannot."""
+    if is_divisible(plan.source):
+        return True
     warn(
-        f"the {count} blocks to write to {begun.write.target.url!r} are computed from each other, "
+        f"the {count} blocks to write to {plan.write.target.url!r} are computed from each other, "
         "so that their graph cannot be divided into batches: it needs about 4 kB of memory a "
         "block. Store an intermediate result first, and open that"
     )
-    return None
+    return False
 
 
-def _without_graph(writes: Mapping[str, Begun]) -> dict[str, Receipts] | None:
-    """Write arrays that are each one block in memory in threads of this process.
-
-    None if one of them is not; or if tasks do not run here, or are observed.
-    """
-    calls = []
-    for begun in writes.values():
-        block = None if begun.before is not None else _block_in_memory(begun.source)
-        if block is None:
-            return None
-        whole = tuple(slice(0, size) for size in block.shape)
-        calls.append(functools.partial(write_block, block, whole, None, begun.write))
-    store = next(iter(writes.values())).write.claim.store
-    return dict(zip(writes, together(store, calls), strict=True))
-
-
-def _block_in_memory(array: Any) -> np.ndarray | None:
-    """Return the only block of an array if it is in memory, and would be written here."""
-    layers = [*array.dask.layers.values()]
-    here = get_scheduler(collections=[array]) in {dask.threaded.get, dask.local.get_sync}
-    if not here or Callback.active or len(layers) != 1 or not layers[0].is_materialized():
-        return None
-    values = [*layers[0].values()]
-    return values[0] if len(values) == 1 and isinstance(values[0], np.ndarray) else None
+def _in_batches(plan: WritePlan, size: int) -> Iterator[DelayedReport]:
+    """Iterate over the receipts of the pending blocks, `size` blocks at a time, delayed."""
+    blocks, left, name = write_blocks(plan)
+    blocks = fused(blocks)
+    pending = product(*map(range, blocks.numblocks)) if left is None else left.blocks()
+    while some := list(islice(pending, size)):
+        part = f"to_n5-{name}-{'.'.join(map(str, some[0]))}"
+        yield tree_reduce(cut(blocks, some), some, Receipts.merge, Receipts.merge, part)
 
 
 # Finishing
 
 
 def finish(
-    writes: Mapping[str, Begun],
+    writes: Mapping[str, WritePlan],
     receipts: Mapping[str, Receipts],
     closing: Callable[[], None] | None = None,
     group: Claim | None = None,
@@ -165,39 +360,38 @@ def finish(
     Each record is looked at once more; then come the action that closes a group, the rows, and the
     removal of records. Whoever is killed in between repeats what is left.
     """
-    ending = {name: begun for name, begun in writes.items() if not begun.is_done}
-    claims = [begun.write.claim for begun in ending.values()] + ([group] if group else [])
+    ending = {name: plan for name, plan in writes.items() if not plan.is_done}
+    claims = [plan.write.claim for plan in ending.values()] + ([group] if group else [])
     if claims:
         store = claims[0].store
-        together(store, [functools.partial(claim.check, trusted=False) for claim in claims])
+        together(store, [partial(claim.check, trusted=False) for claim in claims])
     if closing is not None and (claims or not writes):
         closing()
     if claims:
-        rows = [functools.partial(_leave, ending[name], receipts[name]) for name in ending]
+        rows = [partial(_leave, ending[name], receipts[name]) for name in ending]
         together(store, rows)
-        together(store, [functools.partial(_end, begun) for begun in ending.values()])
+        together(store, [partial(_end, plan) for plan in ending.values()])
     if group is not None:
         group.end()
-    return WriteReport({name: report_of(receipts[name], begun) for name, begun in writes.items()})
+    return WriteReport({name: report_of(receipts[name], plan) for name, plan in writes.items()})
 
 
-def _leave(begun: Begun, receipts: Receipts) -> None:
+def _leave(plan: WritePlan, receipts: Receipts) -> None:
     """Store the row of a write, and digests if they are wanted."""
-    if begun.digests:
-        keep_digests(begun.write.target, receipts)
-    begun.write.claim.finish(begun.row, begun.facts)
+    if plan.keeps_digests:
+        keep_digests(plan.write.target, receipts)
+    plan.write.claim.finish(plan.row.name, plan.row_facts)
 
 
-def _end(begun: Begun) -> None:
+def _end(plan: WritePlan) -> None:
     """Delete the record of a write, then the notes of tasks."""
-    noted = not begun.write.fresh or begun.facts.get("sparse")
-    if begun.repairs:
-        fill_repairs(begun.write.target, begun.repairs, begun.facts["part"])
-    begun.write.claim.end(notes=bool(noted))
+    write = plan.write
+    repairs = [record for record in plan.state.meeting(write.box) if record.token == REPAIR]
+    fill_repairs(write.target, repairs, plan.identity.part)
+    write.claim.end(notes=not (write.fresh and plan.request.options.write_empty_chunks))
 
 
-def report_of(receipts: Receipts, begun: Begun) -> ArrayReport:
+def report_of(receipts: Receipts, plan: WritePlan) -> ArrayReport:
     """Return what a write has stored of an array, given all its receipts."""
-    write, count = begun.write, math.prod(map(len, begun.write.box))
-    kept = count - begun.remaining
-    return ArrayReport(write.target.url, write.box, write.dims, kept, receipts)
+    url, kept = plan.write.target.url, plan.count - plan.remaining
+    return ArrayReport(url, plan.write.box, plan.request.dims, kept, receipts)

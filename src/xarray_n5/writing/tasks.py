@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import time
 import uuid
-from dataclasses import dataclass
-from itertools import product
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import compress, product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,7 +22,7 @@ from xarray_n5.model.chunking import touched
 from xarray_n5.model.conversions import are_same
 from xarray_n5.model.grid import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
-from xarray_n5.writing.progress import report_written
+from xarray_n5.writing.progress import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.records import Claim
     from xarray_n5.model.grid import Index, Piece
-    from xarray_n5.writing.begin import Begun
+    from xarray_n5.writing.plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,6 @@ class ArrayWrite:
     """Whether each stored chunk is one that this write has stored; otherwise tasks keep notes."""
     kept: tuple[int, ...] | None = None
     """The shape before an append, whose last chunks may have samples that are kept."""
-    dims: tuple[str, ...] = ()
-    """The names of the dimensions in the report."""
     prefix: str = ""
     """The beginning of the names of its notes, where several arrays share a record."""
 
@@ -70,14 +70,6 @@ class ArrayWrite:
         """Return whether a task keeps a note of a chunk: where storing it proves nothing."""
         return not (self.fresh and nbytes) and not self.is_cut(index)
 
-    def __contains__(self, index: Index | None) -> bool:
-        """Whether a chunk is written."""
-        return (
-            index is not None
-            and len(index) == len(self.box)
-            and all(number in side for number, side in zip(index, self.box, strict=True))
-        )
-
 
 _BYTES = 1 << 25
 """The size of a block up to which blocks are joined where requests take long: 32 MiB."""
@@ -86,21 +78,15 @@ _TOGETHER = 16
 """The number of chunks of a block up to which they are."""
 
 
-def write_blocks(
-    begun: Begun, later: object = None, *, joins: bool = True
-) -> tuple[da.Array, Pending | None, str]:
+def write_blocks(plan: WritePlan, later: object = None) -> tuple[da.Array, Pending | None, str]:
     """Return the tasks of a write, those that are pending, and a unique name.
 
-    The tasks of a deferred write depend on a task, `later`, which begins it. If it `joins` blocks,
-    it does so where requests take long. A scheduler must not use an earlier write's results for
-    this one.
+    The tasks of a deferred write depend on a task, `later`, which begins it. A scheduler must not
+    use an earlier write's results for this one.
     """
-    write, source = begun.write, begun.source
+    write, source = plan.write, plan.source
     name = f"{write.claim.token}-{uuid.uuid4().hex[:8]}"
-    some = begun.before is not None and len(begun.before)
-    left = Pending(source, write, begun.before) if some and begun.before is not None else None
-    if left is None and later is None and joins:
-        source = _joined(source, write)
+    left = Pending(source, write, plan.before) if plan.before else None
     blocks: Any = source.map_blocks(
         # Among the arguments, Dask would search the dataclass for collections.
         cast("Any", functools.partial(write_block, write=write) if later is None else write_later),
@@ -115,33 +101,35 @@ def write_blocks(
     return blocks, left, name
 
 
-def _joined(source: da.Array, write: ArrayWrite) -> da.Array:
-    """Return a source with fewer blocks where requests take long, so that a task sends several."""
-    if write.target.store.concurrency == 1:
-        return source
-    chunks, blocks = write.target.metadata.chunks, list(source.chunks)
+def joined(plan: WritePlan) -> WritePlan:
+    """Return a write with fewer blocks where requests take long, so that a task sends several."""
+    if plan.before or plan.write.target.store.concurrency == 1:
+        return plan
+    source, chunks = plan.source, plan.write.target.metadata.chunks
+    blocks = list(source.chunks)
     for axis in reversed(range(source.ndim)):
         while len(blocks[axis]) > 1:
             sizes = blocks[axis]
             pairs = tuple(sum(sizes[at : at + 2]) for at in range(0, len(sizes), 2))
-            joined = [*blocks[:axis], pairs, *blocks[axis + 1 :]]
-            sides = [max(sizes) for sizes in joined]
+            fewer = [*blocks[:axis], pairs, *blocks[axis + 1 :]]
+            sides = [max(sizes) for sizes in fewer]
             count = math.prod(-(-side // c) for side, c in zip(sides, chunks, strict=True))
             nbytes = math.prod(sides) * source.dtype.itemsize
-            few = math.prod(map(len, joined)) < _TOGETHER // 2
+            few = math.prod(map(len, fewer)) < _TOGETHER // 2
             if count > _TOGETHER or nbytes > _BYTES or few:
                 break
-            blocks = joined
-    return source if tuple(blocks) == source.chunks else source.rechunk(tuple(blocks))
+            blocks = fewer
+    changes = tuple(blocks) != source.chunks
+    return replace(plan, source=source.rechunk(tuple(blocks))) if changes else plan
 
 
 def write_later(
-    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, begun: Begun
+    block: np.ndarray, where: tuple[slice, ...], left: np.ndarray | None, plan: WritePlan
 ) -> Receipts:
     """Write a block of a deferred write, which another task has begun."""
-    if begun.is_done:
+    if plan.is_done:
         return Receipts.of([], block.ndim, "")
-    return write_block(block, where, left, begun.write)
+    return write_block(block, where, left, plan.write)
 
 
 def write_block(
@@ -152,10 +140,9 @@ def write_block(
     claim.check()
     box = tuple(slice(w.start + s, w.stop + s, 1) for w, s in zip(where, write.start, strict=True))
     block = as_numbers(check_block(block, box, array.dtype, target.url), array.dtype)
-    first = tuple(side.start // chunk for side, chunk in zip(box, array.chunks, strict=True))
     pending: Iterable[tuple[Piece, ...]] = product(*array.grid.project(box))
     if left is not None:
-        pending = (parts for parts in pending if left[_place(parts, first)])
+        pending = compress(pending, left.flat)
     rows, clock = [], time.perf_counter()
     for row in put(target, pending, block, claim.check, digest):
         now = time.perf_counter()
@@ -167,17 +154,17 @@ def write_block(
         name = f"{write.prefix}{'.'.join(map(str, noted[0][0])) or 0}"
         claim.note(name, Receipts.of(noted, len(box), writer_name()))
     receipts = Receipts.of(rows, len(box), writer_name())
-    report_written(claim.token, receipts)
+    if "distributed.worker" in sys.modules:
+        _report(claim.token, receipts)
     return receipts
 
 
-def _place(parts: tuple[Piece, ...], first: Index) -> Index:
-    """Return the place of a chunk in its block, given the block's first chunk."""
-    return tuple(part.chunk - start for part, start in zip(parts, first, strict=True))
+def _report(token: str, receipts: Receipts) -> None:
+    """Report the chunks of a task from a worker of a cluster, to progress bars."""
+    from distributed import get_worker
 
-
-_MANTISSA = {2: 11, 4: 24, 8: 53, 16: 64}
-"""The number of bits of a whole number that a float of each size represents exactly."""
+    with suppress(ValueError):  # in another process
+        get_worker().log_event(TOPIC, [token, len(receipts), int(receipts.sizes.sum())])
 
 
 def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: str) -> np.ndarray:
@@ -214,7 +201,7 @@ def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
             "chunks= to map_blocks"
         )
         raise BlockError(url, place, f"the shape {shape}", str(values.shape), hint)
-    if not (_holds(dtype, values.dtype) or _fits(values, dtype)):
+    if not _holds(dtype, values):
         hint = (
             "the function that made it returns another type than Dask expects: pass the right "
             "dtype= to map_blocks, or convert with astype()"
@@ -223,30 +210,17 @@ def check_block(block: Any, where: Sequence[slice], dtype: np.dtype[Any], url: s
     return values
 
 
-def _fits(values: np.ndarray, wanted: np.dtype[Any]) -> bool:
+def _holds(wanted: np.dtype[Any], values: np.ndarray) -> bool:
     """Return whether a type can represent the values of a block, up to the rounding of floats."""
-    rounds = values.dtype.kind == wanted.kind == "f"
-    if not rounds and (values.dtype.kind not in "iu" or wanted.kind not in "iuf"):
-        return False
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(are_same(values, values.astype(wanted)).all())
-
-
-def _holds(wanted: np.dtype[Any], given: np.dtype[Any]) -> bool:
-    """Return whether a type can represent all values of another."""
-    if wanted.hasobject:
-        return given.kind in "OUT"
-    plain = "biufc"
-    if given == wanted or (given.kind not in plain and given.kind != wanted.kind):
-        return given == wanted
-    if given.kind in "iu" and wanted.kind in "fc":
-        bits = _MANTISSA.get(wanted.itemsize // (2 if wanted.kind == "c" else 1), 0)
-        return given.itemsize * 8 <= bits
-    return (
-        wanted.kind in plain + "SUVMm"
-        and np.can_cast(given, wanted, "safe")
-        and ((wanted.kind in plain) == (given.kind in plain))
-    )
+    given, numbers = values.dtype, "biufc"
+    if given == wanted or wanted.hasobject:
+        return given == wanted or given.kind in "OUT"
+    integers = given.kind in "iu" and wanted.kind in "iufc"
+    if integers or given.kind == wanted.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(are_same(values, values.astype(wanted)).all())
+    alike = {given.kind, wanted.kind} <= {*numbers} or given.kind == wanted.kind
+    return alike and wanted.kind in f"{numbers}SUVMm" and np.can_cast(given, wanted, "safe")
 
 
 class Pending(ArrayBlockwiseDep):
@@ -266,7 +240,7 @@ class Pending(ArrayBlockwiseDep):
         super().__init__(source.chunks)
         self.box = box = write.box
         self.missing = np.ones(tuple(map(len, box)), bool)
-        if len(before):
+        if before:
             done = [before.indices[:, axis] - side.start for axis, side in enumerate(box)]
             self.missing[tuple(done)] = False
         self.firsts = [
