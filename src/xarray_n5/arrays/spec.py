@@ -106,7 +106,8 @@ def resolve_chunks(
     if chunks is None or isinstance(chunks, str):
         if chunks not in {None, "auto"}:
             raise MetadataError(f"chunks is {chunks!r}; expected a shape, one number or 'auto'")
-        near = [1 if a in apart and not aspect_ratio else size for a, size in enumerate(shape)]
+        cubes = aspect_ratio is None
+        near = [1 if cubes and axis in apart else size for axis, size in enumerate(shape)]
         sides = auto_chunks(near, elements=elements, aspect_ratio=aspect_ratio)
     else:
         sides = as_sizes("chunks", chunks, ndim)

@@ -117,7 +117,7 @@ class Storage:
         """Return a variable at a path, in the chunks and compression of the array that it was."""
         data = variable.encoded.data
         sides = self.sides(array, variable.geometry)
-        chunks, shards = (self._for(data, each) for each in sides)
+        chunks, shards = (self._for(data, shape) for shape in sides)
         compression = resolve(array.compression if self.compression == "same" else self.compression)
         if self.compression == "same":
             compression = supported(self.form, compression, data.shape, data.dtype, path, chunks)

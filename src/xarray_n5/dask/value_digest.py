@@ -12,6 +12,7 @@ import numpy as np
 from dask.base import compute
 
 from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.transfer import read_selection
 from xarray_n5.dask.block_sizes import choose
 from xarray_n5.dask.from_n5 import StoredSlices, stored_blocks
 from xarray_n5.graph import ArraySliceDep, as_graph, in_one_layer, tree_reduce
@@ -20,6 +21,7 @@ from xarray_n5.model.value_sums import add_sums, array_digest, sum_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.value_sums import Sums
 
@@ -33,16 +35,16 @@ _MOST = 1 << 23
 
 def digests_of(arrays: Mapping[str, Array | da.Array | np.ndarray]) -> dict[str, str]:
     """Return the digests of arrays, by the same names; all are computed together."""
-    found, later = {}, {}
+    digests, later = {}, {}
     for name, array in arrays.items():
         nbytes = array.size * array.dtype.itemsize
         if isinstance(array, (Array, np.ndarray)) and nbytes <= _FEW:
             sums = sum_values(np.asarray(array[...]), (0,) * array.ndim, array.shape)
-            found[name] = array_digest(array.dtype, array.shape, sums)
+            digests[name] = array_digest(array.dtype, array.shape, sums)
         else:
             later[name] = _delayed(array)
-    found |= dict(zip(later, compute(*later.values()), strict=True))
-    return found
+    digests |= dict(zip(later, compute(*later.values()), strict=True))
+    return digests
 
 
 def _delayed(array: Array | da.Array | np.ndarray) -> DelayedReport:
@@ -66,7 +68,7 @@ def _stored(array: Array) -> da.Array:
     listed = array.node.options.missing == "fill" and array.node.store.complete_listings
     stored = stored_blocks(array, blocks) if listed else np.broadcast_to(np.True_, counts)
     where = StoredSlices(blocks, stored)
-    return in_one_layer(_name(), _read_sums, Array(array.node.bare()), where, blocks, object)
+    return in_one_layer(_name(), _read_sums, array.node.bare(), where, blocks, object)
 
 
 def _computed(array: da.Array | np.ndarray) -> da.Array:
@@ -93,13 +95,13 @@ def _name() -> str:
     return f"digest_n5-{uuid.uuid4().hex}"  # earlier results may be outdated
 
 
-def _read_sums(array: Array, where: tuple[tuple[slice, ...], bool]) -> Sums:
-    box, stored = where
+def _read_sums(node: ArrayNode, where: tuple[tuple[slice, ...], bool]) -> Sums:
+    (box, stored), metadata = where, node.metadata
     if stored:
-        return _block_sums(array[box], box, array.shape)
-    fill = np.array(array.fill_value, array.dtype)
+        return _block_sums(read_selection(node, box, None), box, metadata.shape)
+    fill = np.array(metadata.fill_value, metadata.dtype)
     sides = [side.stop - side.start for side in box]
-    return _block_sums(np.broadcast_to(fill, sides), box, array.shape)
+    return _block_sums(np.broadcast_to(fill, sides), box, metadata.shape)
 
 
 def _block_sums(block: np.ndarray, where: tuple[slice, ...], shape: tuple[int, ...]) -> Sums:
