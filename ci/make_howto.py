@@ -126,7 +126,7 @@ def axes() -> Figure:
 
 def grids() -> Figure:
     """Draw labels of half the resolution, and on the grid of the image."""
-    names = names_of("grids", 4)
+    names = names_of("read", 8)
     box = {"y": slice(30, 50), "x": slice(35, 65)}
     raw, *found = (names[each].sel(box) for each in ("raw", "labels", "fine"))
     titles = ("labels", 'labels.n5.interp_like(raw, "nearest")')
@@ -261,7 +261,7 @@ def convert() -> Figure:
 
 def formats() -> Figure:
     """Draw chunks and shards over a section."""
-    names_of("formats", 1)
+    names_of("write", 9)
     array = xarray_n5.open_array("chosen.zarr", "raw/s0")
     figure, (axes,) = panels(1, width=6, height=3.2)
     image = cells()["raw"].isel(z=23)
@@ -321,7 +321,7 @@ def cosem() -> Figure:
 
 def dacapo() -> Figure:
     """Draw an image and a prediction at their positions."""
-    names_of("dacapo", 1)
+    names_of("training", 3)
     return extents("volara.n5", {"raw": "raw", "prediction": "prediction"})
 
 

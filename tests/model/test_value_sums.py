@@ -31,7 +31,7 @@ MASK = (1 << 64) - 1
 
 
 def scalar_sums(words: Sequence[int], start: int = 0) -> tuple[int, int]:
-    """The sums of words in C order from a position, as docs/digests.md defines them."""
+    """The sums of words in C order from a position, as docs/howto/verify.md defines them."""
     first = second = 0
     for position, word in enumerate(words, start):
         x = (position * 0x9E3779B97F4A7C15 & MASK) ^ word

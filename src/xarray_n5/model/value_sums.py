@@ -1,7 +1,7 @@
 """Sums over values that do not depend on how an array is cut: the core of digests.
 
 A digest is made of the sums of a mixture of each value with its position, so that blocks are summed
-alone, in any order, and added. `docs/digests.md` specifies it for other implementations.
+alone, in any order, and added. `docs/howto/verify.md` specifies it for other implementations.
 """
 
 from __future__ import annotations
