@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import dask.array as da
 import numpy as np
@@ -12,10 +12,16 @@ import xarray as xr
 
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
-from xarray_n5.hangar.columns import find_named, runs_of_file, runs_of_records, to_array
-from xarray_n5.hangar.files import Schema, describe, find_files
+from xarray_n5.hangar.read import (
+    Schema,
+    describe,
+    find_files,
+    find_named,
+    runs_of_records,
+    to_array,
+)
 from xarray_n5.hangar.records import parse_record
-from xarray_n5.hangar.writer import write_samples
+from xarray_n5.hangar.write import write_samples
 
 if TYPE_CHECKING:
     import os
@@ -23,15 +29,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from xarray_n5.hangar.columns import BlockSize
-    from xarray_n5.hangar.files import LocalPath
+    from xarray_n5.hangar.read import LocalPath
 
 
 def from_hangar(
     repo_or_files: LocalPath | Iterable[LocalPath],
     records: Iterable[str] | None = None,
     *,
-    chunks: BlockSize = None,
+    chunks: int | Literal["auto"] | None = None,
 ) -> da.Array:
     """Open samples of Hangar's HDF5 files as a Dask array.
 
@@ -80,14 +85,16 @@ def from_hangar(
     array([[ 6.,  7.,  8.],
            [ 9., 10., 11.]], dtype=float32)
     """
-    chunks = _block_size(chunks)
+    whole = isinstance(chunks, (int, np.integer)) and not isinstance(chunks, bool) and chunks > 0
+    if chunks is not None and chunks != "auto" and not whole:
+        raise ValueError(f"chunks is {chunks!r}; expected a number of samples, 'auto' or None")
     paths = find_files(repo_or_files)
     if records is None:
         files = [describe(path) for path in paths]
         schema = files[0].schema
         for file in files:
             _check_alike(file.path, file.schema, schema)
-        runs = list(chain.from_iterable(map(runs_of_file, files)))
+        runs = [run for file in files for run in file.runs]
         return to_array(runs, schema, [file.stamp for file in files], chunks)
     if isinstance(records, (str, bytes)):
         raise MetadataError(f"{records!r} is a string; expected an iterable of records")
@@ -191,17 +198,4 @@ def _check_samples(source: np.ndarray | da.Array) -> None:
             "others must be known (call compute_chunk_sizes() of a Dask array)"
         )
     if isinstance(getattr(source, "_meta", source), np.ma.MaskedArray):
-        raise MetadataError(
-            "the samples are masked, and Hangar's files do not store masks; fill them (filled(), "
-            "dask.array.ma.filled)"
-        )
-
-
-def _block_size(chunks: object) -> BlockSize:
-    if chunks is None:
-        return None
-    if chunks == "auto":
-        return "auto"
-    if isinstance(chunks, bool) or not isinstance(chunks, (int, np.integer)) or chunks < 1:
-        raise ValueError(f"chunks is {chunks!r}; expected a number of samples, 'auto' or None")
-    return int(chunks)
+        raise MetadataError("Hangar's files do not store masks; fill the samples (filled())")

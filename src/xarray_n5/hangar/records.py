@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xxhash import xxh64_hexdigest
 
 from xarray_n5.errors import MetadataError
+
+DATASETS = 100
+"""Datasets of a file, called "0" to "99"; the last one is never written."""
+
+ROWS = 250
+"""Rows of a dataset, one for each sample."""
+
+DTYPES = ("?", *"BHILQbhilqefdg")
+"""The types of samples, as NumPy's type codes."""
+
+_NUMBERS = {np.dtype(code).num: np.dtype(code) for code in DTYPES}
 
 _LONGEST = 255
 """The maximum length of a record: Hangar stores the length in one byte."""
@@ -21,7 +36,7 @@ _FORMS = (
 """The forms of records since Hangar 0.5, 0.4 and 0.3; the last one has no digests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """The location, shape and digest of one sample.
 
@@ -66,13 +81,9 @@ def parse_record(text: object) -> Record:
             "00:<uid>:<16 hexadecimal digits>:<dataset>:<row>:<sizes>"
         )
     parts = match.groupdict()
-    return Record(
-        uid=parts["uid"],
-        dataset=int(parts["dataset"]),
-        row=int(parts["row"]),
-        shape=tuple(map(int, parts["shape"].split())),
-        digest=parts.get("digest"),
-    )
+    shape = tuple(map(int, parts["shape"].split()))
+    place = int(parts["dataset"]), int(parts["row"])
+    return Record(parts["uid"], *place, shape, parts.get("digest"))
 
 
 def check_length(text: str) -> None:
@@ -81,3 +92,17 @@ def check_length(text: str) -> None:
         raise MetadataError(
             f"the record {text[:60]!r}... has {len(text)} characters, expected at most {_LONGEST}"
         )
+
+
+def digest_of(values: np.ndarray) -> str:
+    """Return the xxh64 of an array's bytes in C order, as 16 hexadecimal digits.
+
+    >>> digest_of(np.arange(100, dtype="float32").reshape(10, 10))
+    'cff6c333cc6a5e44'
+    """
+    return xxh64_hexdigest(np.ascontiguousarray(values).data)
+
+
+def numbered(number: object) -> np.dtype[Any] | None:
+    """Return the type of a number in ``schema_dtype_num``, or None if it is unknown."""
+    return _NUMBERS.get(number) if isinstance(number, int) else None
