@@ -209,13 +209,6 @@ def test_views_are_images_of_their_own(
         np.testing.assert_array_equal(image.sel(t=view[0], setup=view[1]), each.reshape(6, 12, 16))
 
 
-def test_an_image_without_groups_holds_channels_and_times(tmp_path: Path) -> None:
-    data = write_image(tmp_path / "x.ome.zarr", "", (2, 2, 6, 12, 16))
-    path = tmp_path / "a.xml"
-    path.write_text(with_loader(zarr_loader("", "", "bdv.ome.zarr")), "utf-8")
-    np.testing.assert_array_equal(xr.open_dataset(path, engine="n5", level=0)["a"], data)
-
-
 @pytest.mark.parametrize("tag", ["ome.zarr", "zarr"])
 @pytest.mark.parametrize("form", ["zarr2", "zarr3"])
 def test_mobie_names_the_element_of_the_path_like_the_format(

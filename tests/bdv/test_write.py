@@ -737,34 +737,6 @@ def test_a_killed_write_leaves_the_old_xml_or_the_new_one(tmp_path: Path, seed: 
         assert left == xml.read_bytes()
 
 
-class Stop(Exception):  # noqa: N818
-    """What stops a write."""
-
-
-def test_a_project_is_resumed(tmp_path: Path) -> None:
-    failing = True
-
-    def block(values: np.ndarray, block_info: Any = None) -> np.ndarray:
-        if failing and block_info[0]["chunk-location"][0] == 1:
-            raise Stop
-        return values
-
-    numbers = da.arange(4 * 6 * 8, chunks=-1, dtype="u2").reshape(4, 6, 8).rechunk((2, 6, 8))
-    data = numbers.map_blocks(block, name="failing", dtype="u2", meta=np.empty((0, 0, 0), "u2"))
-    stack = xr.DataArray(data, dims=("z", "y", "x"), name="a")
-    place, xml = tmp_path / "out.n5", tmp_path / "out.xml"
-    with pytest.raises(Stop):
-        stack.n5.to_bdv(xml, place)
-    assert not xml.exists()
-    with pytest.raises(NodeExistsError, match="is unfinished: repeat it with resume=True"):
-        stack.n5.to_bdv(xml, place)
-    failing = False
-    for _ in range(2):  # the second time, nothing is left to be done
-        stack.n5.to_bdv(xml, place, resume=True)
-        ds = xr.open_dataset(xml, engine="n5")
-        np.testing.assert_array_equal(ds["out"][0, 0], numbers)
-
-
 def test_the_xml_of_a_deferred_write_is_written_when_it_is_computed(tmp_path: Path) -> None:
     lazy = image().chunk(channel=1)
     later = lazy.n5.to_bdv(tmp_path / "out.xml", tmp_path / "out.n5", compute=False)
@@ -882,23 +854,6 @@ def test_levels_that_are_not_for_projects_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "a.n5").exists()
 
 
-@pytest.mark.parametrize("kind", some(PROJECTS, 2))
-def test_projects_that_were_opened_are_projects_again(tmp_path: Path, kind: str) -> None:
-    source = PROJECTS[kind](tmp_path)
-    (tmp_path / "b").mkdir()
-    copied = tmp_path / "b/project.xml"
-    tree = xr.open_datatree(source, engine="bdv", chunks={})
-    encoding = {
-        node.path: {name: {"chunks": (2, 8, 8)} for name in node.data_vars}
-        for node in tree.subtree
-        if node.data_vars
-    }
-    for _ in range(2):
-        tree.n5.to_bdv(copied, tmp_path / "b/x.n5", encoding=encoding, resume=True)
-        check_same(opened(source), opened(copied))
-    assert opened(copied).leaves[0]["project"].encoding["chunks"][-3:] == (2, 8, 8)
-
-
 def test_pyramids_of_other_formats_become_projects(tmp_path: Path) -> None:
     xarray_n5.pyramid(image(), tmp_path / "a.zarr", "cells", factors=[(1, 1, 2, 2)])
     tree = xr.open_datatree(tmp_path / "a.zarr", engine="n5", group="cells", chunks={})
@@ -988,22 +943,6 @@ def test_every_path_is_written_as_a_reference_that_leads_to_it(text: str) -> Non
         read = path_of_uri(written) if written.startswith("file:") else written
         assert read == f"/{path}"
         assert written.isprintable() or not read.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("path", "written"),
-    [
-        ("C:\\data\\a.n5", "C:\\data\\a.n5"),
-        ("C:\\my data\\a%.n5", "file:///C:/my%20data/a%25.n5"),
-        ("\\\\server\\share\\a.n5", "\\\\server\\share\\a.n5"),
-        ("\\\\server\\my share\\a.n5", "file:////server/my%20share/a.n5"),
-    ],
-)
-def test_absolute_paths_of_windows_are_legal_uris(path: str, written: str) -> None:
-    assert absolute_of(path) == written
-    read = written if written.startswith("file:") else "file:///" + written.replace("\\", "/")
-    found = path_of_uri(read) or ""
-    assert found.strip("/") == path.replace("\\", "/").strip("/")
 
 
 def test_a_name_that_no_xml_can_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:

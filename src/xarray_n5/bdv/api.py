@@ -105,7 +105,7 @@ def to_bdv(
     >>> list(xr.open_datatree("tiles.xml", engine="bdv").children)
     ['s0', 's1']
     """
-    from xarray_n5.bdv.target import write_options
+    from xarray_n5.bdv.save import write_options
     from xarray_n5.bdv.write import Coarser, write_project
 
     check_option("mode", mode, *get_args(Mode))
@@ -168,7 +168,7 @@ def register(
     >>> xr.open_dataset("tiles.xml", engine="bdv").origin_x.values
     array([0., 6.])
     """
-    from xarray_n5.bdv.target import options_of_xml
+    from xarray_n5.bdv.save import options_of_xml
     from xarray_n5.bdv.write import register_views
 
     register_views(source, xml, options_of_xml(xml, storage_options))

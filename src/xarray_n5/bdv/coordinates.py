@@ -91,17 +91,16 @@ def arrange(project: Project, selection: ViewSelection) -> StackedAxes:
     else:
         dims["t"] = timepoints
         rows = [(row,) for row in range(len(timepoints))]
-    if selection.single_setup:
-        places: list[tuple[int, ...]] = [()]
-        coords |= _along((), setups, project)
-    elif kinds is not None and (kinds or arrangement == "grid") and arrangement != "flat":
-        dims |= kinds
+    of_setups: dict[str, tuple[int, ...]] = {}
+    places: list[tuple[int, ...]] = [()]
+    if kinds is not None and (kinds or arrangement == "grid") and arrangement != "flat":
+        of_setups = kinds
         places = [tuple(ids.index(s.attributes[k]) for k, ids in kinds.items()) for s in setups]
-        coords |= _of_grid(kinds, setups, places, project)
-    else:
-        dims["setup"] = selection.setups
+    elif not selection.single_setup:
+        of_setups = {"setup": selection.setups}
         places = [(place,) for place in range(len(setups))]
-        coords |= _along(("setup",), setups, project)
+    dims |= of_setups
+    coords |= _coords(of_setups, setups, places, project)
     positions = {
         View(time, setup.id): (*row, *place)
         for time, row in zip(timepoints, rows, strict=True)
@@ -125,59 +124,50 @@ def _grid(setups: Sequence[ViewSetup]) -> dict[str, tuple[int, ...]] | None:
     return kinds if len(places) == len(setups) == full else None
 
 
-def _of_grid(
-    kinds: Mapping[str, tuple[int, ...]],
+def _coords(
+    dims: Mapping[str, tuple[int, ...]],
     setups: Sequence[ViewSetup],
     places: Sequence[tuple[int, ...]],
     project: Project,
 ) -> dict[str, xr.Variable]:
-    """Return the coordinates of setups that form a grid."""
-    shape = tuple(map(len, kinds.values()))
-    ids, names = np.zeros(shape, np.int64), np.full(shape, None)
+    """Return the ids and names of setups, and of their channels, tiles, angles, illuminations.
+
+    Parameters
+    ----------
+    dims
+        The dimensions of setups: "setup", those that differ in a grid, or none.
+    setups, places
+        The setups, and their positions along these.
+    project
+        The project.
+    """
+    shape = tuple(map(len, dims.values()))
+    ids, names = np.zeros(shape, np.int64), np.full(shape, "", object)
     for setup, place in zip(setups, places, strict=True):
         ids[place], names[place] = setup.id, setup.name or ""
-    dims = tuple(kinds)
-    coords = {"setup": xr.Variable(dims, ids)}
+    coords = {"setup": xr.Variable(tuple(dims), ids)}
     if any(setup.name for setup in setups):
-        flat = _strings([str(name) for name in names.ravel()])
-        coords["setup_name"] = xr.Variable(dims, flat.reshape(shape))
+        coords["setup_name"] = xr.Variable(tuple(dims), _strings(names))
     for kind in KINDS:
-        if kind in kinds:
-            called = [project.name_of(kind, number) for number in kinds[kind]]
-            coords[f"{kind}_name"] = xr.Variable((kind,), _strings(called))
-        elif kind in setups[0].attributes:
-            number = setups[0].attributes[kind]
-            coords[kind] = xr.Variable((), number)
-            coords[f"{kind}_name"] = xr.Variable((), project.name_of(kind, number))
+        along = tuple(dim for dim in dims if dim in {kind, "setup"})
+        several = setups if along else setups[:1]
+        listed: Sequence[int | None] = [setup.attributes.get(kind) for setup in several]
+        numbers = dims.get(kind, listed)
+        if all(number is None for number in numbers):
+            continue
+        called = ["" if n is None else project.name_of(kind, n) for n in numbers]
+        known = [-1 if number is None else number for number in numbers]
+        of_kind = {f"{kind}_name": _strings(np.array(called, object)), kind: np.array(known)}
+        for name, values in of_kind.items():
+            if name not in dims:
+                coords[name] = xr.Variable(along, values if along else values[0])
     return coords
 
 
-def _along(
-    dims: tuple[str, ...], setups: Sequence[ViewSetup], project: Project
-) -> dict[str, xr.Variable]:
-    """Return the coordinates of setups in a row, or of a single one."""
-
-    def variable(values: Sequence[int] | Sequence[str]) -> xr.Variable:
-        strings = all(isinstance(each, str) for each in values)
-        array = _strings([str(each) for each in values]) if strings else np.array(values)
-        return xr.Variable(dims, array if dims else array[0])
-
-    coords = {"setup": variable([setup.id for setup in setups])}
-    if any(setup.name for setup in setups):
-        coords["setup_name"] = variable([setup.name or "" for setup in setups])
-    for kind in KINDS:
-        ids = [setup.attributes.get(kind) for setup in setups]
-        if any(number is not None for number in ids):
-            coords[kind] = variable([-1 if number is None else number for number in ids])
-            called = ["" if n is None else project.name_of(kind, n) for n in ids]
-            coords[f"{kind}_name"] = variable(called)
-    return coords
-
-
-def _strings(names: Sequence[str]) -> np.ndarray:
+def _strings(names: np.ndarray) -> np.ndarray:
     """Return an array of strings; of objects if one long name would exhaust memory."""
-    width = max(map(len, names), default=0)
-    return np.array(names, object if width * len(names) > _WIDE else None)
+    width = max(map(len, names.flat), default=0)
+    return names if width * names.size > _WIDE else names.astype(str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -221,9 +222,6 @@ _REFERENCE = re.compile(f"(?:%[0-9A-Fa-f]{{2}}|{_ILLEGAL.pattern.replace('[', '[
 _ENCODED = re.compile(r"(?:https?|file|local):", re.IGNORECASE)
 """The schemes of URLs that are percent-encoded where they are opened."""
 
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-"""The beginning of an absolute path of Windows."""
-
 
 class View(NamedTuple):
     """One stack of a project."""
@@ -413,18 +411,11 @@ def reference_of(path: str) -> str:
 def absolute_of(path: str) -> str:
     r"""Return an absolute local path as it is read: as it is if possible, otherwise as a URI.
 
-    >>> absolute_of("/data/a b%20.n5"), absolute_of("C:\\data\\a.n5")
-    ('/data/a b%20.n5', 'C:\\data\\a.n5')
-    >>> absolute_of("/data/a\\b.n5"), absolute_of("C:\\data\\a b.n5")
-    ('file:///data/a%5Cb.n5', 'file:///C:/data/a%20b.n5')
+    >>> absolute_of("/data/a b%20.n5"), absolute_of("/data/a\\b.n5")
+    ('/data/a b%20.n5', 'file:///data/a%5Cb.n5')
     """
-    if _DRIVE.match(path):
-        path = path.replace("\\", "/")
-        root = "" if path.startswith("/") else "/"
-        uri = f"file://{root}{_encoded(path)}"
-        return uri if _ILLEGAL.search(path) else path.replace("/", "\\")
     plain = path == path.strip() and not re.search(rf"[\\{_UNREADABLE}]", path)
-    return path if plain else f"file://{_encoded(path)}"
+    return path if plain else Path(path).as_uri()
 
 
 def uri_of(url: str) -> str:

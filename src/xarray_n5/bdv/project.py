@@ -295,26 +295,23 @@ def read_project(document: bytes) -> Project:
         If it is not the XML of a project, has invalid numbers, or defines entities.
     """
     root = parse(document)
-    sequence = root.find("SequenceDescription")
-    described = [] if sequence is None else [sequence]
-    loaders = [each for one in described for each in one.findall("ImageLoader")]
-    setups = {each.id: each for one in described for each in _setups(one)}
+    loader = root.find("SequenceDescription/ImageLoader")
+    setups = {setup.id: setup for setup in _setups(root)}
     registrations = {
         _view(each): read_registration(each)
         for each in root.iterfind("ViewRegistrations/ViewRegistration")
     }
     for registration in registrations.values():
         registration.check()
-    timepoints = None if sequence is None else sequence.find("Timepoints")
     return Project(
-        loader=read_loader(loaders[0]) if loaders else None,
+        loader=None if loader is None else read_loader(loader),
         base_path=_base_path(root),
         setups=dict(sorted(setups.items())),
         entities={
             each.get("name") or "": _entities(each)
             for each in root.iterfind("SequenceDescription/ViewSetups/Attributes")
         },
-        timepoints=read_timepoints(timepoints),
+        timepoints=read_timepoints(root.find("SequenceDescription/Timepoints")),
         missing=frozenset(
             map(_view, root.iterfind("SequenceDescription/MissingViews/MissingView"))
         ),
@@ -338,8 +335,8 @@ def _view(element: Element) -> View:
     )
 
 
-def _setups(sequence: Element) -> Iterator[ViewSetup]:
-    for element in sequence.iterfind("ViewSetups/ViewSetup"):
+def _setups(root: Element) -> Iterator[ViewSetup]:
+    for element in root.iterfind("SequenceDescription/ViewSetups/ViewSetup"):
         number = whole("the id of a setup", child_text(element, "id"))
         size = child_text(element, "size")
         attributes = element.find("attributes")

@@ -15,8 +15,7 @@ from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
-from xarray_n5.bdv.save import difference_of, write_views
-from xarray_n5.bdv.target import ProjectTarget, ProjectUpdate
+from xarray_n5.bdv.save import ProjectTarget, ProjectUpdate, difference_of, write_views
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError

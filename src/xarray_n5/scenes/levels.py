@@ -24,7 +24,7 @@ from xarray_n5.model.level_names import view_path
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.units import unit_of, written_unit
-from xarray_n5.scenes.stacking import DIM
+from xarray_n5.scenes.scene import DIM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -141,9 +141,8 @@ class PlacedLevel:
         rows = self.matrices[tuple(at[dim] for dim in self.stacked)]
         linear = rows[:, :-1]
         size = np.abs(linear).max(initial=0) or 1.0
-        if not np.isfinite(rows).all() or np.linalg.matrix_rank(linear / size, tol=1e-12) < len(
-            AXES
-        ):
+        rank = np.linalg.matrix_rank(np.nan_to_num(linear) / size, tol=1e-12)
+        if not np.isfinite(rows).all() or rank < len(AXES):
             raise MetadataError(
                 f"{name!r} has no position: its affine is {rows.tolist()}; expected finite numbers "
                 "that can be inverted, or select the other images"

@@ -5,21 +5,221 @@ The function is that of `GroupReader`, the class that of `Scene` in ``xarray_n5/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
 
 from xarray_n5.arrays.group import Group
-from xarray_n5.datasets.placed import GroupScene
+from xarray_n5.datasets.placed import GroupScene, PlacedImage, matrices
+from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, WORLD_SYSTEMS
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import pick_level
+from xarray_n5.model.axes import Axis
+from xarray_n5.model.image import Image, Level
+from xarray_n5.model.system_graph import ImageSystems
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.units import same_unit, written_unit
 from xarray_n5.scenes.metadata import find_images, read_metadata
 from xarray_n5.scenes.placing import World
-from xarray_n5.scenes.stacking import images_of
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from collections.abc import Mapping, Sequence
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.datasets.placed import PlacedImage
+    from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.image import Part
+    from xarray_n5.model.scene import Line
+    from xarray_n5.model.systems import CoordinateSystem
+    from xarray_n5.scenes.metadata import SceneImage
+    from xarray_n5.scenes.placing import Positions
+
+DIM = "image"
+"""The dimension of images."""
+
+
+def images_of(world: World) -> dict[str, PlacedImage]:
+    """Return the images of a scene: one called "" of all if they are alike, or each by its path."""
+    default = world.default
+    placed: dict[str, Positions] = {}
+    if default is not None:
+        world.warn_of("", world.graph.exchanged())
+        placed = {name: world.positions(to) for name, to in world.named(default).items()}
+    images, problems = zip(*(_aside(image, placed) for image in world.images), strict=True)
+    world.warn_of("", [each for own in problems for each in own])
+    alike = len({_signature(image) for image in images}) == 1
+    taken = {DIM, "axis", "column"} & {a.name for a in images[0].image.base.geometry.axes}
+    if alike and not taken:
+        return {"": _stacked(images, placed)}
+    return {image.path: _stacked([image], placed, alone=True) for image in images}
+
+
+def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneImage, list[str]]:
+    """Return an image whose coordinates along axes such as time are positions in the world.
+
+    Also return a message about each that is not.
+    """
+    listed = [each.lines.get(image.path, ()) for each in placed.values()]
+    first, *rest = placed or [""]
+    lines, *others = ({line.own or line.axis.name: line for line in own} for own in listed or [()])
+    axes = {str(axis.name): axis for axis in image.image.base.geometry.axes}
+    moved = {dim: _moved(axis, lines.get(dim)) for dim, axis in axes.items()}
+    lost = [
+        f"{image.path!r}: the coordinate {dim!r} is that of {first!r}, not of {name!r}"
+        for name, own in zip(rest, others, strict=True)
+        for dim, line in own.items()
+        if dim not in lines or (line.step, line.start) != (lines[dim].step, lines[dim].start)
+    ]
+    lost += [
+        f"{image.path!r}: the coordinate {dim!r} is not that of {first!r}, {line.start:g} "
+        f"+ {line.step:g} * {dim}"
+        for dim, line in lines.items()
+        if dim in axes and _moves(line) and moved[dim] == axes[dim]
+    ]
+    levels = {}
+    for name, level in image.image.levels.items():
+        own = tuple(_moved(axis, lines.get(str(axis.name))) for axis in level.geometry.axes)
+        levels[name] = replace(level, geometry=replace(level.geometry, axes=own))
+    return replace(image, image=replace(image.image, levels=levels)), lost
+
+
+def _moves(line: Line) -> bool:
+    return line.own is None or (line.step, line.start) != (1, 0)
+
+
+def _moved(axis: Axis, line: Line | None) -> Axis:
+    """Return an axis along which coordinates are those of a line; labels are kept instead."""
+    if line is None or line.own is None or axis.labels is not None:
+        return axis
+    own = axis.unit if line.step == 1 else None
+    unit = line.axis.unit or own
+    if not _moves(line):
+        return axis if same_unit(unit, axis.unit) else replace(axis, unit=unit)
+    start = line.step * axis.offset + line.start
+    return replace(axis, unit=unit, scale=line.step * axis.step, offset=start)
+
+
+def _signature(image: SceneImage) -> object:
+    """Return the properties that images with one dimension share."""
+    return tuple(
+        (level.shape, level.first.dtype.str, level.geometry)
+        for level in image.image.levels.values()
+    )
+
+
+def _stacked(
+    images: Sequence[SceneImage],
+    placed: Mapping[str, Positions],
+    *,
+    alone: bool = False,
+) -> PlacedImage:
+    """Return images that are alike as one, or a single one without the dimension."""
+    paths = [image.path for image in images]
+    dims = () if alone else (DIM,)
+    names, world = np.array(paths), next(iter(placed.values()), None)
+    found: dict[str, Level[Array]] = {}
+    coords: dict[str, dict[str, xr.Variable]] = {}
+    intrinsic = {image.intrinsic.name: image.systems[image.intrinsic] for image in images}
+    systems = None
+    if len(intrinsic) == 1:
+        systems = ImageSystems.placed(next(iter(intrinsic.values())), {}, {})
+    for name, base in images[0].image.levels.items():
+        own = base.geometry
+        geometry = own if alone else own.below((Axis(name=DIM),))
+        geometry = replace(geometry, systems=systems)
+        parts: dict[tuple[int, ...], Part[Array]] = {
+            () if alone else (at,): image.image.levels[name].parts[()]
+            for at, image in enumerate(images)
+        }
+        numbers = () if alone else (tuple(range(len(images))),)
+        found[name] = Level(parts, geometry, numbers)
+        coords[name] = {DIM: xr.Variable(dims, names[0] if alone else names)}
+        coords[name] |= _positions(own, paths, dims, placed)
+        coords[name] |= {} if world is None else _fixed(own, paths, dims, world)
+    omero = images[0].omero
+    shared = omero is not None and all(image.omero == omero for image in images)
+    attributes = {"omero": omero} if shared else {}
+    return PlacedImage(Image(None, found), coords, _in_world(images, world), attributes)
+
+
+def _positions(
+    geometry: Geometry,
+    paths: Sequence[str],
+    dims: tuple[str, ...],
+    placed: Mapping[str, Positions],
+) -> dict[str, xr.Variable]:
+    """Return the matrices from the samples of a level to positions in each system."""
+    named = {str(axis.name).lower(): axis for axis in geometry.axes}
+    lines = [named.get(axis, Axis()) for axis in AXES]
+    level = np.diag([*(axis.step for axis in lines), 1.0])
+    level[: len(AXES), -1] = [axis.offset for axis in lines]
+    lost = np.full((len(AXES), len(AXES) + 1), np.nan)
+    found: dict[str, xr.Variable] = {}
+    for number, (name, positions) in enumerate(placed.items()):
+        known = [positions.matrices.get(path) for path in paths]
+        if all(rows is None for rows in known):
+            continue
+        values = np.array([lost if rows is None else rows @ level for rows in known])
+        facts: dict[str, Any] = {"long_name": "from samples of this level to positions"}
+        facts[WORLD_SYSTEM] = name
+        if unit := _unit(positions.system):
+            facts["units"] = unit
+        if number == 0 and len(placed) > 1:
+            facts[WORLD_SYSTEMS] = list(placed)
+        own = f"{AFFINE}_{_variable(name)}" if number else AFFINE
+        while own in found:
+            own += "_"
+        found |= matrices(own, dims, values if dims else values[0], facts, lines)
+    return found
+
+
+def _variable(name: str) -> str:
+    """Return a name that a variable in a tree may have."""
+    return name.replace("/", "_")
+
+
+def _fixed(
+    geometry: Geometry, paths: Sequence[str], dims: tuple[str, ...], world: Positions
+) -> dict[str, xr.Variable]:
+    """Return the coordinates of whole images along axes that they do not have, such as time."""
+    taken = {DIM, "axis", "column", *AXES, *(str(axis.name) for axis in geometry.axes)}
+    lines = ((path, line) for path in paths for line in world.lines.get(path, ()))
+    starts = {(path, line.axis): line.start for path, line in lines if line.own is None}
+    found = {}
+    for axis in world.system.axes:
+        values = [starts.get((path, axis), np.nan) for path in paths]
+        if (name := _variable(axis.name)) not in taken and not np.isnan(values).all():
+            facts = {"units": written_unit(axis.unit)} if axis.unit else {}
+            found[name] = xr.Variable(dims, values if dims else values[0], facts)
+    return found
+
+
+def _unit(system: CoordinateSystem) -> str | None:
+    """Return the unit that the axes of space share."""
+    units = [axis.unit for axis in system.axes if axis.name.lower() in AXES or axis.type == "space"]
+    same = bool(units) and all(same_unit(unit, units[0]) for unit in units)
+    return written_unit(units[0]) if same else None
+
+
+def _in_world(
+    images: Sequence[SceneImage],
+    world: Positions | None,
+) -> bool:
+    """Return whether the coordinates of all images are positions in the world."""
+    if world is None:
+        return False
+    unit = _unit(world.system)
+    for image in images:
+        rows = world.matrices.get(image.path)
+        axes = [a for a in image.image.base.geometry.axes if str(a.name).lower() in AXES]
+        if rows is None or not all(same_unit(axis.unit, unit) for axis in axes):
+            return False
+        if np.abs(rows - np.eye(len(AXES), len(AXES) + 1)).max() > ROUNDING:
+            return False
+    return True
+
 
 _SHOWN = 8
 """The maximum number of names that are listed."""

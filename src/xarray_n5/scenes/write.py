@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.scenes.levels import FACTS, PlacedLevel
-from xarray_n5.scenes.stacking import DIM
+from xarray_n5.scenes.scene import DIM
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.inputs import check_apart
 from xarray_n5.writing.request import WriteRequest
@@ -311,16 +313,13 @@ def _world_of(levels: Sequence[PlacedLevel], images: Sequence[WrittenImage]) -> 
 
 def _check_paths(paths: Sequence[str]) -> None:
     """Raise MetadataError if two images have one path, or one is inside of another."""
-    known: set[str] = set()
-    for path in paths:
-        if path in known:
+    for path, count in Counter(paths).items():
+        if count > 1:
             raise MetadataError(f"two images have the name {path!r}; rename one")
-        known.add(path)
-    for path in known:
-        above = path
-        while "/" in above:
-            above = above.rpartition("/")[0]
-            if above in known:
+    outer = {*paths}
+    for path in paths:
+        for above in accumulate(path.split("/")[:-1], "{}/{}".format):
+            if above in outer:
                 raise MetadataError(f"the image {path!r} is inside of {above!r}; rename one")
 
 
