@@ -13,6 +13,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import convention_of
 from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects import group_keys
+from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.dialects.ngff_attributes import (
     KEYS,
     channel_labels,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from xarray_n5.images.levels import Levels
     from xarray_n5.model.image import Image
     from xarray_n5.writing.options import WriteOptions
-
-_OF_ALL_LEVELS = frozenset({"downsamplingFactors", "scales"})
-"""Attributes of a pyramid's group that list its levels."""
 
 _BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
 """Attributes of COSEM's and render's groups that become coordinates, besides ``scales``."""
@@ -181,7 +179,7 @@ def without_levels(
 ) -> dict[str, Any]:
     """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
     geometries = [image.base.geometry for image in images.values()]
-    used = _OF_ALL_LEVELS.union(*(each.keys for each in geometries if each.affine is None))
+    used = frozenset(FACTOR_LISTS).union(*(each.keys for each in geometries if each.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
     labelled = any(axis.labels for each in geometries for axis in each.axes)
     own = {*user_attributes(attributes)}

@@ -19,6 +19,7 @@ from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import look
 from xarray_n5.datasets.build import build
 from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.select import images_of_arrays
 from xarray_n5.leaves import scene_in
@@ -216,7 +217,7 @@ def older_levels(group: Group, names: Collection[str]) -> list[str]:
     """
     listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
     counts: list[int] = []
-    for key in ("scales", "downsamplingFactors"):
+    for key in FACTOR_LISTS:
         factors = group.attrs.get(key)
         if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
             counts.append(len(factors))

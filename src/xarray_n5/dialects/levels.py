@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.dialects.ngff_attributes import is_label_image
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ def _lists(group: Attributes, path: str) -> bool:
 
 def _has_factors(group: Attributes) -> bool:
     """Return whether a group describes a pyramid, as in n5-viewer and Neuroglancer."""
-    lists = (group.get(key) for key in ("downsamplingFactors", "scales"))
     return group.get("multiScale") is True or any(
-        isinstance(each, list) and each and all(isinstance(item, list) for item in each)
-        for each in lists
+        isinstance(factors, list) and factors and all(isinstance(item, list) for item in factors)
+        for factors in map(group.get, FACTOR_LISTS)
     )
 
 

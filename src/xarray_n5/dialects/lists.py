@@ -167,7 +167,8 @@ def as_tuples(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 # Levels
 
-_FACTORS = "downsamplingFactors"
+FACTOR_LISTS = ("scales", "downsamplingFactors")
+"""Attributes of a group that list the factors of its levels, the most trusted first."""
 
 
 def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:
@@ -179,7 +180,7 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
     """
     ndim = len(node.shape)
     if node.level is not None and node.parents:
-        for key in ("scales", "downsamplingFactors"):
+        for key in FACTOR_LISTS:
             if (listed := _listed(node.parents[0], key, node)) is not None:
                 return numbers(key, listed, ndim)
     key = "downsamplingFactors"
@@ -332,9 +333,10 @@ def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
 
     Some readers, such as webknossos, need the factors of the base level.
     """
-    if any(_FACTORS in attributes for attributes in own):
+    key = "downsamplingFactors"
+    if any(key in attributes for attributes in own):
         for attributes in own:
-            attributes.setdefault(_FACTORS, [1] * ndim)
+            attributes.setdefault(key, [1] * ndim)
 
 
 def resolution_in(attributes: Attributes, key: str, ndim: int) -> tuple[float, ...] | None:
