@@ -110,7 +110,9 @@ def test_shapes_are_changed(container: Container) -> None:
 
 def test_nodes_are_deleted_with_all_in_them(container: Container) -> None:
     array = put(container, "g/a")
-    container.set_chunk("g/a", array, (0, 0), container.format.encode(array, block(1)))
+    list(
+        container.set_chunks("g/a", array, [((0, 0), container.format.encode(array, block(1)))], 1)
+    )
     assert container.occupant("g") == "a"
     container.delete("g")
     assert not container.exists(container.node("g"))
@@ -141,7 +143,7 @@ def test_chunks_are_kept_by_index(container: Container) -> None:
 
 def test_chunks_that_are_deleted_read_as_the_fill_value(container: Container) -> None:
     array = put(container, "a")
-    container.set_chunk("a", array, (0, 0), container.format.encode(array, block(7)))
+    list(container.set_chunks("a", array, [((0, 0), container.format.encode(array, block(7)))], 1))
     container.delete_chunks("a", array, [(0, 0), (1, 1)])
     found = container.get_chunk("a", array, (0, 0))
     assert found is None or not container.format.decode(array, found).any()

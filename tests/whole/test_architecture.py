@@ -145,7 +145,7 @@ ONE_CALLER = {
         "set_many",
     },
     KeyedContainer: {
-        *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews", "set_chunks"),
+        *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews"),
     },
     KeyedFormat: {"assume", "complete", "states_kind", "with_attributes"},
 }

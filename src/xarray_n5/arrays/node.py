@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -242,13 +243,10 @@ class ArrayNode:
         data = self.encoded(index, block)
         if prove is not None:
             prove()
-        if data is None:
-            self.container.delete_chunks(self.path, self.metadata, [index])
-            return 0
-        self.container.set_chunk(self.path, self.metadata, index, data)
+        deque(self.container.set_chunks(self.path, self.metadata, [(index, data)], 1), maxlen=0)
         if self.metadata.inner is not None:
             self.indices.forget([index])
-        return len(data)
+        return 0 if data is None else len(data)
 
     def encoded(self, index: Index, block: np.ndarray) -> Buffer | None:
         """Return a chunk's bytes; None for an empty chunk that is omitted."""

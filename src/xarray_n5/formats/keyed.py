@@ -304,10 +304,6 @@ class KeyedContainer:
         """Return whether a chunk is stored."""
         return self.store.exists(self.chunk_key(path, metadata, index))
 
-    def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
-        """Store a chunk, whole or not at all."""
-        self.store.set(self.chunk_key(path, metadata, index), data)
-
     def set_chunks(
         self,
         path: str,

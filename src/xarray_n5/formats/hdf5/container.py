@@ -237,12 +237,6 @@ class Hdf5Container:
             chunks = file.chunks(path) if file else None
             return chunks is not None and chunks.exists(index)
 
-    def set_chunk(self, path: str, metadata: ArrayMetadata, index: Index, data: Buffer) -> None:
-        """Store a chunk; the file is closed before others may use it."""
-        with self._changing(path, "array") as (_, dataset):
-            check_inside(dataset)
-            files.write_chunk(dataset, index, data)
-
     def set_chunks(
         self,
         path: str,
@@ -250,12 +244,14 @@ class Hdf5Container:
         items: Iterable[tuple[Index, Buffer | None]],
         ahead: int,
     ) -> Iterator[None]:
-        """Store chunks, or remove those without bytes, one after another."""
+        """Store chunks, or remove those without bytes; between two, others may use the file."""
         for index, data in items:
             if data is None:
                 self.delete_chunks(path, metadata, [index])
             else:
-                self.set_chunk(path, metadata, index, data)
+                with self._changing(path, "array") as (_, dataset):
+                    check_inside(dataset)
+                    files.write_chunk(dataset, index, data)
             yield
 
     def delete_chunks(self, path: str, metadata: ArrayMetadata, indices: Iterable[Index]) -> None:
