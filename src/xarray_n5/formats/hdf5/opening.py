@@ -36,7 +36,8 @@ _BOUNDS = ("earliest", "v110")
 _PATIENCE = 2.0
 """The seconds that readers wait for another program's write; writers wait five times as long."""
 
-_LEFT_OPEN = "it is being written, or its writer was stopped: in that case, run `h5clear -s`"
+_LEFT_OPEN = "already open for write"
+"""What HDF5's errors say of a file that its writer has not closed."""
 
 
 def open_to_read(path: str) -> Any:
@@ -44,15 +45,11 @@ def open_to_read(path: str) -> Any:
     h5py = import_h5py()
     try:
         return _retry(lambda: h5py.File(path, "r"), _PATIENCE)
-    except BlockingIOError as error:
-        raise OneWriterError(path, "another program is writing it") from error
     except OSError as error:
-        if "already open for write" not in str(error):
-            raise _unreadable(path, error) from error
-    try:
-        return h5py.File(path, "r", swmr=True, libver="latest")
-    except OSError as error:
-        raise OneWriterError(path, _LEFT_OPEN) from error
+        if _LEFT_OPEN in str(error):
+            with contextlib.suppress(OSError):
+                return h5py.File(path, "r", swmr=True, libver="latest")
+        raise _failure(path, error) from error
 
 
 def open_to_write(path: str) -> Any:
@@ -60,14 +57,8 @@ def open_to_write(path: str) -> Any:
     h5py = import_h5py()
     try:
         return _retry(lambda: h5py.File(path, "r+", libver=_BOUNDS), 5 * _PATIENCE)
-    except BlockingIOError as error:
-        raise OneWriterError(path, "another process has it open") from error
     except OSError as error:
-        if "already open for write" in str(error):
-            raise OneWriterError(path, _LEFT_OPEN) from error
-        if "already open" in str(error) or "lock" in str(error):
-            raise OneWriterError(path, f"it is open elsewhere ({error})") from error
-        raise _unreadable(path, error) from error
+        raise _failure(path, error) from error
 
 
 @contextlib.contextmanager
@@ -113,7 +104,7 @@ def check_stub(path: str) -> None:
     try:
         _retry(lambda: h5py.File(path, "r").close(), _PATIENCE)
     except BlockingIOError as error:
-        raise OneWriterError(path, "another program is writing it") from error
+        raise _failure(path, error) from error
     except OSError:
         return  # its writer was killed
 
@@ -127,8 +118,13 @@ def sync(path: str) -> None:
         os.close(file)
 
 
-def _unreadable(path: str, error: OSError) -> Exception:
+def _failure(path: str, error: OSError) -> Exception:
     """Return the error of a file that HDF5 cannot open."""
+    if _LEFT_OPEN in str(error):
+        left = "it is being written, or its writer was stopped: in that case, run `h5clear -s`"
+        return OneWriterError(path, left)
+    if isinstance(error, BlockingIOError) or "already open" in str(error):
+        return OneWriterError(path, f"another program is writing it, or has it open ({error})")
     if error.errno is not None:
         return error  # the system's, such as a missing permission
     sizes = cut_short(path)
