@@ -141,8 +141,8 @@ class PlacedLevel:
         rows = self.matrices[tuple(at[dim] for dim in self.stacked)]
         linear = rows[:, :-1]
         size = np.abs(linear).max(initial=0) or 1.0
-        rank = np.linalg.matrix_rank(np.nan_to_num(linear) / size, tol=1e-12)
-        if not np.isfinite(rows).all() or rank < len(AXES):
+        finite = np.isfinite(rows).all()
+        if not finite or np.linalg.matrix_rank(linear / size, tol=1e-12) < len(AXES):
             raise MetadataError(
                 f"{name!r} has no position: its affine is {rows.tolist()}; expected finite numbers "
                 "that can be inverted, or select the other images"
