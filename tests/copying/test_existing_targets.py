@@ -90,31 +90,6 @@ def test_clashes_are_found_before_anything_is_replaced(
     assert files(tmp_path) == before
 
 
-def test_what_lies_in_an_array_is_not_replaced_with_it(tmp_path: Path) -> None:
-    source, target = store(tmp_path, a=1, b=2), tmp_path / "to.n5"
-    copy(source, target)
-    (target / "b" / "README").write_text("keep")
-    before = files(target)
-    with pytest.raises(NodeExistsError, match="README"):
-        copy(source, target, mode="w")
-    assert files(target) == before
-
-
-def test_an_array_that_was_half_made_is_no_clash(tmp_path: Path) -> None:
-    source, target = store(tmp_path, a=1, b=2), tmp_path / "to.n5"
-    stop_copy(source, "b", target, mode="w")
-    # As where the copy was killed between the record and the document of the array.
-    (target / "b" / "attributes.json").unlink()
-    copy(source, target, mode="w", resume=True)
-    assert numbers(str(target), "a", "b") == [[1], [2]]
-    stop_copy(source, "a", target, mode="w")
-    (target / "a" / "attributes.json").unlink()
-    with pytest.warns(UserWarning, match="replaces an unfinished write"):
-        copy(source, target, mode="w")
-    assert numbers(str(target), "a", "b") == [[1], [2]]
-    assert not list(target.rglob(".xn5/open*"))
-
-
 @pytest.mark.parametrize("other", [{"without": ["g/*"]}, {"chunks": 2}], ids=["without", "chunks"])
 def test_a_copy_with_other_arguments_does_not_go_on(tmp_path: Path, other: Any) -> None:
     source, target = store(tmp_path, a=1, g__b=2), tmp_path / "to.n5"

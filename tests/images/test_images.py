@@ -192,7 +192,7 @@ def pyramid(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("level", "name"),
     [
-        *((0, "s0"), (2, "s2"), (-1, "s2"), (-3, "s0"), ("s1", "s1"), (np.int64(1), "s1")),
+        *((0, "s0"), ("s1", "s1"), (np.int64(1), "s1")),
         *(({"x": 8}, "s1"), ({"x": 7.9}, "s0"), ({"x": 100.0}, "s2"), ({"x": 0.1}, "s0")),
         *(({"x": 8, "z": 40}, "s1"), ({"z": 1}, "s0"), ({"z": 40}, "s2")),
     ],
@@ -201,22 +201,6 @@ def test_a_level_is_chosen_by_number_or_by_distance(pyramid: Path, level: Any, n
     opened = xr.open_dataset(pyramid, engine="n5", group="em", level=level)
     assert list(opened) == ["em"]
     assert opened["em"].encoding["source"] == f"{pyramid}/em/{name}"
-
-
-@pytest.mark.parametrize(
-    ("level", "error", "message"),
-    [
-        (3, NodeNotFoundError, "s0, s1, s2"),
-        (-4, NodeNotFoundError, "s0, s1, s2"),
-        ("s9", NodeNotFoundError, "s0, s1, s2"),
-        ({"q": 3.0}, ValueError, "'q'"),
-    ],
-)
-def test_a_level_that_is_not_there_is_an_error(
-    pyramid: Path, level: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
 
 
 @pytest.mark.parametrize("level", [0, 1, "s1", {"x": 8.0}])
@@ -257,16 +241,6 @@ def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
     create_array(tmp_path, "c/one", shape=(size,), dtype="u1")
     with pytest.raises(NodeNotFoundError, match="no pyramid"):
         xr.open_dataset(tmp_path, engine="n5", group="c", level=0)
-
-
-def test_levels_can_be_interpolated_onto_each_other(pyramid: Path) -> None:
-    tree: Any = xr.open_datatree(pyramid, group="em", engine="n5")
-    fine, coarse = tree["s0/em"], tree["s1/em"]
-    ramp = (fine.x + 0 * fine).astype(float)
-    small = ramp.coarsen(y=2, x=2).mean()
-    np.testing.assert_array_equal(small.x, coarse.x)
-    np.testing.assert_allclose(ramp.interp(x=coarse.x, y=coarse.y), small)
-    np.testing.assert_array_equal(fine.sel(x=coarse.x[2], method="nearest").x, [20])
 
 
 # Names
@@ -398,14 +372,6 @@ def test_the_unit_of_the_values_stays_an_attribute(tmp_path: Path) -> None:
     assert opened.z.attrs == {}
 
 
-@pytest.mark.parametrize(
-    "level", [True, 1.0, None, {}, {"x": float("nan")}, {"x": -1.0}, {"x": "2"}, {"x": [1]}]
-)
-def test_a_level_that_makes_no_sense_is_refused(pyramid: Path, level: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"level|Dataset"):
-        xr.open_dataset(pyramid, engine="n5", group="em", level=level)
-
-
 def test_a_tree_has_all_levels(pyramid: Path) -> None:
     with pytest.raises(ValueError, match="a tree has all levels"):
         xr.open_datatree(pyramid, engine="n5", level=0)
@@ -517,12 +483,6 @@ def test_the_variable_has_the_images_name_at_every_level(
         name = path.rpartition("/")[2] or f"jrc.{len(path)}"
         by_path = [name] * 2 if alone else ["s0", "s1"]
         assert names_at(place, path) == ([name] * 2, [name] * 2, by_path)
-
-
-def test_a_tree_of_levels_is_computed_with_as_a_whole(pyramid: Path) -> None:
-    tree = xr.open_datatree(pyramid, engine="n5", chunks={})
-    masks = tree["em"].map_over_datasets(lambda level: level == 0)
-    assert all(bool(masks[f"s{n}/em"].all()) for n in (0, 1, 2))
 
 
 def test_an_image_may_be_called_like_a_dimension(tmp_path: Path) -> None:

@@ -108,7 +108,13 @@ def test_levels_are_chosen_alike_by_every_function(
 
 
 @everywhere
-@pytest.mark.parametrize("level", [3, -4, "s9", "1.0", {"t": 1.0}, {"x": -1.0}, {}, 1.5, True])
+@pytest.mark.parametrize(
+    "level",
+    [
+        *(3, -4, "s9", "1.0", 1.5, True),
+        *({"t": 1.0}, {"x": -1.0}, {"x": float("nan")}, {"x": "2"}, {"x": [1]}, {}),
+    ],
+)
 def test_levels_that_do_not_exist_are_refused_by_every_function(
     tmp_path: Path, form: Any, names: tuple[str, ...], level: Any
 ) -> None:
