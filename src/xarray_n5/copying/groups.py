@@ -12,9 +12,9 @@ import xarray as xr
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
-from xarray_n5.copying.storage import NAMES
 from xarray_n5.copying.variables import (
     LABELS,
+    NAMES,
     described,
     undecoded,
     variable_alone,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.copying.storage import Storage
+    from xarray_n5.copying.variables import Storage
     from xarray_n5.datasets.encoding import VariablePlan
     from xarray_n5.images.levels import Levels
     from xarray_n5.model.image import Image
