@@ -584,16 +584,6 @@ def test_a_pyramid_with_other_places_does_not_go_on(tmp_path: Path, y: int, othe
         pyramid(image, tmp_path, "p", factors=[2], resume=True)
 
 
-def test_images_that_are_no_levels_are_not_forgotten(tmp_path: Path) -> None:
-    other = {"multiscales": [{"datasets": [{"path": "labels"}]}]}
-    create_group(tmp_path, "p", attributes=other)
-    create_array(tmp_path, "p/labels", shape=(4, 4), dtype="u1")
-    before = files(tmp_path)
-    with pytest.raises(NodeExistsError, match="contains labels"):
-        pyramid(image(), tmp_path, "p", factors=[2])
-    assert files(tmp_path) == before
-
-
 def test_levels_are_not_written_beside_other_images(tmp_path: Path) -> None:
     to_n5(image(), tmp_path / "a.n5", "raw", chunks=16)
     before = files(tmp_path)
