@@ -21,7 +21,7 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import same_bits
 from xarray_n5.arrays.open import Walk, open_array, open_node
 from xarray_n5.copying.archives import Packing
-from xarray_n5.copying.groups import plan_array, plan_groups
+from xarray_n5.copying.groups import Tree, plan_array
 from xarray_n5.copying.variables import Storage, is_sparse
 from xarray_n5.datasets.write import request_of, write, write_stored
 from xarray_n5.dialects import find_dialects
@@ -252,8 +252,9 @@ class _Copy:
 
     def _plan_group(self, group: Group, without: Collection[str]) -> PlannedGroup:
         arrays, groups = _sorted_nodes(group, without)
-        how, path, storage = self.how, self.path, self.storage
-        planned = plan_groups(arrays, groups, how, path, storage, is_part=bool(without))
+        how, path = self.how, self.path
+        tree = Tree(arrays=arrays, groups=groups, how=how, path=path, storage=self.storage)
+        planned = tree.plan(is_part=bool(without))
         for stored in planned:
             where = how.container.where(stored.plan.path)
             attributes = as_json(stored.plan.attributes, where)

@@ -62,41 +62,9 @@ _BESIDE_IMAGES = ("ome", "omero", "image-label")
 """The attributes of a group that belong to its image, besides axes."""
 
 
-def plan_groups(
-    arrays: Mapping[str, Array],
-    groups: Mapping[str, Group],
-    how: WriteOptions,
-    path: str,
-    storage: Storage,
-    *,
-    is_part: bool,
-) -> list[Stored]:
-    """Return a group and all in it as they are stored.
-
-    Parameters
-    ----------
-    arrays, groups
-        The nodes to copy by their paths in the group.
-    how, path
-        The container of the copy, and the path of the group there.
-    storage
-        The chunks and compression of arrays.
-    is_part
-        Whether some nodes are left out.
-
-    Raises
-    ------
-    MetadataError
-        If the format cannot store an array, or the user's dialects cannot describe it.
-    """
-    tree = _Tree(arrays=arrays, groups=groups, how=how, path=path, storage=storage)
-    planned = {inner: tree.group(inner, is_part=is_part) for inner in groups}
-    return list(tree.with_labels(planned).values())
-
-
 def plan_array(array: Array, how: WriteOptions, path: str, storage: Storage) -> VariablePlan:
     """Return an array as it is stored outside of its group."""
-    tree = _Tree(arrays={"": array}, groups={}, how=how, path=path, storage=storage)
+    tree = Tree(arrays={"": array}, groups={}, how=how, path=path, storage=storage)
     image = tree.images[""]
     if tree.keeps([array]):
         warn_lost(array.path, image.base.geometry.systems, {})
@@ -104,7 +72,7 @@ def plan_array(array: Array, how: WriteOptions, path: str, storage: Storage) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tree:
+class Tree:
     """The nodes of a copy, and what is known of them."""
 
     arrays: Mapping[str, Array]
@@ -112,6 +80,7 @@ class _Tree:
     groups: Mapping[str, Group]
     how: WriteOptions
     path: str
+    """The path of the copy in its container."""
     storage: Storage
     images: dict[str, Image[Array]] = field(default_factory=dict)
     """The arrays with their axes."""
@@ -135,6 +104,17 @@ class _Tree:
         warn_uncopied((node, node.path.count("/") + 1 - depth[at]) for at, node in nodes.items())
         around = groups_around(self.how.container, self.path)
         self.attributes.update({node.path: node.metadata.attributes for node in around})
+
+    def plan(self, *, is_part: bool) -> list[Stored]:
+        """Return all groups as they are stored; `is_part` if some nodes are left out.
+
+        Raises
+        ------
+        MetadataError
+            If the format cannot store an array, or the user's dialects cannot describe it.
+        """
+        planned = {inner: self.group(inner, is_part=is_part) for inner in self.groups}
+        return list(self.with_labels(planned).values())
 
     def keeps(self, arrays: Iterable[Array]) -> bool:
         """Whether nodes are kept as they are stored; those of netCDF are decoded by xarray."""
