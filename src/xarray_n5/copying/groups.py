@@ -27,6 +27,7 @@ from xarray_n5.datasets.write import Stored, existing_at, plan_node
 from xarray_n5.dialects.ngff_attributes import (
     are_described,
     images_of,
+    omero_of,
     warn_lost,
     warn_uncopied,
     with_others,
@@ -240,6 +241,12 @@ class Tree:
             around = {**without_images(beside), **around}
             if self.how.dialect is None and self.how.format.native_to_xarray:
                 _warn_undescribed(group, self.how)
+            elif self.how.dialect is not None and omero_of(group.attrs) is not None:
+                warn(
+                    f"{group.url}: the names and colours of channels in 'omero' are kept as an "
+                    "attribute, but readers ignore them without an image of OME-NGFF; add the "
+                    "dialect 'ngff' for them"
+                )
         return None if found is None else replace(found, around=around)
 
     def _dataset(self, group: Group, inner: str, members: Mapping[str, Array]) -> Any:
