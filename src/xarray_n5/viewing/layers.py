@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -126,30 +126,10 @@ def _names(image: Image[Variable]) -> set[str]:
     return {str(image.name), str(image.base.first.name)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The matrices of views, from samples along z, y, x to positions."""
-
-    dims: tuple[str, ...]
-    matrices: np.ndarray
-    unit: str | None
-
-    @property
-    def varying(self) -> list[str]:
-        """The dimensions along which matrices differ."""
-        first = [np.take(self.matrices, [0], axis=at) for at in range(len(self.dims))]
-        same = [np.allclose(self.matrices, one, rtol=ROUNDING, atol=ROUNDING) for one in first]
-        return [dim for dim, is_same in zip(self.dims, same, strict=True) if not is_same]
-
-    @property
-    def matrix(self) -> np.ndarray:
-        """The matrix of the first view."""
-        first: np.ndarray = self.matrices.reshape(-1, _SPACE, _SPACE + 1)[0]
-        return first
-
-
-def _places(name: str | None, variable: Variable) -> _Places | None:
-    """Return the positions of views, unless coordinates suffice."""
+def _places(
+    name: str | None, variable: Variable
+) -> tuple[tuple[str, ...], np.ndarray, str | None] | None:
+    """Return the matrices of views, their dimensions and unit; None if coordinates suffice."""
     dataset, array = variable.dataset, variable.array
     unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
     if not set(AXES) <= set(array.dims):
@@ -167,14 +147,20 @@ def _places(name: str | None, variable: Variable) -> _Places | None:
     except ValueError as error:
         warn(f"{name!r} is shown where its coordinates say: {error}")
         return None
-    return None if placed is None else _Places(*placed, unit)
+    return None if placed is None else (*placed, unit)
 
 
 def _split_dims(image: Image[Variable], *, is_labels: bool) -> list[Any]:
     """Return the dimensions whose samples become separate layers."""
     array = image.base.first.array
     places = _places(image.name, image.base.first)
-    split: set[Any] = set(places.varying if places else ())
+    split: set[Any] = set()
+    if places is not None:
+        dims, matrices, _ = places
+        for at, dim in enumerate(dims):
+            first = np.take(matrices, [0], axis=at)
+            if not np.allclose(matrices, first, rtol=ROUNDING, atol=ROUNDING):
+                split.add(dim)
     if array.ndim > 2 and not is_labels:  # noqa: PLR2004 - two are shown
         few = {dim for dim, size in array.sizes.items() if size <= _CHANNELS}
         split |= few & _CHANNEL_DIMS
@@ -203,8 +189,11 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
         levels.append(_level(array, axes, (base, levels), len(space), relative=places is not None))
     shown = [Dim.of(str(axis.name), axis.unit) for axis in base]
     world: tuple[Dim, ...] = ()
+    matrix = None
     if places is not None:
-        world = tuple(Dim.of(axis, places.unit) for axis in AXES)
+        _, matrices, unit = places
+        matrix = matrices.reshape(-1, *matrices.shape[-2:])[0]
+        world = tuple(Dim.of(axis, unit) for axis in AXES)
         # Neuroglancer applies matrices to physical sizes: a sample counts as one unit.
         shown[len(outer) :] = world
     return Layer(
@@ -213,7 +202,7 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
         spatial=len(space),
         levels=tuple(levels),
         labels=is_labels,
-        matrix=None if places is None else places.matrix,
+        matrix=matrix,
         world=world,
         color=None if is_labels else color,
     ).with_levels()

@@ -53,7 +53,7 @@ def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
             dims.setdefault(name, (size, unit))
     shown = list(spaces[0])[: layers[0].spatial]
     whole = {**spaces[0], **{name: _extent(spaces, name) for name in shown}}
-    state: dict[str, Any] = {
+    return {
         "dimensions": {name: list(one) for name, one in dims.items()},
         "displayDimensions": shown,
         "position": [
@@ -64,7 +64,6 @@ def state_of(layers: Sequence[Layer], urls: Sequence[str]) -> dict[str, Any]:
         "layout": "4panel" if len(shown) > 2 else "xy",  # noqa: PLR2004
         "selectedLayer": {"visible": False},
     }
-    return state
 
 
 _Space = dict[str, tuple[float, str, float, float]]
@@ -119,7 +118,15 @@ def plain_layer(layer: Layer, source: Any, *, is_first: bool) -> dict[str, Any]:
     shown = {"name": layer.name, "source": source}
     if layer.labels:
         return {**shown, "type": "segmentation"}
-    return {**shown, **_appearance(layer, is_first=is_first)}
+    low, high = layer.contrast()
+    return {
+        **shown,
+        "type": "image",
+        "shader": _CHANNEL.format(color=layer.color) if layer.color else _IMAGE,
+        "shaderControls": {"normalized": {"range": [low, high]}},
+        "opacity": 1.0 if is_first or layer.color else 0.5,
+        **({"blend": "additive"} if layer.color else {}),
+    }
 
 
 def _layers(layers: Sequence[Layer], urls: Sequence[str]) -> list[dict[str, Any]]:
@@ -131,19 +138,6 @@ def _layers(layers: Sequence[Layer], urls: Sequence[str]) -> list[dict[str, Any]
         same = sum(other.name == layer.name for other in layers[: len(shown_layers)])
         shown_layers.append(shown | {"name": f"{layer.name} ({same + 1})"} if same else shown)
     return shown_layers
-
-
-def _appearance(layer: Layer, *, is_first: bool) -> dict[str, Any]:
-    low, high = layer.contrast()
-    more: dict[str, Any] = {"blend": "additive"} if layer.color else {}
-    shader = _CHANNEL.format(color=layer.color) if layer.color else _IMAGE
-    return {
-        "type": "image",
-        "shader": shader,
-        "shaderControls": {"normalized": {"range": [low, high]}},
-        "opacity": 1.0 if is_first or layer.color else 0.5,
-        **more,
-    }
 
 
 def _transformed(layer: Layer, url: str) -> dict[str, Any]:
