@@ -16,8 +16,6 @@ from xarray_n5.dialects.lists import axis, numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from xarray_n5.dialects.protocol import ArrayContext
 
 _UNNAMED = re.compile(r"d\d+")
@@ -95,43 +93,29 @@ class Funlib:
         if count != len(places):
             places = list(range(ndim - count, ndim))  # channels come first
         units = texts(self.units_attr, own[self.units_attr], count, exact=True)
+        units = units if units and any(units) else None
         starts = numbers(self.offset_attr, own[self.offset_attr], count, positive=False, exact=True)
         scales = numbers(self.voxel_size_attr, own[self.voxel_size_attr], count, exact=True)
-        given = {
-            self.units_attr: units if units and any(units) else None,
-            self.voxel_size_attr: scales,
-            self.offset_attr: starts,
-        }
-        return self._geometry(names, types, places, given)
-
-    def _geometry(
-        self,
-        names: Sequence[str],
-        types: Sequence[str],
-        places: Sequence[int],
-        given: Mapping[str, Sequence[Any] | None],
-    ) -> Geometry:
-        """Return the axes; those at `places` have units, scales and offsets in this order."""
-        count = len(places)
-        placed = any(values is not None for values in given.values())
-        units = given[self.units_attr] or ("",) * count
-        scales = given[self.voxel_size_attr] or ((1.0 if placed else None),) * count
-        starts = given[self.offset_attr] or (0.0,) * count
-        known = dict(zip(places, zip(units, scales, starts, strict=True), strict=True))
-        axes = []
-        for number, (name, kind) in enumerate(zip(names, types, strict=True)):
-            label = "" if _UNNAMED.fullmatch(name) else name.replace("^", "")
-            own = known.get(number)
-            axes.append(
-                axis(label, None, None, kind="channel")
-                if own is None
-                else axis(label, *own, kind=kind)
-            )
-        said = {"names": self.axis_names_attr} if any(axis.name for axis in axes) else {}
-        said |= {"units": self.units_attr} if given[self.units_attr] else {}
+        placed = any(values is not None for values in (units, scales, starts))
+        facts = zip(
+            units or ("",) * count,
+            scales or ((1.0 if placed else None),) * count,
+            starts or (0.0,) * count,
+            strict=True,
+        )
+        known = dict(zip(places, facts, strict=True))
+        labels = ["" if _UNNAMED.fullmatch(name) else name.replace("^", "") for name in names]
+        axes = tuple(
+            axis(label, *known[number], kind=kind)
+            if number in known
+            else axis(label, None, None, kind="channel")
+            for number, (label, kind) in enumerate(zip(labels, types, strict=True))
+        )
+        said = {"names": self.axis_names_attr} if any(labels) else {}
+        said |= {"units": self.units_attr} if units else {}
         said |= {"scale": self.voxel_size_attr} if placed else {}
-        said |= {"offset": self.offset_attr} if given[self.offset_attr] is not None else {}
-        return Geometry(tuple(axes), said)
+        said |= {"offset": self.offset_attr} if starts is not None else {}
+        return Geometry(axes, said)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attributes; raise ValueError unless all numbers are whole."""

@@ -124,10 +124,9 @@ def _steps(transform: Any) -> Iterator[Any]:
                 raise ValueError("'sequence' has steps for some axes only, as in a draft")
             for part in parts:
                 yield from _steps(part)
-        case {"type": "scale_offset"} if transform.keys() & {"scale", "offset"}:
-            for kind, key in (("scale", "scale"), ("translation", "offset")):
-                if key in transform:
-                    yield {"type": kind, kind: _without_strings(transform[key])}
+        case {"type": "scale_offset", "scale": [*scale], "offset": [*offset]}:
+            rows = np.column_stack([np.diag(_without_strings(scale)), _without_strings(offset)])
+            yield {"type": "affine", "affine": rows.tolist()}
         case {"type": "affine", "affine": [first, *_] as numbers} if not isinstance(first, list):
             ndim = math.isqrt(len(numbers))
             rows = np.reshape(_without_strings(numbers), (ndim, ndim + 1))
