@@ -23,7 +23,7 @@ from xarray_n5.arrays.open import Walk, open_array, open_node
 from xarray_n5.copying.archives import Packing
 from xarray_n5.copying.groups import Tree, plan_array
 from xarray_n5.copying.variables import Storage, is_sparse
-from xarray_n5.datasets.write import request_of, write, write_stored
+from xarray_n5.datasets.write import request_of, write, write_plans
 from xarray_n5.dialects import find_dialects
 from xarray_n5.errors import (
     ChunkError,
@@ -255,11 +255,11 @@ class _Copy:
         how, path = self.how, self.path
         tree = Tree(arrays=arrays, groups=groups, how=how, path=path, storage=self.storage)
         planned = tree.plan(is_part=bool(without))
-        for stored in planned:
-            where = how.container.where(stored.plan.path)
-            attributes = as_json(stored.plan.attributes, where)
+        for plan in planned:
+            where = how.container.where(plan.path)
+            attributes = as_json(plan.attributes, where)
             how.format.check(GroupMetadata(attributes=attributes), where)
-        write = write_stored(planned, how, path)
+        write = write_plans(planned, how, path)
         requests = {
             inner: self._request(request, arrays[inner]) if inner in arrays else request
             for inner, request in sorted(write.requests.items())

@@ -23,7 +23,7 @@ from xarray_n5.copying.variables import (
 from xarray_n5.datasets.encoded import NAMELESS, decode_attributes
 from xarray_n5.datasets.encoding import GroupPlan
 from xarray_n5.datasets.level_plan import tree_attributes
-from xarray_n5.datasets.write import Stored, existing_at, plan_node
+from xarray_n5.datasets.write import existing_at, plan_node
 from xarray_n5.dialects.ngff_attributes import (
     are_described,
     images_of,
@@ -106,7 +106,7 @@ class Tree:
         around = groups_around(self.how.container, self.path)
         self.attributes.update({node.path: node.metadata.attributes for node in around})
 
-    def plan(self, *, is_part: bool) -> list[Stored]:
+    def plan(self, *, is_part: bool) -> list[GroupPlan]:
         """Return all groups as they are stored; `is_part` if some nodes are left out.
 
         Raises
@@ -129,7 +129,7 @@ class Tree:
             )
         )
 
-    def group(self, inner: str, *, is_part: bool) -> Stored:
+    def group(self, inner: str, *, is_part: bool) -> GroupPlan:
         """Return the plan of a group; `is_part` if some nodes are left out."""
         group, path = self.groups[inner], join(self.path, inner)
         members = {
@@ -144,23 +144,26 @@ class Tree:
         variables: dict[str, VariablePlan] = {}
         how = self.how
         if not keeps and (pyramid := self._pyramid(group, path, levels)) is not None:
-            stored = plan_node(pyramid, path, None, how)
-            variables = self._stored(inner, stored.plan.variables, levels)
+            plan = plan_node(pyramid, path, None, how)
+            variables = self._stored(inner, plan.variables, levels)
         elif not keeps and (dataset := self._dataset(group, inner, members)) is not None:
             if how.format.native_to_xarray:
                 how = replace(how, dialect=None)
-            stored = plan_node(dataset, path, None, how)
-            variables = self._stored(inner, stored.plan.variables, members)
+            plan = plan_node(dataset, path, None, how)
+            variables = self._stored(inner, plan.variables, members)
         else:
             attributes = dict(group.attrs) if keeps else self._plain(group, inner, levels)
             plan = GroupPlan(
-                path=path, variables={}, attributes=attributes, is_pyramid=keeps and bool(levels)
+                path=path,
+                variables={},
+                attributes=attributes,
+                is_pyramid=keeps and bool(levels),
+                existing=existing_at(path, how),
             )
-            stored = Stored(plan=plan, existing=existing_at(path, how))
-        self.attributes[path] = stored.plan.attributes
+        self.attributes[path] = plan.attributes
         for name in [name for name in members if name not in variables]:
             variables[name] = self.array(join(inner, name), self.images[join(inner, name)])
-        return replace(stored, plan=replace(stored.plan, variables=variables))
+        return replace(plan, variables=variables)
 
     def _stored(
         self, inner: str, variables: Mapping[str, VariablePlan], arrays: Mapping[str, Array]
@@ -280,22 +283,22 @@ class Tree:
         used -= {*user_attributes(group.attrs), "multiscales"}
         return {key: value for key, value in kept.items() if key not in used}
 
-    def with_labels(self, planned: Mapping[str, Stored]) -> dict[str, Stored]:
+    def with_labels(self, planned: Mapping[str, GroupPlan]) -> dict[str, GroupPlan]:
         """Return groups with lists of labels in the version of their images."""
         listed = dict(planned)
-        for inner, stored in planned.items() if not self.keeps([]) else ():
+        for inner, plan in planned.items() if not self.keeps([]) else ():
             images = {
-                name: each.plan.attributes
+                name: each.attributes
                 for at, each in planned.items()
                 if (name := at.removeprefix(f"{inner}/".lstrip("/"))) and "/" not in name
             }
             if new := relisted(self.groups[inner].attrs, images):
                 rest = {
                     key: value
-                    for key, value in stored.plan.attributes.items()
+                    for key, value in plan.attributes.items()
                     if key not in {"ome", "labels"}
                 }
-                listed[inner] = replace(stored, plan=replace(stored.plan, attributes=rest | new))
+                listed[inner] = replace(plan, attributes=rest | new)
         return listed
 
 

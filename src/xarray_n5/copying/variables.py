@@ -278,7 +278,7 @@ def variable_alone(
     dataset = undecoded({name: image}, {}, storage)
     key = name_in(dataset)
     plan = plan_dataset(dataset, context.path.rpartition("/")[0], None, replace(how, dialect=None))
-    variable = plan.plan.variables[NAMELESS if key is None else str(key)]
+    variable = plan.variables[NAMELESS if key is None else str(key)]
     encoded, geometry = variable.encoded, image.base.named({name})
     axes: dict[str, Any] = {}
     has_axes = len(geometry.axes) == encoded.data.ndim  # not of scalars, or texts of characters

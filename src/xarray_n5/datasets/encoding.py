@@ -33,9 +33,10 @@ from xarray_n5.model.paths import join
 from xarray_n5.writing.request import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable
+    from collections.abc import Container, Hashable, Sequence
 
     from xarray_n5.datasets.encoded import Convention
+    from xarray_n5.datasets.overwrite import ExistingGroup
     from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.options import Encoding
 
@@ -70,6 +71,10 @@ class GroupPlan:
     attributes: Mapping[str, Any]
     is_pyramid: bool = False
     """Whether the variables are the levels of a pyramid, which differ in size."""
+    existing: ExistingGroup | None = None
+    """What is there before."""
+    older: Sequence[str] = ()
+    """The names of older levels to remove, besides what the mode removes."""
 
 
 def plan_group(

@@ -10,7 +10,6 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import (
     check_alone,
     check_not_array,
-    check_removable,
     groups_around,
     hint_of,
 )
@@ -116,13 +115,13 @@ def check_not_scene(group: Group) -> None:
 
 def check_group(
     plan: GroupPlan, existing: ExistingGroup, how: WriteOptions, *, resumes: bool
-) -> list[Array]:
-    """Return the arrays that a Dataset replaces.
+) -> None:
+    """Raise if something in a group must stay.
 
     Raises
     ------
     NodeExistsError
-        If something must stay.
+        If the mode does not allow to replace it.
     ValueError
         If a dimension has another size in the arrays that remain.
     """
@@ -139,10 +138,6 @@ def check_group(
     _check_names(plan, existing)
     if how.mode == "a" and not plan.is_pyramid:
         _check_sizes(plan, existing)
-    if how.mode == "w":
-        others = {n: each.node for n, each in arrays.items() if n not in plan.variables}
-        check_removable(url, others)
-    return [each for n, each in arrays.items() if how.mode == "w" or n in plan.variables]
 
 
 def _check_not_a_coordinate(parent: Group, path: str) -> None:
@@ -204,17 +199,13 @@ def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any], where:
         )
 
 
-def older_levels(group: Group, names: Collection[str]) -> list[str]:
+def older_levels(existing: ExistingGroup, names: Collection[str]) -> list[str]:
     """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
 
     They are those that the group's attributes list, or whose write is unfinished; other arrays may
     have such names, too.
-
-    Raises
-    ------
-    NodeExistsError
-        If one of them contains anything that is not its own.
     """
+    group = existing.group
     listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
     counts: list[int] = []
     for key in FACTOR_LISTS:
@@ -223,9 +214,6 @@ def older_levels(group: Group, names: Collection[str]) -> list[str]:
             counts.append(len(factors))
     listed |= {level_name(number) for number in range(max(counts, default=0))}
     store = group.container.uncached().store
-    numbered = [name for name in group if number_in(name) is not None and name not in names]
-    listed |= {name for name in numbered if look(store, join(group.path, name)).opens}
-    beyond = sorted(n for n in listed & set(group) - set(names) if number_in(n) is not None)
-    levels = {n: node for n, node in group.nodes(beyond).items() if isinstance(node, Array)}
-    check_removable(group.url, {name: level.node for name, level in levels.items()})
-    return list(levels)
+    beyond = [n for n in existing.arrays if number_in(n) is not None and n not in names]
+    unfinished = {name for name in beyond if look(store, join(group.path, name)).opens}
+    return sorted({*beyond} & (listed | unfinished))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
+from xarray_n5.arrays.create import check_removable
 from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
 from xarray_n5.datasets.encoded import convention_of
@@ -41,16 +42,6 @@ if TYPE_CHECKING:
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """A Dataset or pyramid in the form of a group's arrays, before anything is written."""
-
-    plan: GroupPlan
-    existing: ExistingGroup | None
-    removed: Sequence[str] = ()
-    """The names of levels to remove, besides what the mode removes."""
-
-
 def write(
     datasets: Sequence[tuple[xr.Dataset | Levels, str, Encoding | None]], how: WriteOptions
 ) -> GroupWrite:
@@ -71,72 +62,77 @@ def write(
         If a dimension has another size in the arrays that remain.
     """
     root = datasets[0][1]
-    groups = [plan_node(dataset, path, encoding, how) for dataset, path, encoding in datasets]
-    return write_stored(groups, how, root)
+    plans = [plan_node(dataset, path, encoding, how) for dataset, path, encoding in datasets]
+    return write_plans(plans, how, root)
 
 
-def write_stored(groups: Sequence[Stored], how: WriteOptions, root: str) -> GroupWrite:
+def write_plans(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> GroupWrite:
     """Return the write of groups of arrays, of which `root` is the first one's path."""
-    variables = [variable for group in groups for variable in group.plan.variables.values()]
-    requests = {_name(each.spec.path, root): request_of(each, how) for each in variables}
+    variables = [variable for plan in plans for variable in plan.variables.values()]
+    requests = {
+        variable.spec.path.removeprefix(root).strip("/"): request_of(variable, how)
+        for variable in variables
+    }
     return GroupWrite(
         options=how,
         path=root,
         requests=requests,
-        attributes={group.plan.path: dict(group.plan.attributes) for group in groups},
-        check=partial(_check, groups, how),
-        prepare=partial(_prepare, groups, how),
-        closing=partial(close, [replace(each.plan, variables={}) for each in groups], how, root),
+        attributes={plan.path: dict(plan.attributes) for plan in plans},
+        check=partial(_check, plans, how),
+        prepare=partial(_prepare, plans, how),
+        closing=partial(close, [replace(p, variables={}, existing=None) for p in plans], how, root),
     )
 
 
-def _name(path: str, root: str) -> str:
-    return path.removeprefix(root).strip("/")
+def _removed(plan: GroupPlan, how: WriteOptions) -> list[str]:
+    """Return the arrays to remove: older levels, and in mode "w" all that are not written."""
+    if plan.existing is None or how.mode != "w":
+        return [*plan.older]
+    return [name for name in plan.existing.arrays if name not in plan.variables]
 
 
-def _check(groups: Sequence[Stored], how: WriteOptions, resumes: bool) -> None:
+def _check(plans: Sequence[GroupPlan], how: WriteOptions, resumes: bool) -> None:
     """Raise if something must stay, or if a variable is computed from what is replaced."""
     replaced: list[object] = []
     emptied: list[object] = []
-    for group in groups:
-        if (existing := group.existing) is not None:
-            arrays = check_group(group.plan, existing, how, resumes=resumes)
-            arrays += [existing.arrays[name] for name in group.removed]
-            replaced += [array.node.identity for array in arrays]
-            emptied += [how.container.identity(group.plan.path)] if how.mode == "w" else []
-    for group in groups if replaced and not resumes else ():
-        for variable in group.plan.variables.values():
+    for plan in plans:
+        if (existing := plan.existing) is not None:
+            check_group(plan, existing, how, resumes=resumes)
+            arrays, removed = existing.arrays, _removed(plan, how)
+            check_removable(existing.group.url, {name: arrays[name].node for name in removed})
+            names = arrays.keys() & {*removed, *plan.variables}
+            replaced += [arrays[name].node.identity for name in names]
+            emptied += [how.container.identity(plan.path)] if how.mode == "w" else []
+    for plan in plans if replaced and not resumes else ():
+        for variable in plan.variables.values():
             if is_dask_collection(variable.encoded.data):
                 check_independent(variable.encoded.data, replaced, groups=emptied)
-    if how.mode == "w" and len(groups) > 1 and not resumes:
-        _warn_of_older(groups)
+    if how.mode == "w" and len(plans) > 1 and not resumes:
+        _warn_of_older(plans)
 
 
-def _warn_of_older(groups: Sequence[Stored]) -> None:
+def _warn_of_older(plans: Sequence[GroupPlan]) -> None:
     """Warn about groups of an older tree, which a tree of other groups does not replace."""
-    written = "".join(f"/{group.plan.path}/" for group in groups)
+    written = "".join(f"/{plan.path}/" for plan in plans)
     older = [
         node.url
-        for group in groups
-        for node in (group.existing.nodes.values() if group.existing else ())
+        for plan in plans
+        for node in (plan.existing.nodes.values() if plan.existing else ())
         if isinstance(node, Group) and f"/{node.path}/" not in written
     ]
     if older:
         warn(f"mode='w' keeps groups that are not in the tree: {', '.join(map(repr, older))}")
 
 
-def _prepare(groups: Sequence[Stored], how: WriteOptions) -> None:
+def _prepare(plans: Sequence[GroupPlan], how: WriteOptions) -> None:
     """Create the groups, and remove what Datasets replace, except arrays of the same names."""
-    for stored in groups:
-        group = create_group(how.container, stored.plan.path, mode="a")
-        if stored.existing is not None and how.mode == "w":
-            for name in stored.existing.arrays.keys() - stored.plan.variables.keys():
-                if name in group:
-                    del group[name]
-            group.attrs.clear()
-        for name in stored.removed:
+    for plan in plans:
+        group = create_group(how.container, plan.path, mode="a")
+        for name in _removed(plan, how):
             if name in group:
                 del group[name]
+        if plan.existing is not None and how.mode == "w":
+            group.attrs.clear()
 
 
 def close(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> None:
@@ -155,7 +151,7 @@ def plan_node(
     path: str,
     encoding: Encoding | None,
     how: WriteOptions,
-) -> Stored:
+) -> GroupPlan:
     """Return one Dataset or pyramid in the form of the arrays of its group."""
     existing = existing_at(path, how)
     stays = existing is not None and how.mode == "a"
@@ -171,8 +167,7 @@ def plan_node(
             "and DataArrays in Zarr, whose coordinates are arrays; omit it, or write an image of "
             "OME-Zarr with xarray_n5.pyramid(image, url, levels=0)"
         )
-    stored = plan_dataset(dataset, path, encoding, how, shared=stays)
-    return replace(stored, existing=existing)
+    return replace(plan_dataset(dataset, path, encoding, how, shared=stays), existing=existing)
 
 
 def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
@@ -188,15 +183,15 @@ def plan_dataset(
     how: WriteOptions,
     *,
     shared: bool = False,
-) -> Stored:
+) -> GroupPlan:
     """Return a Dataset in the form of arrays, which may share coordinates with others."""
     plan = plan_group(dataset, path, how.format, encoding, shared=shared)
     for name, variable in plan.variables.items():
         warn_lost(name, variable.geometry.systems, {})
-    return Stored(plan=plan, existing=None)
+    return plan
 
 
-def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> Stored:
+def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> GroupPlan:
     """Return a pyramid's arrays; in mode "a" they replace those of an older one in their group.
 
     Raises
@@ -207,19 +202,19 @@ def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOpti
         If it describes anything but the levels of a pyramid.
     """
     kept: Mapping[str, Any] = {}
-    removed: Sequence[str] = ()
+    older: Sequence[str] = ()
     if existing is not None and how.mode != "w":
         check_not_scene(existing.group)
     if existing is not None and how.mode == "a":
         dims = next(iter(plan.variables.values())).encoded.dims
         check_coordinates(existing.group, dims)
         check_images(existing.group, plan.variables)
-        removed = older_levels(existing.group, plan.variables)
+        older = older_levels(existing, plan.variables)
         kept = existing.group.attrs
     check_levels(
         plan, {k: v for k, v in kept.items() if k not in _stale(plan.attributes, kept, how)}, how
     )
-    return Stored(plan=plan, existing=existing, removed=removed)
+    return replace(plan, existing=existing, older=older)
 
 
 def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Dataset:

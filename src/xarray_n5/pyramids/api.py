@@ -23,7 +23,7 @@ from xarray_n5.datasets.encoded import EncodedVariable
 from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import check_attributes
-from xarray_n5.datasets.write import Stored, existing_at, plan_pyramid, request_of, write_stored
+from xarray_n5.datasets.write import existing_at, plan_pyramid, request_of, write_plans
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images
 from xarray_n5.errors import NodeExistsError
@@ -339,30 +339,29 @@ def _plan(
     pyramid = _Pyramid(base, spec, steps, method, how)
     attributes, variables, requests = pyramid.levels()
     plan = GroupPlan(path=path, variables=variables, attributes=attributes, is_pyramid=True)
-    stored = plan_pyramid(plan, existing, group)
+    plan = plan_pyramid(plan, existing, group)
     if base.stored is not None:
         new = {name: variable for name, variable in variables.items() if name != BASE}
-        removed = () if how.mode == "w-" else stored.removed
-        stored = replace(stored, plan=replace(plan, variables=new), removed=removed)
-    write = write_stored([stored], group, path)
+        plan = replace(plan, variables=new, older=() if how.mode == "w-" else plan.older)
+    write = write_plans([plan], group, path)
     write = replace(write, options=how, requests=requests, in_turn=True)
     if base.stored is None:
         return write
     own = variables[BASE].spec.attributes or {}
     return replace(
         write,
-        check=partial(_check_added, write, stored),
+        check=partial(_check_added, write, plan),
         closing=partial(complete_base, write.closing, base.stored, own),
     )
 
 
-def _check_added(write: GroupWrite, stored: Stored, resumes: bool) -> None:
+def _check_added(write: GroupWrite, plan: GroupPlan, resumes: bool) -> None:
     """Raise if new levels next to a stored array would replace what must stay."""
     write.check(resumes)
-    if stored.existing is None or write.options.mode == "w" or resumes:
+    if plan.existing is None or write.options.mode == "w" or resumes:
         return
-    group, written = stored.existing.group, stored.plan.attributes
-    if there := sorted(stored.existing.arrays.keys() & stored.plan.variables):
+    group, written = plan.existing.group, plan.attributes
+    if there := sorted(plan.existing.arrays.keys() & plan.variables):
         raise NodeExistsError(group.url, there[0], "an array", "use mode='w' to replace levels")
     lists_x_first = write.options.container.lists_x_first
     stale = stale_keys(group.attrs, written, lists_x_first=lists_x_first)
