@@ -43,13 +43,13 @@ _BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
 
 
 def stale_keys(
-    existing: Mapping[str, Any], written: Mapping[str, Any], *, lists_x_first: bool
+    existing: Mapping[str, Any], written: Mapping[str, Any], how: WriteOptions
 ) -> set[str]:
     """Return the attributes of a group that a new pyramid in it makes wrong.
 
     Attributes that N5 readers interpret may be a user's own in other formats.
     """
-    described = group_keys() if lists_x_first else group_keys() & {*KEYS, *written}
+    described = group_keys() if how.container.lists_x_first else group_keys() & {*KEYS, *written}
     return set(described & existing.keys())
 
 
@@ -91,11 +91,13 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
     )
 
 
-def check_levels(plan: GroupPlan, kept: Mapping[str, Any], how: WriteOptions) -> None:
-    """Raise MetadataError if remaining attributes of a group would make readers misread levels.
+def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
+    """Raise MetadataError if attributes that remain in a group make readers misread levels.
 
     The groups above are read in one batch.
     """
+    stale = stale_keys(before, plan.attributes, how)
+    kept = {key: value for key, value in before.items() if key not in stale}
     contexts: list[ArrayContext] = []
     above: Sequence[Mapping[str, Any]] = ()
     geometries = []

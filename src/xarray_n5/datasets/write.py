@@ -201,7 +201,7 @@ def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOpti
     NodeExistsError
         If it describes anything but the levels of a pyramid.
     """
-    kept: Mapping[str, Any] = {}
+    before: Mapping[str, Any] = {}
     older: Sequence[str] = ()
     if existing is not None and how.mode != "w":
         check_not_scene(existing.group)
@@ -210,10 +210,8 @@ def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOpti
         check_coordinates(existing.group, dims)
         check_images(existing.group, plan.variables)
         older = older_levels(existing, plan.variables)
-        kept = existing.group.attrs
-    check_levels(
-        plan, {k: v for k, v in kept.items() if k not in _stale(plan.attributes, kept, how)}, how
-    )
+        before = existing.group.attrs
+    check_levels(plan, before, how)
     return replace(plan, existing=existing, older=older)
 
 
@@ -263,12 +261,8 @@ def _changes(
         if named:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
     if plan.is_pyramid:
-        return attributes, _stale(attributes, before, how) - attributes.keys()
+        return attributes, stale_keys(before, attributes, how) - attributes.keys()
     return attributes, set()
-
-
-def _stale(written: Mapping[str, Any], existing: Mapping[str, Any], how: WriteOptions) -> set[str]:
-    return stale_keys(existing, written, lists_x_first=how.container.lists_x_first)
 
 
 def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:

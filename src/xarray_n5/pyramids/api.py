@@ -363,8 +363,7 @@ def _check_added(write: GroupWrite, plan: GroupPlan, resumes: bool) -> None:
     group, written = plan.existing.group, plan.attributes
     if there := sorted(plan.existing.arrays.keys() & plan.variables):
         raise NodeExistsError(group.url, there[0], "an array", "use mode='w' to replace levels")
-    lists_x_first = write.options.container.lists_x_first
-    stale = stale_keys(group.attrs, written, lists_x_first=lists_x_first)
+    stale = stale_keys(group.attrs, written, write.options)
     check_attributes(group.attrs, {**dict.fromkeys(stale), **written}, group.url)
 
 
