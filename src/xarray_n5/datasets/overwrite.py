@@ -78,7 +78,7 @@ class ExistingGroup:
         return dataset if taken else dataset.rename(found)
 
 
-def find_group(path: str, how: WriteOptions) -> Group | None:
+def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
     """Return the group at `path`, or None if it can be created.
 
     Raises
@@ -95,7 +95,8 @@ def find_group(path: str, how: WriteOptions) -> Group | None:
     check_alone(container, [*groups, node])
     check_not_array(container, node)
     if container.exists(node):
-        return Group(container, node, OpenOptions(writable=True))
+        group = Group(container, node, OpenOptions(writable=True))
+        return ExistingGroup(group, strict=how.mode != "w-")
     if groups:
         _check_not_a_coordinate(Group(container, groups[-1], OpenOptions(writable=True)), path)
     return None

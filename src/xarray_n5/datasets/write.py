@@ -20,7 +20,7 @@ from xarray_n5.datasets.overwrite import (
     check_group,
     check_images,
     check_not_scene,
-    find_group,
+    existing_at,
     older_levels,
 )
 from xarray_n5.dialects.ngff_attributes import warn_lost
@@ -168,12 +168,6 @@ def plan_node(
             "OME-Zarr with xarray_n5.pyramid(image, url, levels=0)"
         )
     return replace(plan_dataset(dataset, path, encoding, how, shared=stays), existing=existing)
-
-
-def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
-    """Return the group at a path, if there is one."""
-    group = find_group(path, how)
-    return None if group is None else ExistingGroup(group, strict=how.mode != "w-")
 
 
 def plan_dataset(

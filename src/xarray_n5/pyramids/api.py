@@ -22,8 +22,8 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encoded import EncodedVariable
 from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
 from xarray_n5.datasets.level_plan import stale_keys
-from xarray_n5.datasets.overwrite import check_attributes
-from xarray_n5.datasets.write import existing_at, plan_pyramid, request_of, write_plans
+from xarray_n5.datasets.overwrite import check_attributes, existing_at
+from xarray_n5.datasets.write import plan_pyramid, request_of, write_plans
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images
 from xarray_n5.errors import NodeExistsError
