@@ -20,8 +20,8 @@ from xarray_n5.copying.variables import (
     variable_alone,
     without_nan,
 )
+from xarray_n5.datasets.encode import GroupPlan
 from xarray_n5.datasets.encoded import NAMELESS, decode_attributes
-from xarray_n5.datasets.encoding import GroupPlan
 from xarray_n5.datasets.level_plan import tree_attributes
 from xarray_n5.datasets.overwrite import existing_at
 from xarray_n5.datasets.write import plan_node
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.copying.variables import Storage
-    from xarray_n5.datasets.encoding import VariablePlan
+    from xarray_n5.datasets.encode import VariablePlan
     from xarray_n5.images.levels import Levels
     from xarray_n5.model.image import Image
     from xarray_n5.model.metadata import Attributes

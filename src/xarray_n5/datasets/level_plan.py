@@ -10,8 +10,8 @@ import xarray as xr
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.labels import with_source
 from xarray_n5.codecs import resolve
+from xarray_n5.datasets.encode import GroupPlan, plan_group
 from xarray_n5.datasets.encoded import convention_of
-from xarray_n5.datasets.encoding import GroupPlan, plan_group
 from xarray_n5.dialects import group_keys
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.dialects.ngff_attributes import (
@@ -31,8 +31,8 @@ from xarray_n5.model.roundtrip_attrs import note_of, user_attributes
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from xarray_n5.datasets.encode import VariablePlan
     from xarray_n5.datasets.encoded import Convention
-    from xarray_n5.datasets.encoding import VariablePlan
     from xarray_n5.dialects import ArrayContext
     from xarray_n5.images.levels import Levels
     from xarray_n5.model.image import Image

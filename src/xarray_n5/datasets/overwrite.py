@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.datasets.encoding import GroupPlan
+    from xarray_n5.datasets.encode import GroupPlan
     from xarray_n5.model.image import Image
     from xarray_n5.writing.options import WriteOptions
 

@@ -12,8 +12,8 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.records import look, read_appends
 from xarray_n5.arrays.spec import ArraySpec
+from xarray_n5.datasets.encode import encode_like, regular_axis, space_axis
 from xarray_n5.datasets.encoded import convention_of, fit
-from xarray_n5.datasets.encoding import encode_like, regular_axis, space_axis
 from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
     check_axis,

@@ -11,8 +11,8 @@ from dask.base import is_dask_collection
 from xarray_n5.arrays.create import check_removable
 from xarray_n5.arrays.group import Group, create_group
 from xarray_n5.arrays.labels import list_labels
+from xarray_n5.datasets.encode import plan_group
 from xarray_n5.datasets.encoded import convention_of
-from xarray_n5.datasets.encoding import plan_group
 from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
+    from xarray_n5.datasets.encode import GroupPlan, VariablePlan
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 

@@ -19,8 +19,8 @@ from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import is_label, with_source
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
+from xarray_n5.datasets.encode import GroupPlan, VariablePlan
 from xarray_n5.datasets.encoded import EncodedVariable
-from xarray_n5.datasets.encoding import GroupPlan, VariablePlan
 from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import check_attributes, existing_at
 from xarray_n5.datasets.write import plan_pyramid, request_of, write_plans
