@@ -14,7 +14,8 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import decode_attributes
-from xarray_n5.datasets.level_plan import tree_attributes, without_levels
+from xarray_n5.dialects.lists import FACTOR_LISTS
+from xarray_n5.dialects.ngff_attributes import KEYS, has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.find import (
@@ -34,10 +35,10 @@ from xarray_n5.images.select import (
 )
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import is_dataset
+from xarray_n5.model.roundtrip_attrs import is_dataset, user_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.leaves import Scene
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 _MOST = 1 << 28
 """The maximum number of samples of a tree with coordinates: 2 GiB of them."""
+
+_BESIDE_SCALES = frozenset({"axes", "units", "ordering", "translate"})
+"""Attributes of COSEM's and render's groups that become coordinates, besides ``scales``."""
 
 
 def open_dataset(url: object, path: str, options: DatasetOptions) -> xr.Dataset:
@@ -282,3 +286,38 @@ def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
         return dataset
     warn(f"{list(new)} are not valid names in a tree; they are renamed to {list(new.values())}")
     return dataset.rename(new)
+
+
+def tree_attributes(
+    attributes: Mapping[str, Any], images: Mapping[str, Image[Any]], listed: Sequence[str]
+) -> dict[str, Any]:
+    """Return the attributes of a group in a tree; those of levels, but for a list, are left out.
+
+    Parameters
+    ----------
+    attributes, images
+        The attributes of the group, and the images in it, by name.
+    listed
+        The levels, if their names do not show that they are.
+    """
+    levels = {name: image for name, image in images.items() if image.name}
+    kept = without_levels(attributes, levels) if levels else dict(attributes)
+    if not listed:
+        return kept
+    listing = {"datasets": [{"path": level} for level in listed]}
+    return {**without_images(kept), "multiscales": [listing]}
+
+
+def without_levels(
+    attributes: Mapping[str, Any], images: Mapping[str, Image[Any]]
+) -> dict[str, Any]:
+    """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
+    geometries = [image.base.geometry for image in images.values()]
+    used = frozenset(FACTOR_LISTS).union(*(each.keys for each in geometries if each.affine is None))
+    used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
+    labelled = any(axis.labels for each in geometries for axis in each.axes)
+    own = {*user_attributes(attributes)}
+    if not own & KEYS:
+        plain = labelled and has_labels_only(omero_of(attributes))
+        attributes = without_images(attributes, omero=plain)
+    return {key: value for key, value in attributes.items() if key not in used - own}

@@ -6,14 +6,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import xarray as xr
 from dask.base import is_dask_collection
 
+from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.create import check_removable
 from xarray_n5.arrays.group import Group, create_group
-from xarray_n5.arrays.labels import list_labels
-from xarray_n5.datasets.encode import plan_group
+from xarray_n5.arrays.labels import list_labels, with_source
+from xarray_n5.codecs import resolve
+from xarray_n5.datasets.encode import GroupPlan, plan_group
 from xarray_n5.datasets.encoded import convention_of
-from xarray_n5.datasets.level_plan import check_levels, plan_levels, stale_keys
 from xarray_n5.datasets.overwrite import (
     ExistingGroup,
     check_coordinates,
@@ -23,10 +25,20 @@ from xarray_n5.datasets.overwrite import (
     existing_at,
     older_levels,
 )
-from xarray_n5.dialects.ngff_attributes import warn_lost
+from xarray_n5.dialects import group_keys
+from xarray_n5.dialects.ngff_attributes import (
+    KEYS,
+    channel_labels,
+    images_of,
+    named_images,
+    omero_of,
+    warn_lost,
+)
+from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.levels import Levels
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import note_of
 from xarray_n5.writing.group import GroupWrite
@@ -34,11 +46,11 @@ from xarray_n5.writing.inputs import check_independent
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
-    import xarray as xr
-
-    from xarray_n5.datasets.encode import GroupPlan, VariablePlan
+    from xarray_n5.datasets.encode import VariablePlan
+    from xarray_n5.datasets.encoded import Convention
+    from xarray_n5.dialects import ArrayContext
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 
@@ -271,3 +283,117 @@ def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[
     merged["own"] = sorted({*before.get("own", ()), *note.get("own", ())})
     others = {key: value for key, value in {**before, **note}.items() if key not in merged}
     return others | {key: value for key, value in merged.items() if value}
+
+
+def stale_keys(
+    existing: Mapping[str, Any], written: Mapping[str, Any], how: WriteOptions
+) -> set[str]:
+    """Return the attributes of a group that a new pyramid in it makes wrong.
+
+    Attributes that N5 readers interpret may be a user's own in other formats.
+    """
+    described = group_keys() if how.container.lists_x_first else group_keys() & {*KEYS, *written}
+    return set(described & existing.keys())
+
+
+def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
+    """Return the plan of the group of a pyramid.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot store a level.
+    """
+    convention = convention_of(how.format)
+    nested = how.format.nested_layout or {} if images_of(levels.around) else {}
+    variables = {}
+    for number, (level, dataset) in enumerate(levels.datasets.items()):
+        chosen = levels.encodings.get(level) or {}
+        above, _, name = level.rpartition("/")
+        encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
+        alone = xr.Dataset({name: dataset[levels.name].variable})
+        planned = plan_group(alone, join(path, above), how.format, encoding).variables[name]
+        layout = {**nested, **(planned.spec.layout or {})}
+        described = _array_attributes(planned, levels, number, convention)
+        if "fill_value" not in layout:
+            described |= how.format.level_attributes
+        spec = replace(planned.spec, layout=layout or None, attributes=described)
+        variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
+    key = convention.roundtrip_key
+    attributes = convention.group_attributes(
+        levels.attributes, f"group {path or '/'!r}", empty=False
+    )
+    note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
+    described = _beside(attributes, _named(levels), note, key)
+    dtype = next(iter(variables.values())).encoded.data.dtype
+    return GroupPlan(
+        path=path,
+        variables=variables,
+        attributes=with_source(described, path, dtype, how.container),
+        is_pyramid=True,
+    )
+
+
+def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
+    """Raise MetadataError if attributes that remain in a group make readers misread levels.
+
+    The groups above are read in one batch.
+    """
+    stale = stale_keys(before, plan.attributes, how)
+    kept = {key: value for key, value in before.items() if key not in stale}
+    contexts: list[ArrayContext] = []
+    above: Sequence[Mapping[str, Any]] = ()
+    geometries = []
+    for name, variable in plan.variables.items():
+        data = variable.encoded.data
+        metadata = ArrayMetadata(
+            shape=data.shape, chunks=(1,) * data.ndim, dtype=data.dtype, compression=resolve(None)
+        )
+        if not contexts:
+            first = load_context(how.container, join(plan.path, name), metadata)
+            above = first.parents[1 + name.count("/") :]
+        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
+        context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
+        contexts.append(replace(context, parents=parents, base=None))
+        geometries.append(variable.geometry)
+    check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
+
+
+def _array_attributes(
+    planned: VariablePlan, levels: Levels, number: int, convention: Convention
+) -> dict[str, Any]:
+    """Return all attributes of a level; its note restores the variable."""
+    own, encoded = levels.own[number], planned.encoded
+    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(own))
+    note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
+    if types := levels.types[number]:
+        note["types"] = dict(types)
+    return _beside(attributes, own, note, convention.roundtrip_key)
+
+
+def _beside(
+    attributes: Mapping[str, Any], described: Mapping[str, Any], note: dict[str, Any], key: str
+) -> dict[str, Any]:
+    """Merge attributes with those that describe axes; the user's own go to a note."""
+    others = {"_ARRAY_DIMENSIONS", key}
+    clash = {
+        k: attributes[k]
+        for k in described.keys() & attributes.keys() - others
+        if attributes[k] != described[k]
+    }
+    own = [name for name in note.pop("own", ()) if name not in described]
+    if clash:
+        note = {**note, "attributes": {**note.get("attributes", {}), **clash}}
+    note |= {"own": own} if own else {}
+    rest = {k: v for k, v in attributes.items() if k != key}
+    return {**rest, **described, **({key: note} if note else {})}
+
+
+def _named(levels: Levels) -> dict[str, Any]:
+    """Return the attributes that describe the levels on the group, with the image's name."""
+    around = named_images(levels.around, levels.name)
+    theirs = omero_of(levels.attributes)
+    holder = around.get("ome", around)
+    if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
+        holder["omero"] = theirs  # which has its own colours
+    return around

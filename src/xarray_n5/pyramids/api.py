@@ -21,9 +21,8 @@ from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, VariablePlan
 from xarray_n5.datasets.encoded import EncodedVariable
-from xarray_n5.datasets.level_plan import stale_keys
 from xarray_n5.datasets.overwrite import check_attributes, existing_at
-from xarray_n5.datasets.write import plan_pyramid, request_of, write_plans
+from xarray_n5.datasets.write import plan_pyramid, request_of, stale_keys, write_plans
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images
 from xarray_n5.errors import NodeExistsError
