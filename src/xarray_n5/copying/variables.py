@@ -15,8 +15,8 @@ from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable, convention_of
 from xarray_n5.datasets.encode import VariablePlan
+from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable, convention_of
 from xarray_n5.datasets.write import plan_dataset
 from xarray_n5.dialects.write import override, write_geometry
 from xarray_n5.errors import MetadataError
