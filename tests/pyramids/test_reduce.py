@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as npst
 
 import xarray_n5
 import xarray_n5.bdv
-from xarray_n5.cli import pyramid as cli_pyramid
+from xarray_n5.cli.write import pyramid as cli_pyramid
 from xarray_n5.pyramids.reduce import Method, check_type, coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
