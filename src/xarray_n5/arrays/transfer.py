@@ -185,7 +185,10 @@ def read(
 
     def work(chosen: Iterable[_Part]) -> None:
         assembly = Assembly(metadata, result, plain=plain)
-        for (index, target, inside), stored in _stored(chunks, chosen, cache):
+        chosen, again = tee(chosen)
+        indices = map(itemgetter(0), again)
+        several = _loaded(chunks, indices) if cache is None else _cached(chunks, indices, cache)
+        for (index, target, inside), stored in zip(chosen, several, strict=True):
             if stored is None or stored.shape == grid.chunks or grid.fits(index, stored.shape):
                 assembly.add(stored, target, inside)
             else:
@@ -352,20 +355,6 @@ def blocks(chunks: ArrayNode, indices: Sequence[Index]) -> Iterator[np.ndarray]:
         yield chunks.native(index, stored)
 
 
-def _stored(
-    chunks: ArrayNode, chosen: Iterable[_Part], cache: Cache | None
-) -> Iterator[tuple[_Part, np.ndarray | None]]:
-    """Iterate over some chunks as they are stored."""
-    if cache is None:
-        chosen, again = tee(chosen)
-        yield from zip(chosen, _loaded(chunks, map(itemgetter(0), again)), strict=True)
-        return
-    chosen = iter(chosen)
-    while batch := list(islice(chosen, chunks.ahead)):
-        held = [index for index, _, _ in batch]
-        yield from zip(batch, _cached(chunks, held, cache), strict=True)
-
-
 def _loaded(chunks: ArrayNode, indices: Iterable[Index]) -> Iterator[np.ndarray | None]:
     """Iterate over chunks as they are stored: one is decoded while others are fetched."""
     container, path, metadata = chunks.container, chunks.path, chunks.metadata
@@ -387,11 +376,12 @@ def _loaded(chunks: ArrayNode, indices: Iterable[Index]) -> Iterator[np.ndarray 
         container.check_array(path, metadata)
 
 
-def _cached(chunks: ArrayNode, indices: Sequence[Index], cache: Cache) -> Iterator[np.ndarray]:
+def _cached(chunks: ArrayNode, indices: Iterator[Index], cache: Cache) -> Iterator[np.ndarray]:
     """Iterate over chunks from the cache; fetch the others together."""
-    # Kept here, too: a small cache, or another thread, may drop one before it is used.
-    known = {index: block for index in indices if (block := cache.get(index)) is not None}
-    absent = [index for index in indices if index not in known]
-    for index, block in zip(absent, blocks(chunks, absent), strict=True):
-        known[index] = cache[index] = block
-    yield from (known[index] for index in indices)
+    while batch := list(islice(indices, chunks.ahead)):
+        # Kept here, too: a small cache, or another thread, may drop one before it is used.
+        known = {index: block for index in batch if (block := cache.get(index)) is not None}
+        absent = [index for index in batch if index not in known]
+        for index, block in zip(absent, blocks(chunks, absent), strict=True):
+            known[index] = cache[index] = block
+        yield from (known[index] for index in batch)
