@@ -5,9 +5,7 @@ Modules that write are imported on first use, to keep the import fast for reader
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
-
-from dask.base import is_dask_collection
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -224,7 +222,6 @@ def to_n5(
         storage_options=storage_options,
         format=format,
         computed=compute,
-        sources=[cast("da.Array", arr)] if is_dask_collection(arr) else [],
         mode=mode,
         safe_chunks=safe_chunks,
         write_empty_chunks=write_empty_chunks,

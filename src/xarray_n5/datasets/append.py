@@ -167,7 +167,7 @@ class _Append:
                 request=request,
                 source=aligned_blocks(request.source, target.node.metadata.chunks, start),
                 write=write,
-                record=Record(token, claim.began, None),
+                record=Record(token, claim.began, None),  # that of the append is used
                 identity=identities[name],
             )
         return cls(plan=plan, how=how, claim=claim, writes=writes, grows=grows, records=records)

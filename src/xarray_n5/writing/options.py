@@ -17,9 +17,7 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.scene import SCENE, scene_format
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    import dask.array as da
+    from collections.abc import Hashable, Iterable, Mapping
 
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.spec import Mode
@@ -149,7 +147,6 @@ class WriteOptions:
         computed: bool,
         storage_options: Mapping[str, Any] | None = None,
         format: str | None = None,
-        sources: Sequence[da.Array] = (),
         **options: Any,
     ) -> Self:
         """Open the container at `url` for a write.
@@ -163,7 +160,7 @@ class WriteOptions:
             format = scene_format(url, format)
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
-            check_one_process(container.url, *sources)
+            check_one_process(container.url)
         settings = current_options()
         container = container.with_fsync() if settings["fsync"] else container
         return cls(
@@ -207,7 +204,7 @@ class WriteOptions:
             self.container.consolidate(path)
 
 
-def check_one_process(url: str, *sources: da.Array) -> None:
+def check_one_process(url: str) -> None:
     """Raise if blocks would be computed, and written, by other processes than this one.
 
     Raises
@@ -215,7 +212,7 @@ def check_one_process(url: str, *sources: da.Array) -> None:
     OneWriterError
         If the current scheduler has other processes: those of a cluster, or of a pool.
     """
-    get: Any = get_scheduler(collections=list(sources))
+    get: Any = get_scheduler()
     cluster: Any = getattr(get, "__self__", None)
     if getattr(get, "__module__", "") == "dask.multiprocessing":
         raise OneWriterError(url, "the scheduler 'processes' would write it from several")

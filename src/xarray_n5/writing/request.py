@@ -127,8 +127,8 @@ class WriteRequest:
         options: WriteOptions,
         *,
         region: slice | Sequence[slice] | None = None,
+        target: Array | None = None,
         dims: tuple[str, ...] | None = None,
-        **facts: Any,
     ) -> Self:
         """Return a request to write anything array-like.
 
@@ -158,9 +158,9 @@ class WriteRequest:
             spec=spec,
             options=options,
             region=_slices(region),
+            target=target,
             dims=dims or _names_of(arr, spec.axes, source.ndim),
             in_memory=not is_dask_collection(arr),
-            **facts,
         )
 
     @property

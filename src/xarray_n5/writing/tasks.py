@@ -59,16 +59,15 @@ class ArrayWrite:
         """The chunks that are written, along each axis."""
         return tuple(map(touched, self.start, self.shape, self.target.metadata.chunks))
 
-    def is_cut(self, index: Index) -> bool:
-        """Return whether a chunk has samples from before an append, which are kept."""
-        if self.kept is None:
-            return False
-        sides = zip(index, self.target.metadata.chunks, self.kept, strict=True)
-        return all(number * side < size for number, side, size in sides)
-
     def is_noted(self, index: Index, nbytes: int) -> bool:
-        """Return whether a task keeps a note of a chunk: where storing it proves nothing."""
-        return not (self.fresh and nbytes) and not self.is_cut(index)
+        """Return whether a task keeps a note of a chunk: where storing it proves nothing.
+
+        Chunks with samples from before an append have none: they are merged again.
+        """
+        if self.kept is None:
+            return not (self.fresh and nbytes)
+        sides = zip(index, self.target.metadata.chunks, self.kept, strict=True)
+        return any(number * side >= size for number, side, size in sides)
 
 
 _BYTES = 1 << 25
