@@ -26,7 +26,7 @@ from xarray_n5.model.paths import check_name, join
 from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import xarray as xr
 
@@ -58,11 +58,6 @@ class Levels:
     """All other attributes of the group."""
     encodings: Mapping[str, Encoding | None]
     """The encodings that the user chose, by level."""
-
-    @property
-    def dims(self) -> tuple[Hashable, ...]:
-        """The dimensions of every level."""
-        return next(iter(self.datasets.values()))[self.name].dims
 
 
 def levels_in(
@@ -230,11 +225,12 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
         return found if all(after != before for before, after in pairwise(factors)) else None
     # Attributes have no factors; the sizes show that the levels become coarser.
     plain = not any(axis.placed for each in axes for axis in each)
-    smaller = all(_is_smaller(after, before) for before, after in pairwise(sizes))
+    smaller = all(is_smaller(after, before) for before, after in pairwise(sizes))
     return [Geometry(each) for each in axes] if plain and smaller else None
 
 
-def _is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
+def is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
+    """Return whether a shape is smaller along some axes, and larger along none."""
     return after != before and all(a <= b for a, b in zip(after, before, strict=True))
 
 

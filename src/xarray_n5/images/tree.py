@@ -11,7 +11,7 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.dialects.levels import type_in_paintera
 from xarray_n5.dialects.ngff_attributes import without_images
 from xarray_n5.images.find import is_level_table, level_node, listed_levels, named_levels, node_at
-from xarray_n5.images.levels import Levels, groups_between, levels_in
+from xarray_n5.images.levels import Levels, groups_between, is_smaller, levels_in
 from xarray_n5.model.image import Image, Level, Part
 from xarray_n5.model.paths import join
 
@@ -172,9 +172,8 @@ def _is_coarser(name: Hashable, level: xr.Dataset, after: xr.Dataset) -> bool:
     if name not in level.data_vars or name not in after.data_vars:
         return False
     one, other = level[name], after[name]
-    if one.dims != other.dims or one.dtype != other.dtype or one.shape == other.shape:
-        return False
-    return all(a >= b for a, b in zip(one.shape, other.shape, strict=True))
+    alike = one.dims == other.dims and one.dtype == other.dtype
+    return alike and is_smaller(other.shape, one.shape)
 
 
 def _name(path: str, name: Hashable, dataset: xr.Dataset) -> str:
