@@ -129,10 +129,9 @@ def check_group(
     arrays, url = existing.arrays, existing.group.url
     if how.mode == "w-" and not resumes and (arrays or existing.group.attrs):
         unfinished = any(look(how.store, join(plan.path, name)).opens for name in ("", *arrays))
-        modes = (
-            "mode='a' adds to these and replaces arrays of the same names, mode='w' first removes "
-            "all arrays and attributes of the group"
-        )
+        modes = "mode='w' first removes all arrays and attributes of the group"
+        if not plan.is_pyramid:
+            modes = f"mode='a' adds to these and replaces arrays of the same names, {modes}"
         hint = hint_of(modes, resume=bool(how.resume), unfinished=unfinished)
         contained = f"it contains {', '.join(arrays) or 'attributes'}; {hint}"
         raise NodeExistsError(url, "", "a group that is not empty", contained)
