@@ -101,7 +101,7 @@ class ProgressBar:
         elif self.arrays:
             self.out.write(self._erase)
 
-    def expect(self, total: int, kept: int, unit: str, token: str) -> None:
+    def _expect(self, total: int, kept: int, unit: str, token: str) -> None:
         """Show the write of an array that is about to be computed.
 
         Parameters

@@ -281,7 +281,8 @@ def show(plan: WritePlan, count: int) -> None:
     """Show in the progress bar, if there is one, that chunks are about to be computed."""
     if (bar := shown_bar.get()) is not None:
         unit = "chunks" if plan.write.target.metadata.inner is None else "shards"
-        bar.expect(count, len(plan.before or ()), unit, plan.write.claim.token)
+        kept, token = len(plan.before or ()), plan.write.claim.token
+        bar._expect(count, kept, unit, token)  # noqa: SLF001 - not for users
 
 
 def whole(plan: WritePlan, *receipts: Receipts) -> Receipts:
