@@ -13,7 +13,6 @@ from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
 from xarray_n5.copying.variables import (
-    LABELS,
     NAMES,
     described,
     undecoded,
@@ -119,15 +118,12 @@ class Tree:
         return list(self.with_labels(planned).values())
 
     def keeps(self, arrays: Iterable[Array]) -> bool:
-        """Whether nodes are kept as they are stored; those of netCDF are decoded by xarray."""
+        """Whether nodes are kept as they are stored; HDF5's strings of any length cannot be."""
         forms = {array.node.format.name for array in self.arrays.values()}
         return (
             forms <= {self.how.format.name}
             and self.how.dialect is None
-            and not any(
-                array.node.format.one_writer and LABELS in array.attrs and NAMES not in array.attrs
-                for array in arrays
-            )
+            and not any(array.node.format.one_writer and array.dtype.hasobject for array in arrays)
         )
 
     def group(self, inner: str, *, is_part: bool) -> GroupPlan:
@@ -258,9 +254,7 @@ class Tree:
         if not members:
             empty = xr.Dataset(attrs=decode_attributes(group.attrs, group.path or "/"))
             return empty if is_dataset(group.attrs) else None
-        native = next(iter(members.values())).node.format.native_to_xarray
-        names = (NAMES,) if native else (NAMES, LABELS)
-        if not (is_dataset(group.attrs) or share_dimensions(members, group.attrs, names)):
+        if not (is_dataset(group.attrs) or share_dimensions(members, group.attrs)):
             return None
         images = {name: self.images[join(inner, name)] for name in members}
         if not all(_is_variable(name, image) for name, image in images.items()):
@@ -315,7 +309,7 @@ def _is_variable(name: str, image: Image[Array]) -> bool:
         return False  # it opens under another name
     if coords_from_axes(level.attributes) is not None:
         return True
-    others = level.geometry.keys - {NAMES, LABELS, "units"}
+    others = level.geometry.keys - {NAMES, "units"}
     return not (level.geometry.placed and others & level.attributes.keys())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from xarray_n5.dialects.write import override, write_geometry
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
 from xarray_n5.formats.zarr3.layout import adapted
-from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import axes_apart
 from xarray_n5.model.metadata import Content
 from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 
 NAMES = "_ARRAY_DIMENSIONS"
 """The attribute of a variable with the names of its dimensions."""
-
-LABELS = "DIMENSION_LABELS"
-"""The same in netCDF."""
 
 _MOST = 1 << 28
 """The maximum size of a chunk that keeps its shape; HDF5 may store an array in one piece."""
@@ -199,7 +195,9 @@ def undecoded(
 ) -> xr.Dataset:
     """Return a Dataset of elements as they are stored, but with decoded coordinates and strings."""
     raw = build(images, dict(attributes), DatasetOptions(decoders=_RAW))
-    decoded = _decoded(images, attributes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were shown when they were opened undecoded
+        decoded = build(images, dict(attributes))
     named = {None if name == NAMELESS else name: image for name, image in images.items()}
     if len(images) == 1:
         named = dict(zip([name_in(raw)], images.values(), strict=True))
@@ -219,17 +217,6 @@ def undecoded(
 def name_in(dataset: xr.Dataset) -> Any:
     """Return the name of the only variable, which may be a coordinate, besides coordinates."""
     return next(iter(dataset.data_vars or dataset.variables))
-
-
-def _decoded(images: Mapping[str, Image[Array]], attributes: Attributes) -> xr.Dataset:
-    """Return a Dataset as it opens; one of netCDF as that opens in xarray, if it can be decoded."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are shown when the same images are opened undecoded
-        if not any(NAMES in image.base.attributes for image in images.values()):
-            with suppress(*ODD):
-                how = dict.fromkeys(("mask_and_scale", "decode_times", "concat_characters"), True)
-                return build(images, dict(attributes), DatasetOptions(decoders=how))
-        return build(images, dict(attributes))
 
 
 def _elements(level: Level[Array], variable: xr.Variable, storage: Storage) -> xr.Variable:
@@ -325,8 +312,7 @@ def _plain(attributes: dict[str, Any], key: str, array: Array, *, is_whole: bool
     note = dict(note_of(attributes))
     if is_whole:
         note.pop("axes", None)
-    names = {NAMES, *(() if array.node.format.native_to_xarray else (LABELS,))}
-    gone = {key} if names & array.attrs.keys() or array.dtype.kind in "bSUO" else {key, NAMES}
+    gone = {key} if NAMES in array.attrs or array.dtype.kind in "bSUO" else {key, NAMES}
     kept = {name: value for name, value in attributes.items() if name not in gone}
     return {**kept, key: note} if note else kept
 

@@ -181,15 +181,10 @@ def pick_level(
 
 def is_like_dataset(group: Group) -> bool:
     """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes."""
-    native = group.container.format.native_to_xarray
-    return native and share_dimensions(group.arrays(), group.attrs)
+    return share_dimensions(group.arrays(), group.attrs)
 
 
-def share_dimensions(
-    arrays: Mapping[str, Array],
-    attributes: Mapping[str, Any],
-    keys: Sequence[str] = ("_ARRAY_DIMENSIONS",),
-) -> bool:
+def share_dimensions(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> bool:
     """Return whether attributes name the dimensions of all arrays of a group, in consistent sizes.
 
     Arrays without dimensions need no names: zarr-python omits their ``dimension_names``.
@@ -198,8 +193,7 @@ def share_dimensions(
         return False  # a pyramid, even of one level
     sizes: dict[str, int] = {}
     for array in arrays.values():
-        named = (array.attrs[key] for key in keys if key in array.attrs)
-        dims: Any = next(named, None if array.ndim else [])
+        dims: Any = array.attrs.get("_ARRAY_DIMENSIONS", None if array.ndim else [])
         if not isinstance(dims, list) or len(dims) != array.ndim:
             return False
         if not all(isinstance(dim, str) for dim in dims):

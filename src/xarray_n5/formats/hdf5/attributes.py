@@ -48,12 +48,21 @@ _SCALES = "DIMENSION_LIST"
 
 _NO_COORDINATE = "This is a netCDF dimension but not a netCDF variable"
 
-NETCDF = frozenset({"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"})
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+"""xarray's attribute with the names of a variable's dimensions."""
+
+_PROPERTIES = "_NCProperties"
+"""The attribute of the root of files that netCDF has written."""
+
+NETCDF = frozenset({_PROPERTIES, "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"})
 """Attributes of netCDF itself."""
 
 
 def read_attributes(node: Any) -> dict[str, Any]:
-    """Return a node's attributes as JSON values, without those that cannot be."""
+    """Return a node's attributes as JSON values, without those that cannot be.
+
+    Those of netCDF are as xarray's engines show them, with xarray's names of dimensions.
+    """
     outer: dict[str, Any] = {}
     inner: Any = {}
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
@@ -69,8 +78,12 @@ def read_attributes(node: Any) -> dict[str, Any]:
             inner = value
         else:
             outer[key] = value
+    is_netcdf = _PROPERTIES in node.file.attrs
     if hasattr(node, "shape") and (labels := labels_of(node)):
-        outer[LABELS] = labels
+        outer[DIMENSIONS if is_netcdf else LABELS] = labels
+    alone = [key for key, value in outer.items() if isinstance(value, list) and len(value) == 1]
+    for key in alone if is_netcdf else ():
+        outer[key] = outer[key] if key in {DIMENSIONS, LABELS} else outer[key][0]
     return {**inner, **outer}
 
 
@@ -119,7 +132,8 @@ def write_attributes(node: Any, wanted: Mapping[str, Any], where: str) -> None:
         rest[VERSION] = changed[VERSION]  # on the root, that name is n5-hdf5's
         del native[VERSION]
     inner = {key: value for key, value in before.items() if key not in names}
-    inner.pop(LABELS, None)  # the names of dimension scales
+    if LABELS not in names:  # the names of dimension scales
+        inner.pop(DIMENSIONS if _PROPERTIES in node.file.attrs else LABELS, None)
     rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
     _check_size(rest, where)
     for key in names & before.keys():
