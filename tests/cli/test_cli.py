@@ -24,8 +24,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from matplotlib import image as images
 
 from tests.support.containers import NAMES
-from tests.support.killing import files, kill, when
-from tests.support.processes import Python
 from xarray_n5 import create_array, create_group, open_array, pyramid, to_n5, tutorial, verify
 from xarray_n5.cli import main
 from xarray_n5.cli.errors import _secrets, report_errors
@@ -363,48 +361,6 @@ def test_what_becomes_no_pyramid_is_told(
     assert found.exit_code == code
     assert problem in found.stderr
     assert not list(tmp_path.iterdir())
-
-
-WAITING = """
-import os, sys, time
-from pathlib import Path
-
-import dask
-from dask.callbacks import Callback
-from xarray_n5.cli import main
-
-dask.config.set({"array.chunk-size": "4 KiB"})
-
-
-def wait(*_):
-    while len(list(Path(sys.argv[3]).rglob("*"))) >= int(os.environ["ENOUGH"]):
-        time.sleep(1)
-
-
-with Callback(posttask=wait):
-    main(prog_name="xarray-n5")
-"""
-"""The program, which goes on until enough is stored, and then waits to be killed."""
-
-
-@pytest.mark.exhaustive
-def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
-    options = ("--chunks", "4,16,32", "--workers", 1)
-    place, whole = tmp_path / "b.zarr", tmp_path / "whole.zarr"
-    printed("copy", CELLS, whole, *options)
-    chunks = len(list(whole.rglob("*")))
-    small = {**os.environ, "DASK_ARRAY__CHUNK_SIZE": "4 KiB"}
-    command = ("-c", WAITING, "copy", CELLS, place, *options)
-    with Python(*command, env={"ENOUGH": str(chunks // 8)}) as program:
-        # Unlike rglob, os.walk tolerates folders that disappear meanwhile.
-        when(lambda: sum(len(d + f) for _, d, f in os.walk(place)) >= chunks // 8, program)
-        assert kill(program)
-    assert list(place.rglob(".xn5/open*"))
-    assert run("copy", CELLS, place, *options).exit_code == 1
-    with started("copy", CELLS, place, *options, "--resume", env=small) as resumed:
-        _, err = resumed.communicate()
-    assert resumed.returncode == 0, err
-    assert files(place) == files(whole)
 
 
 def test_exit_codes_are_those_of_the_page(cells: Path, tmp_path: Path) -> None:
