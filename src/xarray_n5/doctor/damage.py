@@ -20,7 +20,7 @@ from xarray_n5.formats.documents import unfinished
 from xarray_n5.formats.protocol import Node
 from xarray_n5.integrity.report import check_chunk
 from xarray_n5.leaves import scene_reader
-from xarray_n5.model.alerts import ODD
+from xarray_n5.model.alerts import ODD, REFUSED
 from xarray_n5.model.json import RESTORE
 from xarray_n5.model.level_names import number_in
 from xarray_n5.model.metadata import ArrayMetadata, Content
@@ -341,7 +341,7 @@ def _listing(node: ArrayNode) -> tuple[list[Index] | None, list[str]]:
     chunks = node.container.list_chunks(node.path, node.metadata, others)
     try:
         stored = sorted(islice(chunks, _LISTED + 1))
-    except Exception:  # noqa: BLE001 - servers refuse in many ways
+    except REFUSED:
         return None, []
     return (stored if len(stored) <= _LISTED else None), others
 

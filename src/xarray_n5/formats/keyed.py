@@ -20,6 +20,7 @@ from xarray_n5.formats.documents import (
 )
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import read_nodes, settle
+from xarray_n5.model.alerts import REFUSED
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, is_own, is_partial, join
 from xarray_n5.stores import CachedStore, heads, uncached
@@ -143,7 +144,7 @@ class KeyedContainer:
         """
         try:
             folders, files = self.store.list(path)
-        except Exception:  # servers refuse in many ways
+        except REFUSED:
             named = self._consolidated(path)
             if named is None:
                 raise

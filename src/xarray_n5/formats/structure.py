@@ -27,7 +27,7 @@ from xarray_n5.formats.documents import (
 )
 from xarray_n5.formats.protocol import Node
 from xarray_n5.leaves import LOOK, scene_reader
-from xarray_n5.model.alerts import warn
+from xarray_n5.model.alerts import REFUSED, warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, lists_levels
@@ -146,7 +146,7 @@ def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
     while level:
         try:
             inner = _folders_in(store, level)
-        except Exception:  # noqa: BLE001 - servers refuse in many ways; who reads later reports it
+        except REFUSED:  # who reads later reports it
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as above
@@ -203,7 +203,7 @@ def _listings(store: Store, form: KeyedFormat, claims: Sequence[Node]) -> list[L
     short = [claim.path for claim in claims if _entries(form, _array(claim)) <= _LONG]
     try:
         listings = dict(zip(short, store.list_many(short), strict=True)) if short else {}
-    except Exception:  # noqa: BLE001 - servers refuse in many ways
+    except REFUSED:
         listings = {}
     listed = (listings.get(claim.path) for claim in claims)
     return [listing if listing and any(listing) else None for listing in listed]
@@ -283,7 +283,7 @@ def _hint(store: Store, form: KeyedFormat, path: str) -> str:
             if folders or not path or not set(form.documents).isdisjoint(files):
                 break
             path = path.rpartition("/")[0]
-    except Exception:  # noqa: BLE001 - a server that lists nothing must not hide the real error
+    except REFUSED:  # a server that lists nothing must not hide the real error
         return ""
     described = not set(form.documents).isdisjoint(files)
     hint = list_names(path, [name for name in folders if not name.startswith(".")], described)

@@ -8,6 +8,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
+from xarray_n5.errors import N5Error
 from xarray_n5.errors import message as safe_message
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 ODD = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Errors from reading invalid values, which are ignored with a warning."""
+
+REFUSED = (N5Error, OSError, NotImplementedError)
+"""Errors of stores whose server, or system, refuses or cannot do what is asked."""
 
 _INSIDE = re.compile(r"(xarray_n5\w*|xarray|dask)(\.|$)")
 """Names of modules whose lines are not the user's."""
