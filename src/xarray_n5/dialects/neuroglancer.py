@@ -37,7 +37,7 @@ class Neuroglancer:
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
     group_signs = ("coordinateArrays", *_SHARED)
-    group_keys = (*_SHARED, "downsamplingFactors", "scales")
+    group_keys = (*_SHARED, "downsamplingFactors", "scales", "translate")
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
