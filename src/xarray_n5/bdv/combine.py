@@ -68,58 +68,58 @@ def loader_element(loader: Loader) -> Element:
 
 def setups_element(project: Project) -> Element:
     """Return ``ViewSetups``."""
-    found = Element("ViewSetups")
-    found.extend(map(setup_element, project.setups.values()))
-    found.extend(entities_element(kind, each) for kind, each in project.entities.items())
-    return found
+    element = Element("ViewSetups")
+    element.extend(map(setup_element, project.setups.values()))
+    element.extend(entities_element(*of_kind) for of_kind in project.entities.items())
+    return element
 
 
 def setup_element(setup: ViewSetup) -> Element:
     """Return ``ViewSetup``."""
-    found = Element("ViewSetup")
-    _add(found, "id", str(setup.id))
+    element = Element("ViewSetup")
+    _add(element, "id", str(setup.id))
     if setup.name is not None:
-        _add(found, "name", setup.name)
+        _add(element, "name", setup.name)
     if setup.size is not None:
-        _add(found, "size", _numbers(setup.size[::-1]))
+        _add(element, "size", _numbers(setup.size[::-1]))
     if setup.voxel_size is not None:
-        voxel = SubElement(found, "voxelSize")
+        voxel = SubElement(element, "voxelSize")
         _add(voxel, "unit", setup.unit or "")
         _add(voxel, "size", _numbers(setup.voxel_size[::-1]))
-    attributes = SubElement(found, "attributes")
+    attributes = SubElement(element, "attributes")
     for kind, number in setup.attributes.items():
         _add(attributes, kind, str(number))
-    return found
+    return element
 
 
 def entities_element(kind: str, entities: Mapping[int, Entity]) -> Element:
     """Return ``Attributes``."""
-    found = Element("Attributes", name=checked(kind))
-    found.extend(entity_element(kind, each) for each in entities.values())
-    return found
+    element = Element("Attributes", name=checked(kind))
+    element.extend(entity_element(kind, entity) for entity in entities.values())
+    return element
 
 
 def entity_element(kind: str, entity: Entity) -> Element:
     """Return ``Channel``, ``Tile``, ``Angle``, ``Illumination`` or another one."""
-    found = Element(kind[:1].upper() + kind[1:])
-    _add(found, "id", str(entity.id))
-    _add(found, "name", entity.name or str(entity.id))
+    element = Element(kind[:1].upper() + kind[1:])
+    _add(element, "id", str(entity.id))
+    _add(element, "name", entity.name or str(entity.id))
     for key, value in entity.facts.items():
-        _add(found, key, value)
-    return found
+        _add(element, key, value)
+    return element
 
 
 def timepoints_element(timepoints: Sequence[int]) -> Element:
     """Return ``Timepoints``: a range of consecutive ones, otherwise a pattern."""
     first, last = timepoints[0], timepoints[-1]
     if last - first + 1 == len(timepoints):
-        found = Element("Timepoints", type="range")
-        _add(found, "first", str(first))
-        _add(found, "last", str(last))
-        return found
-    found = Element("Timepoints", type="pattern")
-    _add(found, "integerpattern", pattern_of(timepoints))
-    return found
+        element = Element("Timepoints", type="range")
+        _add(element, "first", str(first))
+        _add(element, "last", str(last))
+        return element
+    element = Element("Timepoints", type="pattern")
+    _add(element, "integerpattern", pattern_of(timepoints))
+    return element
 
 
 def pattern_of(numbers: Sequence[int]) -> str:
@@ -144,26 +144,26 @@ def missing_view(view: View) -> Element:
 
 def registrations_element(project: Project) -> Element:
     """Return ``ViewRegistrations``."""
-    found = Element("ViewRegistrations")
-    found.extend(registration_element(*each) for each in sorted(project.registrations.items()))
-    return found
+    element = Element("ViewRegistrations")
+    element.extend(registration_element(*view) for view in sorted(project.registrations.items()))
+    return element
 
 
 def registration_element(view: View, registration: Registration) -> Element:
     """Return ``ViewRegistration``."""
-    found = Element("ViewRegistration", timepoint=str(view.timepoint), setup=str(view.setup))
-    for each in registration.transforms:
-        step = SubElement(found, "ViewTransform", type="affine")
-        if each.name:
-            _add(step, "Name", each.name)
-        _add(step, "affine", _numbers(number for row in each.rows for number in row))
-    return found
+    element = Element("ViewRegistration", timepoint=str(view.timepoint), setup=str(view.setup))
+    for transform in registration.transforms:
+        step = SubElement(element, "ViewTransform", type="affine")
+        if transform.name:
+            _add(step, "Name", transform.name)
+        _add(step, "affine", _numbers(number for row in transform.rows for number in row))
+    return element
 
 
 def checked(text: str) -> str:
     """Return a string that XML can represent; raise ValueError otherwise."""
-    if found := _INVALID.search(text):
-        raise ValueError(f"XML cannot represent the character {found[0]!r} of {text[:80]!r}")
+    if match := _INVALID.search(text):
+        raise ValueError(f"XML cannot represent the character {match[0]!r} of {text[:80]!r}")
     return text
 
 
@@ -172,9 +172,9 @@ def _numbers(numbers: Iterable[float]) -> str:
 
 
 def _add(parent: Element, tag: str, text: str) -> Element:
-    found = SubElement(parent, tag)
-    found.text = checked(text)
-    return found
+    element = SubElement(parent, tag)
+    element.text = checked(text)
+    return element
 
 
 _FACTS = ("setups", "entities", "timepoints", "missing", "registrations")
