@@ -105,8 +105,7 @@ def to_bdv(
     >>> list(xr.open_datatree("tiles.xml", engine="bdv").children)
     ['s0', 's1']
     """
-    from xarray_n5.bdv.save import write_options
-    from xarray_n5.bdv.write import Coarser, write_project
+    from xarray_n5.bdv.write import Coarser, write_options, write_project
 
     check_option("mode", mode, *get_args(Mode))
     check_option("method", method, "mean", "max", "min", "mode")

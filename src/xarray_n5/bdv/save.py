@@ -23,7 +23,7 @@ from xarray_n5.bdv.project import Project, read_project
 from xarray_n5.bdv.xml import LOOK, looks_like_project
 from xarray_n5.codecs import to_json
 from xarray_n5.errors import MetadataError, N5Error, NodeExistsError
-from xarray_n5.formats.containers import find_scene, open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.level_names import numbered, setup_name, view_path
@@ -31,7 +31,6 @@ from xarray_n5.model.metadata import GroupMetadata, lists_levels
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import planned_array
 
 if TYPE_CHECKING:
@@ -42,29 +41,8 @@ if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.stores import Store
+    from xarray_n5.writing.options import WriteOptions
     from xarray_n5.writing.request import WriteRequest
-
-
-def write_options(
-    xml: object,
-    data: object | None,
-    *,
-    storage_options: Mapping[str, Any] | None,
-    **options: Any,
-) -> WriteOptions:
-    """Open the container of a project for a write.
-
-    Without `data`, it is that of the existing project, or one next to the XML with its name.
-    """
-    if data is None:
-        file = find_scene(xml, options_of_xml(xml, storage_options))
-        if file is not None:
-            data = file.container(storage_options).url
-        elif isinstance(xml, str | os.PathLike):
-            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}.n5"
-        else:
-            raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
-    return WriteOptions.into(data, storage_options=storage_options, **options)
 
 
 def options_of_xml(

@@ -191,9 +191,8 @@ def groups_of(layout: ViewLayout, views: Iterable[View]) -> list[str]:
 
 def _listed_levels(attributes: Attributes) -> int | None:
     """Return the number of levels that a setup lists, or None."""
-    if not lists_levels(attributes):
-        return None
-    return min(len(attributes["downsamplingFactors"]), MOST_LEVELS)
+    listed = attributes["downsamplingFactors"] if lists_levels(attributes) else None
+    return None if listed is None else min(len(listed), MOST_LEVELS)
 
 
 def _entries(attributes: Attributes) -> list[dict[str, object]]:

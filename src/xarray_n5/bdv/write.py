@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from operator import mul
@@ -15,7 +17,13 @@ from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
-from xarray_n5.bdv.save import ProjectTarget, ProjectUpdate, difference_of, write_views
+from xarray_n5.bdv.save import (
+    ProjectTarget,
+    ProjectUpdate,
+    difference_of,
+    options_of_xml,
+    write_views,
+)
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
@@ -29,6 +37,7 @@ from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
+from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import planned_array
 from xarray_n5.writing.request import WriteRequest
 
@@ -41,13 +50,35 @@ if TYPE_CHECKING:
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.pyramids.reduce import Method
     from xarray_n5.writing.group import GroupWrite
-    from xarray_n5.writing.options import Encoding, WriteOptions
+    from xarray_n5.writing.options import Encoding
 
 _NAME = "the image"
 """How messages call an image without a name."""
 
 _ENCODINGS = {"chunks", "compression"}
 """The encodings of an image that users may set."""
+
+
+def write_options(
+    xml: object,
+    data: object | None,
+    *,
+    storage_options: Mapping[str, Any] | None,
+    **options: Any,
+) -> WriteOptions:
+    """Open the container of a project for a write.
+
+    Without `data`, it is that of the existing project, or one next to the XML with its name.
+    """
+    if data is None:
+        file = find_scene(xml, options_of_xml(xml, storage_options))
+        if file is not None:
+            data = file.container(storage_options).url
+        elif isinstance(xml, str | os.PathLike):
+            data = f"{re.sub(r'[.]xml$', '', os.fspath(xml), flags=re.IGNORECASE)}.n5"
+        else:
+            raise TypeError(f"data is required if the XML is a {type(xml).__name__}")
+    return WriteOptions.into(data, storage_options=storage_options, **options)
 
 
 def write_project(
