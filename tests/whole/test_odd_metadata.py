@@ -508,7 +508,7 @@ def test_an_odd_note_is_ignored_with_a_warning(tmp_path: Path, note: Any) -> Non
     assert bool(given) == (note != {"dtype": "S1"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert xr.open_datatree(container, engine="n5")["a/a"].shape == (4,)
+        assert xr.open_datatree(container, engine="n5")["a"].shape == (4,)
 
 
 def test_attributes_of_every_kind_are_still_read_from_the_note(tmp_path: Path) -> None:
