@@ -345,7 +345,7 @@ def store_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
         return call
 
     without_requests = {"at", "child", "identity", "parent", "stamp", "uncached"}
-    without_requests |= {"fresh", "with_fsync"}
+    without_requests |= {"fresh", "with_fsync", "set_many"}  # whose requests are sets
     for name in dir(LocalStore):
         method = getattr(LocalStore, name)
         if not name.startswith("_") and name not in without_requests and callable(method):
