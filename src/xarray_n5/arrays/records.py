@@ -27,12 +27,13 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from xarray_n5.errors import ContainerNotVisibleError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
-from xarray_n5.stores import LocalStore, uncached
+from xarray_n5.stores import LocalStore, together, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -441,10 +442,14 @@ class Claim:
 
     def end(self, *others: str, notes: bool = False) -> None:
         """Delete `others` of the node, the record, then the notes of tasks."""
-        delete_records(self.store, self.path, [*others, self.name])
-        self.store.clear_folder(join(self.path, HIDDEN))
-        if notes:
-            self.store.delete_tree(self.notes_folder, "")
+        store, folder = self.store, self.notes_folder
+        last = partial(delete_records, store, self.path, [*others, self.name])
+        looks: list[Any] = [last, self.note_names] if notes else [last]
+        names = together(store, looks)[-1] or ()
+        if names:
+            store.delete([join(folder, name) for name in names])
+            store.clear_folder(folder)
+        store.clear_folder(join(self.path, HIDDEN))
 
 
 def claim_of(store: Store, path: str, record: Record, began: str | None = None) -> Claim:

@@ -28,10 +28,10 @@ from xarray_n5.images.find import (
     single_image,
 )
 from xarray_n5.images.select import (
-    is_like_dataset,
     levels_in_groups,
     select_images,
     select_level,
+    share_dimensions,
 )
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
@@ -172,14 +172,14 @@ class _Tree:
             return {f"{stem}{at}".rstrip("/") or "/": inside[at] for at in inside}
         if is_dataset(node.attrs):
             return self._open_dataset(node, path)
-        if is_like_dataset(node) and not self._is_done(node):
+        children = node.nodes(without=self.options.drop)
+        arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
+        # Levels of a group around it may be opened.
+        is_done = self.done.issuperset(array.path for array in arrays.values())
+        if share_dimensions(arrays, node.attrs) and not is_done:
             with suppress(ValueError):  # levels of one size differ in their coordinates
                 return self._open_dataset(node, path)
-        return self._open_group(node, path, is_part=is_part)
-
-    def _is_done(self, group: Group) -> bool:
-        """Return whether all arrays of a group are opened, as levels of a group around it."""
-        return bool(self.done) and self.done.issuperset(a.path for a in group.arrays().values())
+        return self._open_group(node, path, children, is_part=is_part)
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
         images = select_images(group, **self._how)
@@ -189,7 +189,9 @@ class _Tree:
                 datasets |= self.open(inner, f"{path.rstrip('/')}/{name}")
         return datasets
 
-    def _open_group(self, group: Group, path: str, *, is_part: bool) -> dict[str, xr.Dataset]:
+    def _open_group(
+        self, group: Group, path: str, children: Mapping[str, Array | Group], *, is_part: bool
+    ) -> dict[str, xr.Dataset]:
         stem = path.rstrip("/")
         below: dict[str, xr.Dataset] = {}
         combined = {}
@@ -199,7 +201,6 @@ class _Tree:
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
-        children = group.nodes(without=self.options.drop)
         arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
         known = levels_of(group, arrays)
         images = self._images(group, arrays, known)

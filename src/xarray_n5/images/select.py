@@ -179,13 +179,8 @@ def pick_level(
     raise NodeNotFoundError(where, str(level), "level", found)
 
 
-def is_like_dataset(group: Group) -> bool:
-    """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes."""
-    return share_dimensions(group.arrays(), group.attrs)
-
-
 def share_dimensions(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> bool:
-    """Return whether attributes name the dimensions of all arrays of a group, in consistent sizes.
+    """Return whether all arrays have dimension names as in xarray's Zarr, and consistent sizes.
 
     Arrays without dimensions need no names: zarr-python omits their ``dimension_names``.
     """
