@@ -84,6 +84,8 @@ class Zarr2(KeyedFormat):
         self, documents: Documents, attributes: Attributes, where: str
     ) -> Documents:
         """Return the ``.zattrs`` with new attributes; NaN is kept only where it was."""
+        if not attributes and _ATTRIBUTES not in documents:
+            return {}
         return {_ATTRIBUTES: _dump(attributes, where, _parse(documents, _ATTRIBUTES, where))}
 
     def with_shape(self, documents: Documents, shape: tuple[int, ...], where: str) -> Documents:
