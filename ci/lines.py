@@ -17,17 +17,17 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 26_350,
-    "xarray_n5_engine": 212,
-    "bdv": 3_644,
-    "cli": 1_080,
-    "doctor": 1_611,
-    "hangar": 694,
-    "imaris": 251,
-    "napari": 310,
-    "scenes": 995,
-    "viewing": 896,
-    "tests": 41_800,
+    "core": 25_369,
+    "xarray_n5_engine": 202,
+    "bdv": 3_071,
+    "cli": 891,
+    "doctor": 1_307,
+    "hangar": 576,
+    "imaris": 244,
+    "napari": 292,
+    "scenes": 961,
+    "viewing": 878,
+    "tests": 40_050,
 }
 """The most lines of code of a folder. Limits are only lowered."""
 
