@@ -122,7 +122,7 @@ def levels(url: Any, form: str, **more: Any) -> None:
 @cache
 def source_of_copies() -> MemoryStore:
     source = MemoryStore()
-    masked = ("x", [1.0, np.nan, 3.0], {}, {"dtype": "u1", "_FillValue": 0, "chunks": 2})
+    masked: Any = ("x", [1.0, np.nan, 3.0], {}, {"dtype": "u1", "_FillValue": 0, "chunks": 2})
     xr.Dataset({"v": masked, "name": ("x", ["a", "bb", ""])}).n5.to_n5(source, "a/b")
     levels(source, "n5")
     return source
