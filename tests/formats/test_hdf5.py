@@ -587,6 +587,19 @@ def test_odd_datasets_do_not_keep_others_from_being_read(path: str) -> None:
         assert (open_group(path).arrays()["image"][...] == np.arange(4)).all()
 
 
+def test_netcdf_opens_as_in_its_own_engine(path: str) -> None:
+    packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
+    values = ("x", [1.0, np.nan, 2.5], {"one": np.array([7]), "two": np.array([7, 8])}, packed)
+    times = np.array(["2001-01-01", "2002-05-03", "2003-01-01"], "M8[ns]")
+    xr.Dataset({"a": values, "t": ("x", times)}).to_netcdf(path, engine="h5netcdf")
+    with xr.open_dataset(path, engine="h5netcdf") as theirs:
+        xr.testing.assert_identical(xr.open_dataset(path, engine="n5").load(), theirs.load())
+    with h5py.File(path, "r+") as file:
+        file["a"].attrs["row"] = [[1, 2]]
+    attributes = open_array(path, "a").attrs
+    assert (attributes["one"], attributes["row"]) == (7, [[1, 2]])
+
+
 def test_what_was_never_stored_behind_a_userblock_is_zero(path: str) -> None:
     with h5py.File(path, "w", userblock_size=512) as file:
         file.create_dataset("d", (4,), "i4")

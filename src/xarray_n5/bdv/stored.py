@@ -50,7 +50,7 @@ class BdvLayout:
     def group(self, view: View) -> str | None:
         """Return the path of the setup, which lists the factors of all levels; None in HDF5.
 
-        There, the factors are an attribute of each level, see ``formats/hdf5/bdv.py``.
+        There, the factors are an attribute of each level, see ``formats/hdf5/nodes.py``.
         """
         return None if self.in_hdf5 else setup_name(view.setup)
 

@@ -48,7 +48,7 @@ _SCALES = "DIMENSION_LIST"
 
 _NO_COORDINATE = "This is a netCDF dimension but not a netCDF variable"
 
-DIMENSIONS = "_ARRAY_DIMENSIONS"
+_DIMENSIONS = "_ARRAY_DIMENSIONS"
 """xarray's attribute with the names of a variable's dimensions."""
 
 _PROPERTIES = "_NCProperties"
@@ -67,23 +67,23 @@ def read_attributes(node: Any) -> dict[str, Any]:
     inner: Any = {}
     hidden = set(NETCDF) | ({VERSION} if node.name == "/" else set())
     hidden |= SCALE if is_scale(node) else set()
+    is_netcdf = _optional(node.file, _PROPERTIES) is not None
     for key in node.attrs:
         if key in hidden or not isinstance(key, str):
             continue  # names that are not UTF-8 are bytes
         try:
-            value = _as_json(value_of(node, key))
+            given = value_of(node, key)
+            # netCDF stores each number as a list.
+            alone = is_netcdf and np.shape(given) == (1,) and key not in {_DIMENSIONS, LABELS}
+            value = _as_json(given[0] if alone else given)
         except FAILURES:
             continue  # references, structures, types without a NumPy equivalent, damaged ones
         if key == ROOT and isinstance(value, dict):
             inner = value
         else:
             outer[key] = value
-    is_netcdf = _PROPERTIES in node.file.attrs
     if hasattr(node, "shape") and (labels := labels_of(node)):
-        outer[DIMENSIONS if is_netcdf else LABELS] = labels
-    alone = [key for key, value in outer.items() if isinstance(value, list) and len(value) == 1]
-    for key in alone if is_netcdf else ():
-        outer[key] = outer[key] if key in {DIMENSIONS, LABELS} else outer[key][0]
+        outer[_DIMENSIONS if is_netcdf else LABELS] = labels
     return {**inner, **outer}
 
 
@@ -133,7 +133,7 @@ def write_attributes(node: Any, wanted: Mapping[str, Any], where: str) -> None:
         del native[VERSION]
     inner = {key: value for key, value in before.items() if key not in names}
     if LABELS not in names:  # the names of dimension scales
-        inner.pop(DIMENSIONS if _PROPERTIES in node.file.attrs else LABELS, None)
+        inner.pop(_DIMENSIONS if _PROPERTIES in node.file.attrs else LABELS, None)
     rest |= {key: value for key, value in inner.items() if key in wanted and key not in changed}
     _check_size(rest, where)
     for key in names & before.keys():
