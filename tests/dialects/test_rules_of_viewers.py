@@ -169,23 +169,6 @@ def test_imagej_has_all_that_n5_ij_requires(tmp_path: Path) -> None:
     assert open_array(tmp_path / "still.n5", "a").attrs["fps"] == 0
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("u1", 255), ("u2", 65535), ("f4", 1)])
-def test_labelled_channels_have_a_colour_and_a_window_as_ome_ngff_requires(
-    tmp_path: Path, dtype: str, most: int
-) -> None:
-    axes = [Axis(name="c", labels=("DNA", "actin")), Axis(name="y", unit="um"), Axis(name="x")]
-    data = np.zeros((2, 4, 4), dtype)
-    by: dict[str, Any] = {"factors": {"y": 2}, "levels": 1, "chunks": (1, 2, 2)}
-    pyramid(with_axes(data, axes), tmp_path / "c.zarr", format="zarr2", **by)
-    channels = xarray_n5.open_group(tmp_path / "c.zarr").attrs["omero"]["channels"]
-    assert [each["label"] for each in channels] == ["DNA", "actin"]
-    assert len({each["color"] for each in channels}) == 2
-    for each in channels:
-        assert each["window"] == {"min": 0, "start": 0, "max": most, "end": most}
-        assert int(each["color"], 16) < 1 << 24
-    assert open_array(tmp_path / "c.zarr", "s1").axes[0].labels == ("DNA", "actin")
-
-
 def chunks_of(folder: Path) -> set[str]:
     files = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     return {file for file in files if "/." not in f"/{file}"}

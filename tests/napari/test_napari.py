@@ -498,9 +498,9 @@ def test_channels_are_layers_with_names_and_colours(tmp_path: Path, open_layers:
     layers = open_layers(a_series("zarr2")(tmp_path))
     shown = [(facts["name"], facts["colormap"], facts["blending"]) for _, facts, _ in layers]
     assert shown == [
-        ("cells: DAPI", "cyan", "additive"),
-        ("cells: GFP", "yellow", "additive"),
-        ("cells: RFP", "magenta", "additive"),
+        ("cells: DAPI", "#0000ff", "additive"),
+        ("cells: GFP", "#00ff00", "additive"),
+        ("cells: RFP", "#ff0000", "additive"),
     ]
     facts = layers[0][1]
     assert facts["axis_labels"] == ("t", "z", "y", "x")
@@ -527,7 +527,7 @@ def test_omero_says_how_channels_are_shown(tmp_path: Path, open_layers: Read, fo
     names = ["name", "colormap", "contrast_limits", "visible"]
     assert [[facts.get(key) for key in names] for _, facts, _ in layers] == [
         ["cells: DNA", "#0000ff", (10.0, 300.0), None],
-        ["cells: actin", "yellow", None, None],
+        ["cells: actin", "#ffff00", None, None],
         ["cells: c 2", "#ff8000", None, False],
     ]
 
@@ -610,7 +610,7 @@ def test_views_are_layers_with_their_affine_matrices(tmp_path: Path, open_layers
     dataset = xr.open_dataset(place, engine="n5", level=0)
     names = [facts["name"] for _, facts, _ in layers]
     assert names == [f"project: setup {number}" for number in (0, 2, 1, 3)]
-    assert [facts["colormap"] for _, facts, _ in layers] == ["magenta"] * 2 + ["green"] * 2
+    assert [facts["colormap"] for _, facts, _ in layers] == ["#ff00ff"] * 2 + ["#00ff00"] * 2
     points = np.array([[0, 0, 0], [1, 2, 3], [5, 11, 15]])
     for (data, facts, _), number in zip(layers, (0, 2, 1, 3), strict=True):
         assert facts["axis_labels"] == ("t", "z", "y", "x")

@@ -407,8 +407,8 @@ def test_channels_have_names_and_colours(served: Any) -> None:
     _, state = served(stack)
     assert [each["name"] for each in state["layers"]] == ["raw DAPI", "raw GFP"]
     assert [each["blend"] for each in state["layers"]] == ["additive"] * 2
-    assert "#00ff00" in state["layers"][0]["shader"]
-    assert "#ff00ff" in state["layers"][1]["shader"]
+    assert "#0000ff" in state["layers"][0]["shader"]
+    assert "#00ff00" in state["layers"][1]["shader"]
     assert list(state["dimensions"]) == ["x", "y", "z"]
     channels = [{"color": "FF8000", "label": "DAPI"}, {"color": "0080ff", "label": "GFP"}]
     stack.attrs["omero"] = {"channels": [{"color": "(); //"}, {"color": "green"}]}

@@ -235,8 +235,7 @@ class Tree:
             self.how,
             systems=next(iter(images.values())).base.geometry.systems,
         )
-        (dtype, *_) = (array.dtype for array in levels.values())
-        around = {} if found is None else with_others(found.around, group.attrs, dtype)
+        around = {} if found is None else with_others(found.around, group.attrs)
         if not are_described(around):
             around = {**without_images(beside), **around}
             if self.how.dialect is None and self.how.format.native_to_xarray:

@@ -36,6 +36,7 @@ from xarray_n5.dialects.ngff_attributes import (
 )
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.errors import MetadataError
+from xarray_n5.images.channels import with_windows
 from xarray_n5.images.levels import Levels
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata
@@ -152,6 +153,7 @@ def close(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> None:
     for plan in plans:
         group = create_group(how.container, plan.path, mode="a")
         attributes, stale = _changes(plan, group.attrs, how)
+        attributes = with_windows(attributes, group) if plan.is_pyramid else attributes
         if attributes or stale:
             group.attrs.change(attributes, stale)
     list_labels(how.container, {plan.path: plan.attributes for plan in plans})

@@ -113,7 +113,7 @@ class Ngff:
             }
             for node, geometry in levels
         ]
-        node, base = levels[0][0], ordered(levels[0][1])
+        base = ordered(levels[0][1])
         axes = [_described(axis) for axis in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
         labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
@@ -124,7 +124,7 @@ class Ngff:
                     f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
                 )
             image = with_systems(image, levels[0][1].systems)
-        return described([image], omero_for(labels, node.dtype), version)
+        return described([image], omero_for(labels), version)
 
 
 def _kind(one: Axis) -> str | None:

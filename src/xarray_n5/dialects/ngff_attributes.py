@@ -5,10 +5,7 @@ Transformations of a scene, since version 0.6, lead from image to image. They ar
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
@@ -26,8 +23,17 @@ if TYPE_CHECKING:
 
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
 
-_COLORS = ("FF0000", "00FF00", "0000FF", "FF00FF", "00FFFF", "FFFF00", "FFFFFF")
-"""Colours of channels."""
+_DYES = {
+    "0000FF": ("dapi", "hoechst", "bfp", "405"),
+    "00FF00": ("gfp", "fitc", "488"),
+    "FF0000": ("mcherry", "rfp", "tdtomato", "tritc", "texas red", "561", "568", "594"),
+    "FF00FF": ("cy5", "far red", "far-red", "633", "640", "647"),
+}
+"""The colours of channels whose names contain a dye, or the wavelength of its laser in nm."""
+
+_CYCLES = {1: ("FFFFFF",), 2: ("FF00FF", "00FF00")}
+_CYCLE = ("00FFFF", "FFFF00", "FF00FF", "FF0000", "00FF00", "0000FF")
+"""The colours of other channels by their number, as in napari."""
 
 KEYS = frozenset({_IMAGES, _OME})
 """Attributes that may contain images."""
@@ -59,22 +65,37 @@ def omero_of(attributes: Attributes) -> Any:
     return _holder(attributes, _OMERO).get(_OMERO)
 
 
-def omero_for(labels: Sequence[str], dtype: np.dtype[Any] | None) -> dict[str, Any]:
-    """Return ``omero`` with labelled channels over the range of a type; empty without labels.
+def colors_of(labels: Sequence[object]) -> list[str]:
+    """Return the colours of channels: those of their dyes, or those of napari.
 
-    Version 0.4 requires a colour and a window for each.
+    >>> colors_of(["DAPI", "EGFP-tubulin", "other"])
+    ['0000FF', '00FF00', 'FF00FF']
     """
-    least, most = 0, 1
-    if dtype is not None and dtype.kind in "iu":
-        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    return _omero(labels, {"min": least, "max": most, "start": least, "end": most})
+    cycle = _CYCLES.get(len(labels), _CYCLE)
+    names = [str(label).lower() for label in labels]
+    dyes = [[c for c, dyes in _DYES.items() if any(dye in name for dye in dyes)] for name in names]
+    return [(*known, cycle[at % len(cycle)])[0] for at, known in enumerate(dyes)]
+
+
+def omero_for(labels: Sequence[str]) -> dict[str, Any]:
+    """Return ``omero`` with labelled channels; empty without labels.
+
+    Version 0.4 requires a colour and a window for each. Windows are unknown until the data are
+    stored: see :func:`xarray_n5.images.channels.with_windows`.
+    """
+    channels = [
+        {"label": label, "color": color, "window": None, "active": True}
+        for label, color in zip(labels, colors_of(labels), strict=True)
+    ]
+    return {"channels": channels} if channels else {}
 
 
 def has_labels_only(omero: object) -> bool:
-    """Return whether ``omero`` has only labels, and the colours and windows for them."""
+    """Return whether ``omero`` has only labels, the colours for them, and windows."""
     match omero:
-        case {"channels": [{"window": window}, *_]}:
-            return bool(omero == _omero([*map(str, channel_labels(omero))], window))
+        case {"channels": [*channels]} if channels:
+            said = [{**each, "window": None} for each in channels if isinstance(each, dict)]
+            return bool(said == omero_for([*map(str, channel_labels(omero))])["channels"])
     return False
 
 
@@ -85,25 +106,20 @@ def channel_labels(omero: object) -> list[Any]:
     return [channel.get("label") for channel in listed if isinstance(channel, dict)]
 
 
-def relabelled(omero: object, labels: Sequence[str], dtype: np.dtype[Any] | None) -> dict[str, Any]:
-    """Return ``omero`` for other labels; channels that others described keep their colours.
+def relabelled(omero: object, labels: Sequence[str]) -> dict[str, Any]:
+    """Return ``omero`` for other labels; channels keep their colours and windows.
 
     Channels are found by their labels, or by position if there are equally many.
     """
-    new = omero_for(labels, dtype)
-    if (
-        not new
-        or not isinstance(omero, dict)
-        or not channel_labels(omero)
-        or has_labels_only(omero)
-    ):
+    new = omero_for(labels)
+    if not new or not isinstance(omero, dict) or not channel_labels(omero):
         return new
     before = [channel for channel in omero["channels"] if isinstance(channel, dict)]
     known = {str(channel.get("label")): channel for channel in before}
     if len(before) == len(labels):
         known |= {
-            label: {**each, "label": label}
-            for label, each in zip(labels, before, strict=True)
+            label: {**channel, "label": label}
+            for label, channel in zip(labels, before, strict=True)
             if label not in known
         }
     return {
@@ -138,9 +154,7 @@ def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) 
         )
 
 
-def with_others(
-    attributes: Attributes, before: Attributes, dtype: np.dtype[Any] | None
-) -> dict[str, Any]:
+def with_others(attributes: Attributes, before: Attributes) -> dict[str, Any]:
     """Return a group's new attributes with what its images had before besides axes.
 
     These are channels, labels and all other members of ``ome``, which are at the top level up to
@@ -154,7 +168,7 @@ def with_others(
         old = {key: before[key] for key in (_OMERO, _LABEL) if key in before}
     found = {key: value for key, value in old.items() if key not in {"version", _IMAGES}} | new
     if _OMERO in new:
-        found[_OMERO] = relabelled(old.get(_OMERO), channel_labels(new[_OMERO]), dtype)
+        found[_OMERO] = relabelled(old.get(_OMERO), channel_labels(new[_OMERO]))
     images = images_of(before)
     if len(images) == len(new[_IMAGES]) == 1 and isinstance(images[0], dict):
         own = {key: value for key, value in images[0].items() if key not in _AXES}
@@ -168,6 +182,14 @@ def with_images(attributes: Attributes, images: Sequence[Any]) -> dict[str, Any]
     if isinstance(ome, dict) and _IMAGES in ome:
         return {_OME: {**ome, _IMAGES: _bare(images)}}
     return {_IMAGES: list(images)}
+
+
+def with_omero(attributes: Attributes, omero: Attributes) -> dict[str, Any]:
+    """Return attributes with other channels, where they have some."""
+    ome = attributes.get(_OME)
+    if isinstance(ome, dict) and _OMERO in ome:
+        return {**attributes, _OME: {**ome, _OMERO: dict(omero)}}
+    return {**attributes, _OMERO: dict(omero)}
 
 
 def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, Any]:
@@ -186,15 +208,6 @@ def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
     """Return the object with images or a `wanted` member, which is next to the images."""
     ome = attributes.get(_OME)
     return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
-
-
-def _omero(labels: Sequence[str], window: object) -> dict[str, Any]:
-    colors = cycle(_COLORS if len(labels) > 1 else _COLORS[-1:])
-    channels = [
-        {"label": label, "color": color, "window": window, "active": True}
-        for label, color in zip(labels, colors, strict=False)
-    ]
-    return {"channels": channels} if channels else {}
 
 
 def _bare(images: Sequence[Any]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,6 +20,7 @@ from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.graph import label
+from xarray_n5.images.channels import channel_colors
 from xarray_n5.images.tree import images_of_datasets
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
@@ -28,7 +28,7 @@ from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     import dask.array as da
     import xarray as xr
@@ -52,13 +52,6 @@ _SHOWN = 16
 _VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination", "image"})
 """Dimensions of projects along which the positions of views differ."""
 
-_COLORS = ("cyan", "yellow", "magenta", "red", "green", "blue")
-"""napari's own colormaps for several channels."""
-
-_OF_TWO = ("magenta", "green")
-
-_HEX = re.compile(r"#?([0-9a-fA-F]{6})")
-
 _MOST_BLOCKS = 1 << 40
 """The maximum number of blocks, which are numbered only when they are computed."""
 
@@ -72,8 +65,8 @@ class _Layer:
 
     image: Image[Variable]
     selection: Mapping[str, int | slice]
-    channel: tuple[int, int] | None = None
-    """The index of the channel, and the number of channels."""
+    channel: tuple[Hashable, int] | None = None
+    """The dimension of channels, and the index of this one."""
 
 
 def read_layers(url: object) -> list[LayerData]:
@@ -127,9 +120,7 @@ def _layers(image: Image[Variable]) -> Iterator[_Layer]:
     split = split[: max(0, base.ndim - _LEAST)]
     for at in itertools.product(*(range(base.sizes[dim]) for dim in split)):
         selection: dict[str, int | slice] = {str(dim): i for dim, i in zip(split, at, strict=True)}
-        channel = next(
-            ((i, base.sizes[d]) for d, i in zip(split, at, strict=True) if d in channels), None
-        )
+        channel = next(((d, i) for d, i in zip(split, at, strict=True) if d in channels), None)
         times = [slice(None)]
         if "t" in base.dims and is_moved(image, selection):
             times = [slice(t, t + 1) for t in range(base.sizes["t"])]
@@ -147,7 +138,7 @@ def _built(layer: _Layer) -> LayerData:
     labels = is_labels(dtype, attributes)
     facts: dict[str, Any] = {}
     if layer.channel is not None:
-        facts = _channel_facts(attributes, *layer.channel, dtype)
+        facts = _channel_facts(image, *layer.channel)
     name = _name(layer, facts)
     if labels:
         facts = {key: facts[key] for key in facts.keys() & {"visible"}}
@@ -185,19 +176,8 @@ def _coordinate(part: xr.DataArray, name: str) -> str:
     return str(part.coords[name].item())
 
 
-def _channel_facts(
-    group: Mapping[str, Any], index: int, count: int, dtype: np.dtype[Any]
-) -> dict[str, Any]:
-    """Return the arguments of a layer with one of several channels.
-
-    Parameters
-    ----------
-    group
-        The attributes of the image's group, which may have ``omero``.
-    index, count
-        The channel's index, and the number of channels.
-    dtype
-        The type of the values.
+def _channel_facts(image: Image[Variable], dim: Hashable, index: int) -> dict[str, Any]:
+    """Return the arguments of a layer with one of the channels along a dimension.
 
     Returns
     -------
@@ -205,18 +185,17 @@ def _channel_facts(
         ``name`` if the channel has one, ``colormap``, ``blending``, ``visible`` and
         ``contrast_limits``, each if it is known.
     """
-    stated = _stated_channel(group, index)
-    arguments: dict[str, Any] = {"blending": "additive"} if count > 1 else {}
-    if color := _HEX.fullmatch(str(stated.get("color", ""))):
-        arguments["colormap"] = f"#{color[1].lower()}"
-    elif count > 1:
-        names = _OF_TWO if count == len(_OF_TWO) else _COLORS
-        arguments["colormap"] = names[index % len(names)]
+    array, attributes = image.base.first.array, image.base.attributes
+    stated = _stated_channel(attributes, index)
+    arguments: dict[str, Any] = {"blending": "additive"} if array.sizes[dim] > 1 else {}
+    color = channel_colors(array, dim, attributes)[index]
+    if color != "#ffffff":  # napari's grey
+        arguments["colormap"] = color
     if isinstance(label := stated.get("label"), str) and label:
         arguments["name"] = label
     if stated.get("active") is False:
         arguments["visible"] = False
-    if (limits := _limits(stated.get("window"), dtype)) is not None:
+    if (limits := _limits(stated.get("window"), array.dtype)) is not None:
         arguments["contrast_limits"] = limits
     return arguments
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ import xarray as xr
 
 from xarray_n5.datasets.world import AXES, in_view, placed_by_matrices
 from xarray_n5.dialects.levels import is_labels as are_labels
-from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import printable
+from xarray_n5.images.channels import channel_colors
 from xarray_n5.images.tree import datasets_of, images_of_datasets
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.tolerances import ROUNDING
@@ -38,15 +37,6 @@ _LAYERS = 100
 """The maximum number of layers."""
 
 _SPACE = 3
-
-_HEX = re.compile("[0-9a-fA-F]{6}")
-
-_COLORS = {
-    1: ("#ffffff",),
-    2: ("#00ff00", "#ff00ff"),
-    3: ("#ff0000", "#00ff00", "#0000ff"),
-}
-_MORE = ("#00ffff", "#ff00ff", "#ffff00", "#ff0000", "#00ff00", "#0000ff")
 
 
 def layers_of(
@@ -273,15 +263,11 @@ def _title(image: Image[Variable], chosen: Mapping[Any, int]) -> str:
 
 
 def _color(image: Image[Variable], chosen: Mapping[Any, int]) -> str | None:
-    """Return the colour of a channel: that of OME-NGFF, or one of a few."""
-    for dim, at in chosen.items():
-        if dim in _CHANNEL_DIMS:
-            size = image.base.first.array.sizes[dim]
-            match omero_of(image.base.attributes):
-                case {"channels": list(channels)} if len(channels) == size:
-                    color = channels[at].get("color") if isinstance(channels[at], dict) else None
-                    if isinstance(color, str) and _HEX.fullmatch(color):
-                        return f"#{color.lower()}"
-            colors = _COLORS.get(size, _MORE)
-            return colors[at % len(colors)]
-    return None
+    """Return the colour of a channel; None for an image without channels."""
+    array, attributes = image.base.first.array, image.base.attributes
+    colors = [
+        channel_colors(array, dim, attributes)[at]
+        for dim, at in chosen.items()
+        if dim in _CHANNEL_DIMS
+    ]
+    return colors[0] if colors else None
