@@ -553,8 +553,9 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
             around it. It may take ``block_id`` or ``block_info``.
         *others : xarray.DataArray
             More arrays with the same dimensions, shape and coordinates.
-        depth : int, tuple, dict or list
-            The number of samples around a block, or by dimension; a pair is before and after.
+        depth : int, str, tuple, dict or list
+            The number of samples around a block, or a distance such as "2 um", or these by
+            dimension; a pair is before and after.
         boundary : None, str, number, tuple, dict or list, optional
             Samples beyond the ends of the array: none ("none", the default), "reflect",
             "nearest", "periodic", or a number.

@@ -186,6 +186,39 @@ def test_functions_get_the_block_info_of_dask(depth: Any, boundary: Any, tmp_pat
     np.testing.assert_array_equal(ours.values, theirs.compute())
 
 
+DEPTHS: list[tuple[Any, Any]] = [
+    ("2 um", {"y": 4, "x": 8}),
+    ("1900nm", {"y": 4, "x": 8}),
+    ("0.3 s", {"t": 3}),
+    ({"x": "0.0005 mm", "t": 1}, {"x": 2, "t": 1}),
+    ((0, "500 nm", ("0.25um", 0)), {"y": 1, "x": (1, 0)}),
+    ({"y": ("0 um", "0.6 um")}, {"y": (0, 2)}),
+]
+
+
+@pytest.mark.parametrize(("depth", "samples"), DEPTHS)
+def test_distances_are_the_samples_that_cover_them(depth: Any, samples: Any) -> None:
+    image = timed_image()
+    found = image.n5.map_overlap(lambda block: block + block.size, depth=depth)
+    counted = image.n5.map_overlap(lambda block: block + block.size, depth=samples)
+    xr.testing.assert_identical(found.compute(), counted.compute())
+
+
+@pytest.mark.parametrize("depth", ["2", "2 kg", "wide", {"y": "2"}, {"y": "1 s"}, "-1 um"])
+def test_distances_without_a_fitting_unit_raise(depth: Any) -> None:
+    with pytest.raises(ValueError, match="depth"):
+        timed_image().n5.map_overlap(np.abs, depth=depth)
+
+
+def timed_image() -> xr.DataArray:
+    steps = {"t": (0.1, "s"), "y": (-0.5, "um"), "x": (250, "nm")}
+    coords = {
+        dim: (dim, 3 + step * np.arange(12), {"units": unit}) for dim, (step, unit) in steps.items()
+    }
+    values = np.arange(12.0**3).reshape(12, 12, 12)
+    return xr.DataArray(values, coords, tuple(steps), "image").chunk(6)
+
+
 def test_a_depth_beyond_the_array_is_no_error(tmp_path: Path) -> None:
     array, values = stored(tmp_path / "a.n5", np.arange(5.0))
     seen = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,15 @@ from dask.base import is_dask_collection, tokenize
 from dask.utils import has_keyword
 
 from xarray_n5.boxes.blocks import blocks_of, check_amplification, encoded_chunks
+from xarray_n5.boxes.crop import coordinate_of
 from xarray_n5.boxes.functions import Call, identity_of, meta_of, name_of
 from xarray_n5.boxes.sources import stored_source
 from xarray_n5.boxes.tasks import IndexedBlocks, OverlapTask
 from xarray_n5.dask.boxes import from_boxes
 from xarray_n5.graph import as_graph, dask_map_overlap, label, normalize_chunks, spell
 from xarray_n5.model.halos import by_axis, halos_of
+from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.units import quantity_of, ratio, written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -63,10 +67,12 @@ def map_overlap(
         Arrays with the same dimensions, shape and coordinates. Those opened here, lazily or with
         ``chunks=``, selected by slices and integers and transposed, are read box by box. If any of
         them was computed, :func:`dask.array.map_overlap` does the work, with the same result.
-    depth : int, tuple, dict or list
+    depth : int, str, tuple, dict or list
         The number of samples around a block, for all dimensions, for each in order, or by name or
-        number of the dimension. A pair is the numbers before and after; it needs boundary "none".
-        Larger depths than blocks are possible. A list has one of these for each of `arrays`.
+        number of the dimension. A distance with its unit, such as "2 um", stands for the samples
+        that cover it; a single one is for all dimensions with coordinates in such a unit. A pair is
+        the depths before and after; it needs boundary "none". Larger depths than blocks are
+        possible. A list has one of these for each of `arrays`.
     boundary : None, str, number, tuple, dict or list, optional
         What blocks at the ends of the array get beyond these: nothing ("none", the default), or
         samples that "reflect", "nearest", "periodic" or a number provide. As `depth`, it may be
@@ -197,13 +203,63 @@ def _halos(
             )
     found = []
     for array, own, kind in zip(arrays, *several, strict=True):
-        by_dim = dict(zip(array.dims, halos_of(own, kind, array.dims), strict=True))
+        counts = in_samples(own, array)
+        by_dim = dict(zip(array.dims, halos_of(counts, kind, array.dims), strict=True))
         found.append(tuple(by_dim[dim] for dim in dims))
     for halos, array in zip(found, arrays, strict=True):
         for halo in halos:
             if halo.is_constant:
                 np.full((), halo.boundary, array.dtype)  # raises if it cannot hold the value
     return tuple(found)
+
+
+def in_samples(depth: Any, array: xr.DataArray) -> tuple[Any, ...]:
+    """Return a depth along each dimension, with distances as the samples that cover them.
+
+    >>> x = xr.Variable("x", [0.0, 0.5, 1.0], {"units": "um"})
+    >>> image = xr.DataArray(np.zeros((2, 3)), {"x": x}, ("t", "x"))
+    >>> in_samples("1200 nm", image), in_samples({"t": 1, "x": ("0.5 um", 0)}, image)
+    ((0, 3), (1, (1, 0)))
+
+    Raises
+    ------
+    ValueError
+        If a distance has no unit, or one that does not fit the coordinates.
+    """
+    if isinstance(depth, str):
+        units = {
+            dim: array.coords[dim].attrs.get("units") for dim in array.dims if dim in array.coords
+        }
+        own = (quantity_of(depth) or (0, None))[1]
+        along = [dim for dim, unit in units.items() if ratio(own, written_unit(unit)) is not None]
+        if not along:
+            raise ValueError(
+                f"depth is {depth!r}; expected a number of samples, or a distance in a unit like "
+                f"those of the coordinates, {units}"
+            )
+        depth = dict.fromkeys(along, depth)
+    return tuple(
+        tuple(_count(side, dim, array) for side in sides)
+        if isinstance(sides, tuple)
+        else _count(sides, dim, array)
+        for dim, sides in zip(array.dims, by_axis(depth, array.dims, "depth", 0), strict=True)
+    )
+
+
+def _count(depth: Any, dim: Hashable, array: xr.DataArray) -> Any:
+    """Return the number of samples that cover a distance along a dimension; others as they are."""
+    if not isinstance(depth, str):
+        return depth
+    coordinate, values = coordinate_of(array, str(dim))
+    distance, given = quantity_of(depth) or (0, None)
+    unit = written_unit(coordinate.attrs.get("units"))
+    factor = ratio(given, unit)
+    if factor is None or values.size < 2:  # noqa: PLR2004
+        raise ValueError(
+            f"depth is {depth!r} along {dim!r}, which has {values.size} coordinates in {unit!r}; "
+            "expected a number of samples, or a distance in such a unit, such as '2 um'"
+        )
+    return math.ceil(distance * factor / np.abs(np.diff(values)).min() - ROUNDING)
 
 
 def _widest(halos: Sequence[Sequence[Halo]]) -> list[Halo]:

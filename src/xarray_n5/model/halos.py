@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-AxisDepth: TypeAlias = int | tuple[int, int]
+AxisDepth: TypeAlias = int | str | tuple[int | str, int | str]
 Depth: TypeAlias = "AxisDepth | tuple[AxisDepth, ...] | Mapping[Hashable, AxisDepth]"
 AxisBoundary: TypeAlias = "str | complex | np.generic | None"
 Boundary: TypeAlias = "AxisBoundary | tuple[AxisBoundary, ...] | Mapping[Hashable, AxisBoundary]"
