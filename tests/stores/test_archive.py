@@ -722,10 +722,6 @@ def test_ranges_of_entries(tmp_path: Path) -> None:
         assert [(each.key, each.size) for each in store.list_info("")] == [("a", 100), ("b/c", 2)]
         assert store.is_folder("b")
         assert not store.is_folder("a")
-        inner = store.child("b")
-        assert inner is not None
-        assert inner.get("c") == b"12"
-        assert inner.parent() == store
 
 
 @pytest.mark.more

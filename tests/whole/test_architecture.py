@@ -19,7 +19,6 @@ from xarray_n5 import errors
 from xarray_n5.codecs import COMPRESSIONS
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.formats import FORMATS
-from xarray_n5.formats.containers import STORES
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.protocol import Format, KeyedFormat
 from xarray_n5.stores import Store
@@ -136,14 +135,7 @@ def test_few_modules_of_the_core_ask_for_names_of_levels() -> None:
 
 
 ONE_CALLER = {
-    Store: {
-        *(
-            "child",
-            "fetch",
-            "get_ranges",
-        ),
-        "set_many",
-    },
+    Store: {"fetch", "get_ranges", "set_many"},
     KeyedContainer: {
         *("complete_group", "delete_chunks", "matches", "quiet", "renew", "renews"),
     },
@@ -266,10 +258,10 @@ def test_every_error_is_ours_and_a_builtin() -> None:
         assert any(base.__module__ == "builtins" for base in kind.__mro__[2:-3]), name
 
 
-@pytest.mark.parametrize("table", [COMPRESSIONS, DIALECTS, FORMATS, STORES])
+@pytest.mark.parametrize("table", [COMPRESSIONS, DIALECTS, FORMATS])
 def test_variants_inherit_protocols_at_most_and_are_known_by_name(table: dict[str, object]) -> None:
     for name, variant in table.items():
         kind = variant if isinstance(variant, type) else type(variant)
-        assert {*kind.__bases__} <= {object, Store, Format, KeyedFormat}
-        assert getattr(kind, "name", name) == name or table is STORES
+        assert {*kind.__bases__} <= {object, Format, KeyedFormat}
+        assert getattr(kind, "name", name) == name
         assert kind.__module__.startswith("xarray_n5.")

@@ -413,7 +413,7 @@ def test_a_block_in_memory_is_written_without_a_graph(tmp_path: Path, write: str
 OPERATIONS: dict[str, tuple[Callable[[CountingFileSystem], Callable[[], object]], int, int]] = {
     "one variable": (lambda fs: lambda: variables("a").n5.to_n5((fs, "a.n5")), 30, 29),
     "three variables": (lambda fs: lambda: variables(*"abc").n5.to_n5((fs, "a.n5")), 60, 51),
-    "open": (written, 5, 5),
+    "open": (written, 6, 6),
     "pyramid": (lambda fs: lambda: pyramid(lazy(16, 16), (fs, "a.n5"), "p", levels=2), 79, 75),
 }
 """What makes an operation on a filesystem, and the most calls of it and files it asks for."""

@@ -216,7 +216,7 @@ def write(chunks: ArrayNode, axes: Sequence[AxisIndex], values: np.ndarray) -> N
     pieces = chunks.metadata.grid.project(axes)
     threads = 1 if chunks.format.one_writer else _threads(chunks, pieces)
     if chunks.container.batch > 1:
-        threads = min(threads, chunks.store.most_at_once)
+        threads = min(threads, chunks.container.batch)
 
     def work(chosen: Iterable[tuple[Piece, ...]]) -> None:
         deque(put(chunks, chosen, values, threads=threads), maxlen=0)
@@ -264,7 +264,7 @@ def put(
             begun.append((index, 0 if data is None else len(data), digested))
             yield index, data
 
-    ahead = max(1, min(node.ahead, node.store.most_at_once) // threads)
+    ahead = max(1, node.ahead // threads)
     for _ in node.container.set_chunks(node.path, node.metadata, changes(), ahead):
         node.indices.forget([begun[0][0]])
         yield begun.popleft()

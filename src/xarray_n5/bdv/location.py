@@ -167,13 +167,12 @@ def _relative(file: ProjectFile, place: XmlPath) -> Store:
             directory = None if directory is None else directory.parent()
         elif part not in {"", "."}:
             inner.append(part)
-    found = None if directory is None else directory.child(join(*inner))
-    if found is None:
+    if not isinstance(directory, LocalStore | FsspecStore):
         raise MetadataError(
             f"{file.url}: the project's container {place.target!r} is not below the directory of "
             "the XML; move it there"
         )
-    return found
+    return directory.child(join(*inner))
 
 
 def _absolute(file: ProjectFile, place: XmlPath, options: dict[str, Any]) -> Store:

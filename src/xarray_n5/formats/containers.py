@@ -16,7 +16,7 @@ from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.paths import join
-from xarray_n5.stores import ArchiveStore, FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import ArchiveStore, FsspecStore, LocalStore
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 from xarray_n5.stores.base import Store
 
@@ -47,13 +47,6 @@ are normalised, indices are in C order.
 """
 
 
-STORES: Mapping[str, type[Store]] = {
-    "local": LocalStore,
-    "fsspec": FsspecStore,
-    "memory": MemoryStore,
-}
-
-
 def open_store(url: object, storage_options: Mapping[str, Any] | None = None) -> Store:
     """Return the store at `url`.
 
@@ -72,12 +65,11 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
         If `url` is none of these, or has `storage_options` and is not a URL.
     """
     options, follow = _split_options(url, storage_options)
-    for kind in STORES.values():
-        chosen = {**options, **follow} if kind is LocalStore else options
-        if (store := kind.at(url, chosen)) is not None:
-            return _archive_at(store) or store
-    if isinstance(url, Store):
-        return _archive_at(url) or url
+    store: Store | None = LocalStore.at(url, {**options, **follow})
+    if store is None:
+        store = url if isinstance(url, Store) else FsspecStore.at(url, options)
+    if store is not None:
+        return _archive_at(store) or store
     swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
     raise TypeError(
         "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
@@ -87,7 +79,7 @@ def open_store(url: object, storage_options: Mapping[str, Any] | None = None) ->
 
 def _archive_at(store: Store) -> ArchiveStore | None:
     """Return the store of an archive, if a location is named like one and is one."""
-    return ArchiveStore.at(store, {}) if store.name.lower().endswith(ARCHIVES) else None
+    return ArchiveStore.at(store) if store.name.lower().endswith(ARCHIVES) else None
 
 
 def _split_options(

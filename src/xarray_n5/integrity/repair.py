@@ -142,6 +142,6 @@ def _sweep(node: ArrayNode) -> None:
         return
     if beyond := [index for index in io.stored_indices() if index not in io.metadata.grid]:
         io.delete(beyond)
-    if store.most_at_once == 1:  # object stores have none
+    if store.concurrency == 1:  # object stores have none
         keys = [info.key for info in store.list_info(path, sizes=False)]
         store.delete([join(path, key) for key in keys if final_key(key)])

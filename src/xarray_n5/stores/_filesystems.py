@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from xarray_n5.errors import MissingPackageError, RefusedError, RequestError
 from xarray_n5.model.paths import join, partial_key
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
-from xarray_n5.stores._web import (
-    NO_RANGES,
-    WebError,
-    get_anonymous_client,
-    part_of_url,
-    with_client,
-)
+from xarray_n5.stores._web import NO_RANGES, WebError, get_anonymous_client, get_url, with_client
 from xarray_n5.stores.base import FilePart, Range
 from xarray_n5.stores.redaction import fingerprint, redact, redact_urls
 
@@ -28,41 +22,39 @@ if TYPE_CHECKING:
 
     from fsspec import AbstractFileSystem
 
-    from xarray_n5.model.codec import Buffer
-
 _AT_ONCE = 256
 """The default number of requests in flight; each library opens fewer connections."""
 
-THREADS = 16
+_THREADS = 16
 """The number of threads that make requests to filesystems that are not asynchronous."""
+
+_THREADED = frozenset({"smb", "webhdfs", "hdfs", "arrow_hdfs"})
+"""Protocols of such filesystems; one connection by FTP or SFTP serves one thread only."""
+
+WEB = frozenset({"http", "https"})
 
 FILES = frozenset({"file", "local", "sftp", "ssh", "smb", "ftp"})
 """Protocols of real files, which are visible half written, and which a rename replaces."""
 
-_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"})
-"""Protocols of stores that list every object; other servers may hide files, or ignore case."""
+OBJECTS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Protocols whose libraries list every object, and retry transient failures: s3fs, gcsfs, adlfs."""
 
-_RETRYING = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-"""Protocols whose libraries retry transient failures: s3fs, gcsfs, adlfs, obstore."""
-
-_FLAT = frozenset({"s3", "s3a", "memory"})
+FLAT = frozenset({"s3", "s3a", "memory"})
 """Protocols where a directory never outlives the objects in it; others can have directories."""
-
 
 _EXTRAS = {
     **dict.fromkeys(["s3", "s3a"], "s3"),
     **dict.fromkeys(["gs", "gcs"], "gcs"),
     **dict.fromkeys(["az", "abfs", "abfss", "adl"], "azure"),
-    **dict.fromkeys(["http", "https"], "http"),
+    **dict.fromkeys(WEB, "http"),
 }
 """Protocols, and the extras that install the packages that fsspec needs for them."""
 
-
 _ANONYMOUS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        **{each: {each: {"get_client": get_anonymous_client}} for each in ("http", "https")},
-        **{each: {"anon": True} for each in ("s3", "s3a")},
-        **{each: {"token": "anon"} for each in ("gs", "gcs")},
+        **{name: {name: {"get_client": get_anonymous_client}} for name in WEB},
+        **{name: {"anon": True} for name in ("s3", "s3a")},
+        **{name: {"token": "anon"} for name in ("gs", "gcs")},
     }
 )
 """Protocols, and the options of requests without credentials of the user or the environment."""
@@ -71,9 +63,7 @@ _ANONYMOUS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 def local_path(location: object) -> str | None:
     """Return the path of a local file as fsspec names it, or None."""
     pair = split(location)
-    if pair is None or not {"file", "local"} & set(_own_protocols(pair[0])):
-        return None
-    return pair[1]
+    return pair[1] if pair is not None and {"file", "local"} & _names(pair[0].protocol) else None
 
 
 def split(location: object) -> tuple[AbstractFileSystem, str] | None:
@@ -90,46 +80,35 @@ def split(location: object) -> tuple[AbstractFileSystem, str] | None:
     return None
 
 
+# Facts
+
+
 def _inner(fs: AbstractFileSystem) -> AbstractFileSystem | None:
     """Return the filesystem that `fs` is a view of, if any."""
     inner = getattr(fs, "fs", None)
     return inner if hasattr(inner, "cat_file") else None
 
 
-def _own_protocols(fs: AbstractFileSystem) -> tuple[str, ...]:
-    return _names(fs.protocol)
-
-
-def _names(protocol: object) -> tuple[str, ...]:
-    return (protocol,) if isinstance(protocol, str) else tuple(cast("Any", protocol))
+def _names(protocol: Any) -> set[str]:
+    return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
 def protocols(fs: AbstractFileSystem) -> set[str]:
-    """Return the protocols of a filesystem and of those that it is a view of."""
+    """Return the protocols of a filesystem, its base classes, and those that it is a view of."""
     inner = _inner(fs)
-    return set(_own_protocols(fs)) | (protocols(inner) if inner is not None else set())
+    names = protocols(inner) if inner is not None else set()
+    bases = (getattr(kind, "protocol", ()) for kind in type(fs).__mro__)
+    return names.union(_names(fs.protocol), *map(_names, bases))
 
 
 def is_http(fs: AbstractFileSystem) -> bool:
     """Return whether paths are URLs."""
-    return bool({"http", "https"} & set(_own_protocols(behind_caches(fs))))
+    return bool(WEB & _names(behind_caches(fs).protocol))
 
 
 def is_cache(fs: AbstractFileSystem) -> bool:
     """Return whether a filesystem keeps copies of another's files."""
     return _inner(fs) is not None and hasattr(fs, "_check_file")
-
-
-def has_protocol(fs: AbstractFileSystem, protocol: str) -> bool:
-    """Return whether a filesystem, or the one behind its caches, has a protocol."""
-    return protocol in _own_protocols(behind_caches(fs))
-
-
-def in_folder(fs: AbstractFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
-    """Return the filesystem that another one shows a folder of, and the path on it."""
-    while (inner := _inner(fs)) is not None and isinstance(at := getattr(fs, "path", None), str):
-        fs, path = inner, join(at, path)
-    return fs, path
 
 
 def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
@@ -139,20 +118,11 @@ def behind_caches(fs: AbstractFileSystem) -> AbstractFileSystem:
     return fs
 
 
-def whole(fs: AbstractFileSystem, path: str) -> bytes:
-    """Return a file's bytes in one request, or a cache's copy of them.
-
-    If a cache does not find a file, the filesystem behind it is asked: caches treat every failure
-    as a missing file.
-    """
-    if not is_cache(fs):
-        return cast("bytes", fs.cat_file(path, **in_one_request(fs)))
-    try:
-        return cast("bytes", fs.cat_file(path))
-    except FileNotFoundError:
-        pass
-    behind = behind_caches(fs)
-    return cast("bytes", behind.cat_file(path, **in_one_request(behind)))
+def in_folder(fs: AbstractFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
+    """Return the filesystem that another one shows a folder of, and the path on it."""
+    while (inner := _inner(fs)) is not None and isinstance(at := getattr(fs, "path", None), str):
+        fs, path = inner, join(at, path)
+    return fs, path
 
 
 def of_this_process(fs: AbstractFileSystem) -> AbstractFileSystem:
@@ -170,35 +140,6 @@ def _own(value: Any) -> Any:
     return of_this_process(value) if hasattr(value, "cat_file") else value
 
 
-def has_complete_listings(fs: AbstractFileSystem) -> bool:
-    """Return whether a listing names every file, with its exact name."""
-    return bool(_kinds(fs) & _OBJECT_STORES)
-
-
-def retries_itself(fs: AbstractFileSystem) -> bool:
-    """Return whether the library of a filesystem retries what failed for a transient reason."""
-    source = type(behind_caches(fs))
-    return bool(_kinds(fs) & _RETRYING) or source.__module__.startswith("obstore.")
-
-
-def keeps_directories(fs: AbstractFileSystem) -> bool:
-    """Return whether there may be empty directories."""
-    return not _kinds(fs) & _FLAT
-
-
-def _kinds(fs: AbstractFileSystem) -> set[str]:
-    """Return the protocols of a filesystem behind caches and views, and of its base classes."""
-    while (inner := _inner(fs)) is not None:
-        fs = inner
-    bases = {name for kind in type(fs).__mro__ for name in _names(getattr(kind, "protocol", ()))}
-    return bases | set(_own_protocols(fs))
-
-
-def has_servers_pages(fs: AbstractFileSystem) -> bool:
-    """Return whether directories are pages of a web server."""
-    return bool({"http", "https"} & protocols(fs))
-
-
 def is_async(fs: AbstractFileSystem) -> bool:
     """Return whether several requests can be in flight."""
     from fsspec.asyn import AsyncFileSystem
@@ -207,52 +148,26 @@ def is_async(fs: AbstractFileSystem) -> bool:
     return isinstance(fs, AsyncFileSystem) and (inner is None or is_async(inner))
 
 
-def is_threaded(fs: AbstractFileSystem) -> bool:
-    """Return whether requests wait for a network and threads may make several at once.
+def finds_by_folders(fs: AbstractFileSystem) -> bool:
+    """Return whether ``find`` lists folder by folder, and treats failures as empty folders."""
+    from fsspec.asyn import AsyncFileSystem
 
-    One connection by FTP or SFTP serves one thread only.
-    """
-    names = set(_own_protocols(fs))
-    copied = "simplecache" in names and is_async(behind_caches(fs))
-    return copied or bool({"smb", "webhdfs", "hdfs", "arrow_hdfs"} & names)
+    method = getattr(type(fs), "_find", None)
+    return is_async(fs) and method is AsyncFileSystem._find  # noqa: SLF001
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
     """Return the maximum number of requests in flight, as configured in fsspec."""
     if not is_async(fs):
-        return THREADS if is_threaded(fs) else 1
+        names = _names(fs.protocol)
+        copied = "simplecache" in names and is_async(behind_caches(fs))
+        return _THREADS if copied or _THREADED & names else 1
     size = getattr(fs, "batch_size", None)
     if not size:
         from fsspec.config import conf
 
         size = conf.get("nofiles_gather_batch_size") or conf.get("gather_batch_size")
-    return int(size) if size and int(size) > 0 else _AT_ONCE  # -1 means any number
-
-
-def etag_of(fs: AbstractFileSystem, path: str) -> object:
-    """Return a value that changes whenever a file is written; None if a web server has none.
-
-    On the web, fsspec's own token only depends on the URL.
-    """
-    if not is_http(fs):
-        return fs.ukey(path)
-    facts = fs.info(path)
-    return facts.get("ETag") or facts.get("Last-Modified") or facts.get("Content-MD5")
-
-
-def put_by_rename(fs: AbstractFileSystem, path: str, data: Buffer) -> None:
-    """Write a local file atomically."""
-    temporary = partial_key(path)
-    fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-    fs.pipe_file(temporary, bytes(data))
-    fs.mv(temporary, path)
-
-
-def in_one_request(fs: AbstractFileSystem) -> dict[str, Any]:
-    """Return options that make ``cat_file`` one request; s3fs would request the size, too."""
-    known = getattr(fs, "_cat_file", None) if "s3" in _own_protocols(fs) else None
-    parts = known is not None and "max_concurrency" in inspect.signature(known).parameters
-    return {"max_concurrency": 1} if parts else {}
+    return min(int(size), _AT_ONCE) if size and int(size) > 0 else _AT_ONCE  # -1: any number
 
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:
@@ -277,23 +192,73 @@ def _named(value: Any) -> str:
     return digest(value) if hasattr(value, "cat_file") else type(value).__qualname__
 
 
-async def part_of(fs: Any, path: str, part: Range, *, whole: bool) -> FilePart:
-    """Return a part of a file; with `whole`, a web server may send all of a larger one instead."""
+# Calls
+
+
+async def call(fs: AbstractFileSystem, method: str, *arguments: Any, **options: Any) -> Any:
+    """Call a method of a filesystem; one that is not asynchronous blocks."""
+    if is_async(fs):
+        return await getattr(fs, f"_{method}")(*arguments, **options)
+    return getattr(fs, method)(*arguments, **options)
+
+
+async def read(
+    fs: AbstractFileSystem, path: str, part: Range | None, most: int, *, whole: bool = False
+) -> FilePart:
+    """Return a part of a file in one request, or all of it.
+
+    A web server may not send more than `most` bytes; with `whole`, it may send all of a file for a
+    part of it.
+    """
+    if is_cache(fs):
+        return FilePart(_copy_of(fs, path), None)
     fs, path = in_folder(fs, path)
-    if part.stop is not None and part.stop <= part.start:
+    start, stop = (None, None) if part is None else (part.start, part.stop)
+    if start is not None and stop is not None and stop <= start:
         return FilePart(b"", None)
     if is_http(fs):
-        return await part_of_url(fs, path, part, whole=whole)
-    read = fs._cat_file  # noqa: SLF001 - fsspec has no other name for it
+        return await get_url(fs, path, part, most, whole=whole)
     try:
-        data = await read(path, start=part.start, end=part.stop, **in_one_request(fs))
+        data = await call(fs, "cat_file", path, start=start, end=stop, **_in_one_request(fs))
     except NotImplementedError:  # obstore has no ranges to the end
-        start, stop, _ = slice(*part[1:]).indices((await fs._info(path))["size"])  # noqa: SLF001
-        data = await read(path, start=start, end=stop) if start < stop else b""
-    most = -part.start if part.start < 0 else (part.stop or math.inf) - part.start
-    if len(data) > most:
-        raise WebError(f"the server sends {len(data)} bytes for {part[1:]}", NO_RANGES)
+        size = (await call(fs, "info", path))["size"]
+        start, stop, _ = slice(start, stop).indices(size)
+        data = await call(fs, "cat_file", path, start=start, end=stop) if start < stop else b""
+    requested = math.inf if start is None or stop is None else stop - start
+    requested = -start if start is not None and start < 0 else requested
+    if len(data) > requested:
+        raise WebError(f"the server sends {len(data)} bytes for {part}", NO_RANGES)
     return FilePart(data, None)
+
+
+def _copy_of(fs: AbstractFileSystem, path: str) -> bytes:
+    """Return a cache's copy of a file.
+
+    Caches treat every failure as a missing file, so the filesystem behind is asked then.
+    """
+    try:
+        return cast("bytes", fs.cat_file(path))
+    except FileNotFoundError:
+        behind = behind_caches(fs)
+    return cast("bytes", behind.cat_file(path, **_in_one_request(behind)))
+
+
+def _in_one_request(fs: AbstractFileSystem) -> dict[str, Any]:
+    """Return options that make ``cat_file`` one request; s3fs would request the size, too."""
+    known = getattr(fs, "_cat_file", None) if "s3" in _names(fs.protocol) else None
+    parts = known is not None and "max_concurrency" in inspect.signature(known).parameters
+    return {"max_concurrency": 1} if parts else {}
+
+
+async def put_by_rename(fs: AbstractFileSystem, path: str, data: bytes) -> None:
+    """Write a local file atomically."""
+    temporary = partial_key(path)
+    fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+    fs.pipe_file(temporary, data)
+    fs.mv(temporary, path)
+
+
+# URLs
 
 
 def anonymous_options(url: str) -> dict[str, Any] | None:
@@ -331,6 +296,15 @@ def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSyste
     raise failure
 
 
+def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exception:
+    why = redact(f"{type(error).__name__}: {error}", options)
+    if is_missing(error):
+        return FileNotFoundError(
+            f"cannot open {redact_urls(url)!r}: not found, or permission denied ({why})"
+        )
+    return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)
+
+
 def split_query(fs: AbstractFileSystem, path: str) -> tuple[str, str]:
     """Split a path on a filesystem, which is a URL on the web, into its path and its query."""
     query = ""
@@ -341,14 +315,5 @@ def split_query(fs: AbstractFileSystem, path: str) -> tuple[str, str]:
 
 def path_at(fs: AbstractFileSystem, url: str) -> tuple[str, str] | None:
     """Return the path and query of a URL on a filesystem; None if it has another protocol."""
-    known = has_protocol(fs, url.partition("://")[0])
+    known = url.partition("://")[0] in _names(behind_caches(fs).protocol)
     return split_query(fs, fs._strip_protocol(url)) if known else None  # noqa: SLF001
-
-
-def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exception:
-    why = redact(f"{type(error).__name__}: {error}", options)
-    if is_missing(error):
-        return FileNotFoundError(
-            f"cannot open {redact_urls(url)!r}: not found, or permission denied ({why})"
-        )
-    return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)

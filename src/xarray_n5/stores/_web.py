@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import html
 import re
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -44,10 +42,8 @@ _HARMLESS = frozenset({"range", "accept", "accept-encoding"})
 _ANYWHERE = frozenset({"allow_redirects", "ssl", "proxy", "timeout", "server_hostname"})
 """Options of requests to them."""
 
-_GONE = frozenset({404, 410})
-
-_WHOLE, _PARTIAL, _ERRORS, _MISSING, _BEYOND = 200, 206, 400, 404, 416
-"""Statuses of the whole file, a part, the first error, no file, and a range beyond the end."""
+_WHOLE, _PARTIAL, _MISSING, _BEYOND = 200, 206, 404, 416
+"""Statuses of the whole file, a part, no file, and a range beyond the end."""
 
 _PACKED = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd"})
 """Encodings of bodies that clients decode."""
@@ -76,8 +72,6 @@ _LONGEST = 4096
 _CHARSETS = frozenset({"utf-8", "utf-16", "ascii", "iso8859-1", "cp1252"})
 """Character sets of pages; some others of Python take quadratic time."""
 
-_most: ContextVar[int] = ContextVar("most", default=DOCUMENT)
-
 
 class WebError(OSError):
     """A response that is not the requested file; a retry would not help."""
@@ -85,16 +79,6 @@ class WebError(OSError):
     def __init__(self, why: str, advice: str | None = None) -> None:
         super().__init__(why)
         self.advice = advice
-
-
-@contextmanager
-def at_most(count: int) -> Iterator[None]:
-    """Limit the size of responses to requests made in this context."""
-    token = _most.set(count)
-    try:
-        yield
-    finally:
-        _most.reset(token)
 
 
 def with_client(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +103,6 @@ async def get_client(**options: Any) -> ClientSession:
         timeout = aiohttp.ClientTimeout(total=total, sock_connect=30, sock_read=_SILENCE)
     traces = aiohttp.TraceConfig()
     traces.on_request_redirect.append(_check_redirect)
-    traces.on_request_end.append(_check_missing)
     common = {"response_class": _response_class(), "timeout": timeout, "trace_configs": [traces]}
     return aiohttp.ClientSession(**{**common, **options})
 
@@ -140,19 +123,6 @@ async def _check_redirect(session: ClientSession, context: object, request: Any)
         raise WebError(
             f"the server redirects to {target.host!r}, which must not get {secrets[0]}; "
             "use the URL that it redirects to"
-        )
-
-
-async def _check_missing(session: object, context: object, request: Any) -> None:
-    """Accept "not found" only from the URL of the user."""
-    del session, context
-    answer = request.response
-    first, here = answer.history[0].url if answer.history else answer.url, answer.url
-    if answer.status in _GONE and (first.host, first.path) != (here.host, here.path):
-        answer.close()
-        raise WebError(
-            f"the server redirects to {here.host!r}, which answers {answer.status}, so it is "
-            "unknown whether the file is missing; use the URL that it redirects to"
         )
 
 
@@ -194,22 +164,12 @@ def _response_class() -> type[ClientResponse]:
     import aiohttp
 
     class Bounded(aiohttp.ClientResponse):
-        """A response whose body is read up to the limit."""
+        """A response whose body is limited, for the requests that fsspec makes itself."""
 
         async def read(self) -> bytes:
-            """Return the body.
-
-            Raises
-            ------
-            WebError
-                If it exceeds the limit, or is not the file.
-            """
-            parts = "Range" in self.request_info.headers
-            if _WHOLE < self.status < _ERRORS and not (parts and self.status == _PARTIAL):
-                self.close()
-                raise WebError(f"the server answers {self.status} instead of the whole file")
+            """Return the body."""
             if self._body is None:
-                self._body = await self._bounded(_most.get())
+                self._body = await _read(self, DOCUMENT)
             return self._body
 
         async def text(self, encoding: str | None = None, errors: str = "ignore") -> str:
@@ -218,21 +178,6 @@ def _response_class() -> type[ClientResponse]:
             page = body.decode(known if known in _CHARSETS else "utf-8", errors)
             links = [f'<a href="{link}">' for link in links_in(page)]
             return "\n".join([*links, *_URL.findall(page)])
-
-        async def _bounded(self, most: int) -> bytes:
-            parts: list[bytes] = []
-            size, announced = 0, self.content_length or 0
-            try:
-                while max(size, announced) <= most and (part := await self.content.readany()):
-                    parts.append(part)
-                    size += len(part)
-            except BaseException:
-                self.close()
-                raise
-            if max(size, announced) <= most:
-                return b"".join(parts)
-            self.close()
-            raise WebError(f"the response has more than the expected maximum of {most} bytes")
 
     return Bounded
 
@@ -250,35 +195,69 @@ def links_in(page: str) -> Iterator[str]:
                 yield _UNQUOTED.sub(lambda character: quote(character[0]), html.unescape(link))
 
 
-# Parts of files
+# Files
 
 
-async def part_of_url(fs: Any, url: str, wanted: Range, *, whole: bool) -> FilePart:
-    """Return a part of a file on a web server, according to what the server says that it sends."""
+async def get_url(
+    fs: Any, url: str, wanted: Range | None, most: int, *, whole: bool = False
+) -> FilePart:
+    """Return a file on a web server, or a part, according to what the server says that it sends.
+
+    With `whole`, it may also send all of a file of which a part is wanted.
+    """
     from multidict import CIMultiDict
 
-    start, stop = wanted.start, wanted.stop
     options = dict(fs.kwargs)
     headers = CIMultiDict(options.pop("headers", None) or {})
-    last = "" if stop is None else stop - 1
-    headers["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{last}"
-    headers["Accept-Encoding"] = "identity"  # or else it is a range of the packed bytes
+    if wanted is not None:
+        last = "" if wanted.stop is None else wanted.stop - 1
+        start = wanted.start
+        headers["Range"] = f"bytes={start}" if start < 0 else f"bytes={start}-{last}"
+        headers["Accept-Encoding"] = "identity"  # or else it is a range of the packed bytes
     session = await fs.set_session()
     async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
         if answer.status == _MISSING:
-            await answer.read()  # the connection can be used again
-            raise FileNotFoundError(url)
+            await _read(answer, most)  # the connection can be used again
+            here, first = answer.url, answer.history[0].url if answer.history else answer.url
+            if (first.host, first.path) == (here.host, here.path):
+                raise FileNotFoundError(url)
+            raise WebError(
+                f"the server redirects to {here.host!r}, which answers 404, so it is unknown "
+                "whether the file is missing; use the URL that it redirects to"
+            )
+        if answer.status == _WHOLE and (wanted is None or whole):
+            data = await _read(answer, most)
+            return FilePart(data if wanted is None else data[wanted.start : wanted.stop], None)
         sent, size = _sent_by(answer)
-        expected = range(start, stop or 0) if size is None else range(size)[start:stop]
-        if answer.status == _WHOLE and whole:
-            return FilePart((await answer.read())[start:stop], None)
-        if sent == expected:
-            with at_most(len(expected)):
-                data = await answer.read() if expected else b""
+        if wanted is not None and sent == (expected := _expected(wanted, size)):
+            data = await _read(answer, len(expected)) if expected else b""
             if len(data) == len(expected):
                 return FilePart(data, _state_of(answer, size))
         answer.close()
-        raise _unlike(answer, headers["Range"])
+        raise _unlike(answer, headers.get("Range"))
+
+
+async def _read(answer: ClientResponse, most: int) -> bytes:
+    """Return the body of a response, which must have at most `most` bytes."""
+    parts: list[bytes] = []
+    size, announced = 0, answer.content_length or 0
+    try:
+        while max(size, announced) <= most and (part := await answer.content.readany()):
+            parts.append(part)
+            size += len(part)
+    except BaseException:
+        answer.close()
+        raise
+    if max(size, announced) <= most:
+        return b"".join(parts)
+    answer.close()
+    raise WebError(f"the response has more than the expected maximum of {most} bytes")
+
+
+def _expected(wanted: Range, size: int | None) -> range:
+    """Return the positions of a range in a file; as it is requested if the size is unknown."""
+    start, stop = wanted.start, wanted.stop
+    return range(start, stop or 0) if size is None else range(size)[start:stop]
 
 
 def _sent_by(answer: ClientResponse) -> tuple[range | None, int | None]:
@@ -303,11 +282,13 @@ def _state_of(answer: ClientResponse, size: int | None) -> object:
     return None if version is None or size is None else (version, size)
 
 
-def _unlike(answer: ClientResponse, wanted: str) -> WebError:
-    """Return the error for a response that is not the requested part."""
-    if answer.status == _WHOLE:
+def _unlike(answer: ClientResponse, wanted: str | None) -> WebError:
+    """Return the error for a response that is not the requested file or part."""
+    if wanted is not None and answer.status == _WHOLE:
         return WebError(f"the server sends the whole file for {wanted!r}", NO_RANGES)
-    if answer.status != _BEYOND:
+    if wanted is None or answer.status != _BEYOND:
         answer.raise_for_status()
+    if wanted is None:
+        return WebError(f"the server answers {answer.status} instead of the whole file")
     sent = [answer.headers.get(name, "") for name in ("Content-Range", "Content-Encoding")]
     return WebError(f"the server answers {answer.status} {sent}, expected {wanted!r}")

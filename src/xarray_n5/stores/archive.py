@@ -16,7 +16,7 @@ from xarray_n5.stores.base import FilePart, ObjectInfo, Range, Store
 from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
     from xarray_n5.stores._zip import Directory, Kept, ZipEntry
@@ -67,16 +67,10 @@ class ArchiveStore(Store):
     """The store whose root is the archive."""
     version: str
     """What identifies the archive's content; see :class:`Directory`."""
-    inside: str = ""
-    """The directory in the archive that all keys are in."""
 
     @classmethod
-    def at(cls, location: object, options: Mapping[str, object]) -> Self | None:  # noqa: ARG003
+    def at(cls, location: Store) -> Self | None:
         """Return the store of an archive that another store is the location of."""
-        if isinstance(location, cls):
-            return location
-        if not isinstance(location, Store):
-            return None
         if isinstance(location, LocalStore) and not os.path.isfile(location.url):
             return None
         directory = _directory_of(location)
@@ -87,23 +81,18 @@ class ArchiveStore(Store):
 
     @property
     def url(self) -> str:
-        """The archive's location, and the directory in it."""
-        return join(self.file.url, self.inside)
+        """The archive's location."""
+        return self.file.url
 
     @property
     def name(self) -> str:
-        """The name of the archive, or of the directory in it."""
-        return self.inside.rpartition("/")[2] or self.file.name
+        """The name of the archive."""
+        return self.file.name
 
     @property
-    def concurrency(self) -> int:  # type: ignore[override]
-        """The number of requests that are worth having in flight."""
+    def concurrency(self) -> int:
+        """The maximum number of requests that are worth making together."""
         return self.file.concurrency
-
-    @property
-    def most_at_once(self) -> int:
-        """The maximum number of requests in flight."""
-        return self.file.most_at_once
 
     @property
     def complete_listings(self) -> bool:
@@ -112,15 +101,10 @@ class ArchiveStore(Store):
 
     def identity(self, path: str) -> object:
         """Return a value that identifies a node in this version of the archive."""
-        return ("archive", self.file.identity(""), self.version, join(self.inside, path))
+        return ("archive", self.file.identity(""), self.version, path)
 
-    def parent(self) -> Self | None:
-        """Return the store of the directory above; None for the root of the archive."""
-        return replace(self, inside=self.inside.rpartition("/")[0]) if self.inside else None
-
-    def child(self, path: str) -> Self:
-        """Return the store of a directory in this one."""
-        return replace(self, inside=join(self.inside, path))
+    def parent(self) -> None:
+        """Return None: there is no directory around the root of an archive."""
 
     def _directory(self, *, check: bool = False) -> Directory:
         directory = _directory_of(self.file, self.version, check=check)
@@ -153,7 +137,7 @@ class ArchiveStore(Store):
     def _files(self, keys: Sequence[str], most: int | None) -> Sequence[bytes | None]:
         """Return files in one batch; `most` is the maximum size of chunks, None for documents."""
         directory = self._directory()
-        entries = {key: directory.find(join(self.inside, key)) for key in keys}
+        entries = {key: directory.find(key) for key in keys}
         wanted = [_Wanted(key, entry, most) for key, entry in entries.items() if entry is not None]
         extents = [self._extent(file) for file in wanted]
         read = self._read(extents, directory.state, crc=True)
@@ -164,7 +148,7 @@ class ArchiveStore(Store):
         """Return the bytes of parts of files; of a compressed one, all of it is read."""
         directory = self._directory()
         keys = dict.fromkeys(part.key for part in ranges)
-        entries = {key: directory.find(join(self.inside, key)) for key in keys}
+        entries = {key: directory.find(key) for key in keys}
         packed = [key for key, entry in entries.items() if entry and entry.method == _DEFLATED]
         data = dict(zip(packed, self.get_many(packed), strict=True))
         stored = {key: entry for key, entry in entries.items() if entry and key not in data}
@@ -206,15 +190,15 @@ class ArchiveStore(Store):
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        return self._directory().has_folder(join(self.inside, prefix))
+        return self._directory().has_folder(prefix)
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`."""
-        return self._directory().listing(join(self.inside, prefix))
+        return self._directory().listing(prefix)
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix` with their sizes."""
-        files = self._directory().files(join(self.inside, prefix))
+        files = self._directory().files(prefix)
         return (ObjectInfo(key, size) for key, size in files)
 
     # Writing
@@ -236,7 +220,7 @@ class ArchiveStore(Store):
     # Entries
 
     def _find(self, key: str) -> ZipEntry | None:
-        return self._directory().find(join(self.inside, key))
+        return self._directory().find(key)
 
     def _check(self, wanted: _Wanted) -> None:
         """Raise if an entry cannot be read."""
@@ -260,7 +244,7 @@ class ArchiveStore(Store):
 
     def _name_of(self, wanted: _Wanted) -> bytes:
         """Return the name of an entry as the archive has it."""
-        return wanted.entry.encoded(join(self.inside, wanted.key))
+        return wanted.entry.encoded(wanted.key)
 
     def _least_start(self, wanted: _Wanted) -> int:
         """Return the position of an entry's data, if its header has no extra fields."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
 
@@ -69,9 +68,6 @@ class Store(ABC):
 
     __slots__ = ()
 
-    concurrency: ClassVar[int] = 1
-    """The number of requests that are worth making together; 1 for local files."""
-
     @property
     @abstractmethod
     def url(self) -> str:
@@ -107,15 +103,6 @@ class Store(ABC):
     def parent(self) -> Store | None:
         """Return the store one directory up, or None if there is none."""
 
-    @classmethod
-    def at(cls, location: object, options: Mapping[str, Any]) -> Store | None:  # noqa: ARG003
-        """Return the store at a location that a user names, or None if it is of another kind."""
-        return location if isinstance(location, cls) else None
-
-    def child(self, path: str) -> Store | None:
-        """Return the store of a directory in this one, or None if that is impossible."""
-        return None
-
     # Facts
 
     @property
@@ -124,9 +111,9 @@ class Store(ABC):
         return self.url.rstrip("/").rpartition("/")[2]
 
     @property
-    def most_at_once(self) -> int:
-        """The maximum number of requests in flight."""
-        return self.concurrency
+    def concurrency(self) -> int:
+        """The maximum number of requests that are worth making together; 1 for local files."""
+        return 1
 
     @property
     def complete_listings(self) -> bool:
@@ -238,9 +225,5 @@ class Store(ABC):
         """
         with _NEW_LOCK:
             lock = _LOCKS.setdefault(self.identity(path), threading.RLock())
-        with lock, self._locked(path) as alone:
-            yield alone
-
-    def _locked(self, path: str) -> AbstractContextManager[bool]:
-        """Lock a node against other processes; yield whether that worked."""
-        return nullcontext(enter_result=False)
+        with lock:
+            yield False

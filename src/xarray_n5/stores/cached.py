@@ -94,14 +94,9 @@ class CachedStore(Store):
         return self.store.name
 
     @property
-    def concurrency(self) -> int:  # type: ignore[override]
-        """The number of requests that are worth making together."""
+    def concurrency(self) -> int:
+        """The maximum number of requests that are worth making together."""
         return self.store.concurrency
-
-    @property
-    def most_at_once(self) -> int:
-        """The maximum number of requests in flight."""
-        return self.store.most_at_once
 
     @property
     def complete_listings(self) -> bool:
@@ -119,10 +114,6 @@ class CachedStore(Store):
     def with_fsync(self) -> CachedStore:
         """Return a store with the same cache whose writes are on disk when they return."""
         return CachedStore(self.store.with_fsync(), self._known)
-
-    def child(self, path: str) -> Store | None:
-        """Return the store of a directory in this one, without a cache."""
-        return self.store.child(path)
 
     def parent(self) -> CachedStore | None:
         """Return the store one directory up, which is cached, too."""

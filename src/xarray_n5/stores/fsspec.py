@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, unquote
 
 from xarray_n5.errors import ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _filesystems as filesystems
-from xarray_n5.stores._requests import Requests, entries_below, files_below, forget, names
-from xarray_n5.stores._web import DOCUMENT, at_most
-from xarray_n5.stores.base import FilePart, Range, Store
+from xarray_n5.stores._requests import Requests
+from xarray_n5.stores._web import DOCUMENT
+from xarray_n5.stores.base import FilePart, ObjectInfo, Range, Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores.base import Listing, ObjectInfo
-
+    from xarray_n5.stores.base import Listing
 
 _READ_ONLY = "cannot be changed through a cache; use the URL behind it, without `...cache::`"
 
@@ -37,15 +37,12 @@ class FsspecStore(Store):
     root: str  # the container's path on it, without protocol
     query: str = field(default="", repr=False)
     """The query of each URL, usually a signature."""
-    concurrency: ClassVar[int] = 256
     copies: bool = True
     """Whether reads use the copies of a caching filesystem; other requests go behind it."""
 
     @classmethod
     def at(cls, location: object, options: Mapping[str, Any]) -> Self | None:
         """Return the store at a URL, a mapper, a filesystem, or a pair of one and a path."""
-        if isinstance(location, cls):
-            return location
         if isinstance(location, str):
             fs, root = filesystems.resolve_url(location, options)
         elif (pair := filesystems.split(location)) is not None:
@@ -78,9 +75,14 @@ class FsspecStore(Store):
         return self.root.rpartition("/")[2]
 
     @property
+    def concurrency(self) -> int:
+        """The number of requests that are worth making together, as configured in fsspec."""
+        return filesystems.most_at_once(self.fs)
+
+    @property
     def complete_listings(self) -> bool:
         """Whether a listing names every file."""
-        return filesystems.has_complete_listings(self.fs)
+        return bool({*filesystems.OBJECTS, "memory"} & self._protocols)
 
     def identity(self, path: str) -> object:
         """Return a value that identifies a node."""
@@ -108,25 +110,13 @@ class FsspecStore(Store):
         return replace(self, copies=False)
 
     @property
-    def most_at_once(self) -> int:
-        """The maximum number of requests in flight, as configured in fsspec."""
-        return (
-            1 if self._has_real_files else min(self.concurrency, filesystems.most_at_once(self.fs))
-        )
+    def _protocols(self) -> set[str]:
+        return filesystems.protocols(self.fs)
 
     @property
     def _source(self) -> AbstractFileSystem:
         """The filesystem behind caches, which shows the current state."""
         return filesystems.behind_caches(filesystems.of_this_process(self.fs))
-
-    @property
-    def _reader(self) -> AbstractFileSystem:
-        """The filesystem that reads whole files; it may be a cache."""
-        return filesystems.of_this_process(self.fs) if self.copies else self._source
-
-    @property
-    def _has_real_files(self) -> bool:
-        return bool(filesystems.protocols(self.fs) & filesystems.FILES)
 
     def _path(self, key: str) -> str:
         if not filesystems.is_http(self.fs):
@@ -134,114 +124,179 @@ class FsspecStore(Store):
         path = join(self.root, quote(key))
         return f"{path}?{self.query}" if self.query else path
 
-    def _requests(self, fs: AbstractFileSystem) -> Requests:
-        return Requests(fs, self.url)
+    def _current(self, *, copies: bool = False) -> Requests:
+        """Return what makes requests, without listings that the filesystem has kept.
 
-    def _current(self, key: str, *, below: bool = False) -> tuple[str, Any, Requests]:
-        """Return a key's path, and the filesystem without cached listings of it."""
-        path, fs = self._path(key), self._source
-        forget(fs, path, below=below)
-        return path, fs, self._requests(fs)
+        Other clients may have written. Some filesystems keep listings for ever, and look up files
+        in that of the directory.
+        """
+        if copies:
+            return Requests(filesystems.of_this_process(self.fs), self.url)
+        fs = self._source
+        fs.invalidate_cache()
+        return Requests(fs, self.url)
 
     # Reading
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
         """Return the bytes at `key` in one request; a web server may not send more than `most`."""
-        path, fs = self._path(key), self._reader
-        with at_most(DOCUMENT if most is None else most):
-            return self._requests(fs).get("read", key, lambda: filesystems.whole(fs, path))
+        [(_, data)] = self.fetch([key], 1, most)
+        return data
 
     def fetch(
         self, keys: Iterable[str], ahead: int, most: int | None = None
     ) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, several requests in flight."""
-        requests, options = self._requests(fs := self._reader), filesystems.in_one_request(fs)
-
-        async def get_async(key: str) -> bytes | None:
-            request = partial(fs._cat_file, self._path(key), **options)  # noqa: SLF001
-            with at_most(DOCUMENT if most is None else most):
-                return await requests.get_async("read", key, request)
-
-        return requests.map(keys, ahead, get_async, partial(self.get, most=most))
+        parts = self._parts(((key, None) for key in keys), ahead, most, copies=self.copies)
+        return ((key, None if part is None else part.data) for (key, _), part in parts)
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         """Return parts of files, several requests in flight; never from a cache."""
-        return self._parts(ranges)
+        parts = self._parts(((part.key, part) for part in ranges), self.concurrency)
+        return [part for _, part in parts]
 
-    def _parts(self, ranges: Sequence[Range], *, whole: bool = False) -> list[FilePart | None]:
-        """Return parts of files; with `whole`, a web server may send all of a file instead."""
-        requests = self._requests(fs := self._source)
+    def _parts(
+        self,
+        wanted: Iterable[tuple[str, Range | None]],
+        ahead: int,
+        most: int | None = None,
+        *,
+        copies: bool = False,
+        whole: bool = False,
+    ) -> Iterator[tuple[tuple[str, Range | None], FilePart | None]]:
+        """Iterate over files and parts of files; `whole` is that of :func:`_filesystems.read`."""
+        requests = self._current(copies=copies)
+        most = DOCUMENT if most is None else most
 
-        async def get_async(part: Range) -> FilePart | None:
-            request = partial(filesystems.part_of, fs, self._path(part.key), part, whole=whole)
-            return await requests.get_async("read", part.key, request)
+        async def ask(item: tuple[str, Range | None]) -> FilePart | None:
+            key, part = item
+            path = self._path(key)
+            read = partial(filesystems.read, requests.fs, path, part, most, whole=whole)
+            return await requests.ask("read", key, read)
 
-        def get(part: Range) -> FilePart | None:
-            read = partial(fs.cat_file, self._path(part.key), start=part.start, end=part.stop)
-            return requests.get("read", part.key, lambda: FilePart(read(), None))
-
-        return [part for _, part in requests.map(ranges, self.concurrency, get_async, get)]
+        return requests.map(wanted, ahead, ask)
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
-        path, fs, requests = self._current(key)
-        facts = requests.get("read", key, lambda: fs.info(path))
+        facts = self._info(key)
         if facts is None or facts["type"] != "file":
             return None
         size = facts["size"]  # which some web servers do not report
-        wanted = Range(key, 0, None if size is None else min(count, size))
-        (part,) = self._parts([wanted], whole=True)
-        if part is None:
+        part = Range(key, 0, None if size is None else min(count, size))
+        [(_, head)] = self._parts([(key, part)], 1, whole=True)
+        if head is None:
             return None
-        return part.data[:count], len(part.data) if size is None else size
+        return head.data[:count], len(head.data) if size is None else size
 
     def etag(self, key: str, *, free: bool = False) -> object:
-        """Return an etag or a time, or None if the server sends neither."""
-        if free:
+        """Return an etag or a time, or None if a web server sends neither."""
+        facts = None if free else self._info(key)
+        if facts is None or facts["type"] != "file":
             return None
-        path, fs, requests = self._current(key)
-        return requests.get("look at", key, lambda: filesystems.etag_of(fs, path))
+        if not filesystems.WEB & self._protocols:
+            return fingerprint(str(facts))
+        return facts.get("ETag") or facts.get("Last-Modified") or facts.get("Content-MD5")
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
-        return self._type(key) == "file"
+        return (self._info(key) or {}).get("type") == "file"
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        fs = self._source
-        if filesystems.has_servers_pages(fs):
-            look = partial(fs.isdir, self._path(prefix))
-            return bool(self._requests(fs).get("look at", prefix, look))
-        return self._type(prefix) == "directory"
+        if filesystems.WEB & self._protocols:  # where it is a page
+            return bool(self._current().call("look at", prefix, "isdir", self._path(prefix)))
+        return (self._info(prefix) or {}).get("type") == "directory"
 
-    def _type(self, key: str) -> str | None:
-        path, fs, requests = self._current(key)
-        facts = requests.get("look at", key, lambda: fs.info(path))
-        return None if facts is None else str(facts["type"])
+    def _info(self, key: str) -> Mapping[str, Any] | None:
+        facts: Mapping[str, Any] | None
+        facts = self._current().call("look at", key, "info", self._path(key))
+        return facts
+
+    # Listing
 
     def list(self, prefix: str) -> Listing:
         """Return the names directly under `prefix`; never from a cache."""
-        path, fs, requests = self._current(prefix)
-        entries = requests.get("list", prefix, partial(fs.ls, path, detail=True))
-        return names(fs, path, entries or ())
+        return self.list_many([prefix])[0]
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, several requests in flight."""
+        paths = [self._path(prefix) for prefix in prefixes]
+        return [self._names(path, entries) for path, entries in self._listed(paths, prefixes)]
 
-        async def list_async(prefix: str) -> Listing:
-            path, fs, requests = self._current(prefix)
-            request = partial(fs._ls, path, detail=True)  # noqa: SLF001
-            return names(fs, path, await requests.get_async("list", prefix, request) or ())
+    def _listed(
+        self, paths: Iterable[str], prefixes: Iterable[str]
+    ) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+        """Iterate over paths of directories and their entries; errors name the prefixes."""
+        requests = self._current()
 
-        listings = self._requests(self._source).map(
-            prefixes, self.concurrency, list_async, self.list
-        )
-        return [listing for _, listing in listings]
+        async def ask(item: tuple[str, str]) -> Any:
+            path, prefix = item
+            listing = partial(filesystems.call, requests.fs, "ls", path, detail=True)
+            return await requests.ask("list", prefix, listing) or ()
+
+        listed = requests.map(zip(paths, prefixes, strict=True), self.concurrency, ask)
+        return ((path, entries) for (path, _), entries in listed)
+
+    def _names(self, path: str, entries: Iterable[Mapping[str, Any]]) -> Listing:
+        """Return the names of directories and of files among the entries of a path."""
+        folders: set[str] = set()
+        files: set[str] = set()
+        for entry in entries:
+            full = entry["name"].rstrip("/")
+            name = full.rpartition("/")[2]
+            if name and full.lstrip("/") != path.strip("/"):
+                name = unquote(name) if filesystems.is_http(self.fs) else name
+                (folders if entry["type"] == "directory" else files).add(name)
+        return tuple(sorted(folders)), tuple(sorted(files))
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""
-        path, _, requests = self._current(prefix, below=True)
-        return files_below(requests, path, prefix, self.concurrency)
+        for key, facts in self._entries(prefix):
+            if facts["type"] != "directory":
+                yield ObjectInfo(key, facts.get("size") or 0, _time_of(facts))
+
+    def _entries(
+        self, prefix: str, *, folders: bool = False
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Iterate over the files below a prefix, relative to it, and its directories if wanted."""
+        path, requests = self._path(prefix), self._current()
+        if filesystems.finds_by_folders(requests.fs):
+            entries = self._walk(path, prefix)
+        else:
+            find = {"withdirs": folders, "detail": True}
+            entries = requests.call("list", prefix, "find", path, **find) or {}
+        # Filesystems differ in whether their paths begin with a slash.
+        is_http = filesystems.is_http(self.fs)
+        bare = path.partition("?")[0] if is_http else path
+        start = requests.fs._strip_protocol(bare).strip("/") if bare.strip("/") else ""  # noqa: SLF001
+        for full, facts in entries.items():
+            name = full.lstrip("/")
+            if name.rstrip("/") == start:
+                continue
+            if start and not name.startswith(f"{start}/"):
+                raise OSError(f"{self.url!r} lists {redact_urls(name)!r}, which is outside of it")
+            key = name.removeprefix(f"{start}/")
+            yield unquote(key) if is_http else key, facts
+
+    def _walk(self, path: str, prefix: str) -> dict[str, Mapping[str, Any]]:
+        """Return the entries below a path, listed level by level; errors name the key `prefix`."""
+        below: dict[str, Mapping[str, Any]] = {}
+        level, seen = [path], {path}
+        while level:
+            folders: dict[str, None] = {}
+            for folder, entries in self._listed(level, [prefix] * len(level)):
+                for entry in entries:
+                    name = entry["name"].rstrip("/")
+                    if name == folder.rstrip("/"):
+                        continue  # an empty folder, which some servers list as what is in it
+                    if entry["type"] != "directory":
+                        below[name] = entry
+                    else:
+                        below.setdefault(name, entry)  # a file may have the same name
+                        folders[name] = None
+            level = [folder for folder in folders if folder not in seen]
+            seen.update(level)
+        return dict(sorted(below.items()))
 
     # Writing
 
@@ -253,28 +308,22 @@ class FsspecStore(Store):
         """Write or remove several keys, several requests in flight."""
         if filesystems.is_cache(self.fs):
             raise ReadOnlyError(self.url, "", _READ_ONLY)
-        if self._has_real_files:
-            return map(self._change, items)
-        requests = self._requests(self._source)
-        change = partial(self._change_async, requests)
-        done = requests.map(items, ahead, change, self._change, finish=True)
-        return (key for _, key in done)
+        requests = self._current()
+        by_rename = bool(filesystems.FILES & self._protocols)
 
-    async def _change_async(self, requests: Requests, item: tuple[str, Buffer | None]) -> str:
-        await requests.change_async(self._path(item[0]), *item)
-        return item[0]
+        async def ask(item: tuple[str, Buffer | None]) -> None:
+            (key, data), fs, path = item, requests.fs, self._path(item[0])
+            if data is None:
+                await requests.ask("remove", key, partial(filesystems.call, fs, "rm_file", path))
+            elif by_rename:
+                put = partial(filesystems.put_by_rename, fs, path, bytes(data))
+                await requests.ask("write", key, put, retry=False)
+            else:
+                put = partial(filesystems.call, fs, "pipe_file", path, bytes(data))
+                await requests.ask("write", key, put)
 
-    def _change(self, item: tuple[str, Buffer | None]) -> str:
-        (key, data), path, fs = item, self._path(item[0]), self._source
-        requests = self._requests(fs)
-        if data is None:
-            requests.get("remove", key, lambda: fs.rm_file(path))
-        elif self._has_real_files:
-            rename = partial(filesystems.put_by_rename, fs, path, data)
-            requests.get("write", key, rename, retry=False)
-        else:
-            requests.get("write", key, lambda: fs.pipe_file(path, bytes(data)))
-        return key
+        done = requests.map(items, 1 if by_rename else ahead, ask, finish=True)
+        return (key for (key, _), _ in done)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files, several requests in flight."""
@@ -282,9 +331,8 @@ class FsspecStore(Store):
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`, `first` before all else; names are not patterns."""
-        path, fs, requests = self._current(prefix, below=True)
-        keeps = filesystems.keeps_directories(fs)
-        entries = dict(entries_below(requests, path, prefix, self.concurrency, folders=keeps))
+        keeps = not filesystems.FLAT & self._protocols
+        entries = dict(self._entries(prefix, folders=keeps))
         if first in entries:
             self.delete([join(prefix, first)])
         folders = [key for key, facts in entries.items() if facts["type"] == "directory"]
@@ -294,9 +342,23 @@ class FsspecStore(Store):
 
     def clear_folder(self, prefix: str) -> None:
         """Remove an empty directory, if the store has directories."""
-        path, fs = self._path(prefix), self._source
+        path = self._path(prefix)
         # A name without a slash is a bucket, which must not be removed, unless files are local.
-        ours = "/" in path or self._has_real_files
-        if ours and filesystems.keeps_directories(fs):
-            with suppress(OSError, NotImplementedError):
-                fs.rmdir(path)
+        ours = "/" in path or filesystems.FILES & self._protocols
+        if ours and not filesystems.FLAT & self._protocols:
+            with contextlib.suppress(OSError, NotImplementedError):
+                self._source.rmdir(path)
+
+
+def _time_of(facts: Mapping[str, Any]) -> float | None:
+    """Return the time when a file was written, from the fields that filesystems have for it."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
+        value = facts.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(value).timestamp()
+    return None

@@ -344,14 +344,15 @@ class LocalStore(Store):
     # Locks
 
     @contextlib.contextmanager
-    def _locked(self, path: str) -> Iterator[bool]:
+    def exclusive(self, path: str) -> Iterator[bool]:
         """Lock a node's directory by an advisory lock, which ends with the process."""
-        file = self._lock(path) if sys.platform != "win32" else None
-        try:
-            yield file is not None
-        finally:
-            if file is not None:
-                os.close(file)
+        with Store.exclusive(self, path):
+            file = self._lock(path) if sys.platform != "win32" else None
+            try:
+                yield file is not None
+            finally:
+                if file is not None:
+                    os.close(file)
 
     def _lock(self, path: str) -> int | None:
         end = time.monotonic() + _PATIENCE

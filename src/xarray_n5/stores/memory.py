@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
@@ -78,6 +78,8 @@ class MemoryStore(Store):
     def parent(self) -> None:
         """Return None: it has no parent directory."""
 
-    def _locked(self, path: str) -> AbstractContextManager[bool]:
+    @contextmanager
+    def exclusive(self, path: str) -> Iterator[bool]:
         """Lock a node: no other process can change anything."""
-        return nullcontext(enter_result=True)
+        with Store.exclusive(self, path):
+            yield True
