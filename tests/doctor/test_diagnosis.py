@@ -60,13 +60,14 @@ def diagnose(url: object, path: str = "", xml: bytes | None = None) -> list[Find
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
-    return [(each.kind, each.path) for each in findings]
+    return [(finding.kind, finding.path) for finding in findings]
 
 
 def edit(path: Path, **members: Any) -> None:
     """Change members of a JSON document; None removes one."""
-    found = {**json.loads(path.read_text()), **members}
-    path.write_text(json.dumps({key: each for key, each in found.items() if each is not None}))
+    document = {**json.loads(path.read_text()), **members}
+    kept = {key: value for key, value in document.items() if value is not None}
+    path.write_text(json.dumps(kept))
 
 
 # Healthy containers
@@ -92,19 +93,14 @@ def test_a_healthy_project_has_no_findings(tmp_path: Path) -> None:
     assert diagnose(tmp_path / "x.n5") == []
 
 
-def test_shards_that_are_healthy_have_no_findings(tmp_path: Path) -> None:
-    place = tmp_path / "a.zarr"
-    pyramid(image(), place, levels=1, chunks=4, shards=8, format="zarr3")
-    assert diagnose(place) == []
-
-
 def test_an_array_that_was_never_written_has_no_findings(tmp_path: Path) -> None:
     create_array(tmp_path / "a.n5", "a", shape=(9, 9), dtype="u1", chunks=4)
     assert diagnose(tmp_path / "a.n5") == []
 
 
-@pytest.mark.parametrize("size", [20, 21, 23])
-@pytest.mark.parametrize("rule", [np.floor, np.ceil, np.round])
+@pytest.mark.parametrize(
+    ("size", "rule"), [(20, np.floor), (21, np.floor), (21, np.ceil), (23, np.ceil), (23, np.round)]
+)
 def test_sizes_may_be_rounded_by_any_rule(tmp_path: Path, size: int, rule: Any) -> None:
     place = tmp_path / "a.n5"
     create_group(place, "", attributes={"downsamplingFactors": [[1, 1], [2, 2], [4, 4], [64, 1]]})
@@ -171,35 +167,6 @@ def a_pyramid_without_chunks(place: Path) -> None:
             shutil.rmtree(chunk, ignore_errors=True)
 
 
-def a_truncated_chunk(place: Path) -> None:
-    chunk = place / "em/s0/0/0/0"
-    chunk.write_bytes(chunk.read_bytes()[:40])
-
-
-def an_empty_chunk(place: Path) -> None:
-    (place / "em/s0/0/0/0").write_bytes(b"")
-
-
-def another_compression(place: Path) -> None:
-    edit(place / "em/s0/attributes.json", compression={"type": "zstd", "level": 3})
-
-
-def smaller_chunks(place: Path) -> None:
-    edit(place / "em/s0/attributes.json", blockSize=[8, 8, 8], dimensions=[24, 20, 24])
-    edit(place / "em/attributes.json", multiscales=None, scales=None, downsamplingFactors=None)
-    for level in (1, 2):
-        shutil.rmtree(place / f"em/s{level}")
-
-
-def chunks_beyond_the_end(place: Path) -> None:
-    (place / "em/s0/7/0").mkdir(parents=True)
-    shutil.copy(place / "em/s0/0/0/0", place / "em/s0/7/0/0")
-
-
-def an_array_that_holds_nodes(place: Path) -> None:
-    write_document(place / "em/s0/masks", note="here")
-
-
 BROKEN: dict[str, tuple[Break, str, str, str]] = {
     "JSON that is cut off": (an_unreadable_array, "unreadable", "em/s1", ""),
     "chunks without a document": (an_array_without_its_document, "unreadable", "em/s2", ""),
@@ -212,12 +179,6 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
     "type": (a_level_of_another_type, "level-type", "em/s2", "int16"),
     "empty level": (a_level_without_chunks, "empty-level", "em", "s1"),
     "empty": (a_pyramid_without_chunks, "empty-level", "em", "s0, s1, s2"),
-    "truncated": (a_truncated_chunk, "chunk-damaged", "em/s0", "'em/s0/0/0/0'"),
-    "empty file": (an_empty_chunk, "chunk-damaged", "em/s0", "truncated"),
-    "compression": (another_compression, "chunk-damaged", "em/s0", ""),
-    "shape": (smaller_chunks, "chunk-shape", "em/s0", ""),
-    "stray": (chunks_beyond_the_end, "stray-chunk", "em/s0", "7/0/0"),
-    "nodes": (an_array_that_holds_nodes, "array-with-nodes", "em/s0", "masks"),
 }
 
 
@@ -230,7 +191,7 @@ def test_a_broken_container_has_its_finding(tmp_path: Path, case: str) -> None:
     findings = diagnose(place)
     assert {finding.kind for finding in findings} == {kind}
     assert {finding.path for finding in findings} == {path}
-    assert facts in str(findings[0])
+    assert facts in findings[0].message
     assert findings[0].remedy
 
 
@@ -280,9 +241,9 @@ def test_consolidated_metadata_that_contradict_documents_are_found(
     several.n5.to_n5(place, format=form, consolidated=True)
     assert diagnose(place) == []
     damage(place)
-    (found,) = diagnose(place)
-    assert (found.kind, found.path) == ("consolidated", "")
-    assert names in found.message
+    (finding,) = diagnose(place)
+    assert (finding.kind, finding.path) == ("consolidated", "")
+    assert names in finding.message
 
 
 # Projects of BigDataViewer
@@ -292,16 +253,15 @@ def test_setups_that_look_like_arrays_are_no_damage_but_other_groups_are(tmp_pat
     write_n5(tmp_path / "x.n5", [Setup(id=0)])
     assert diagnose(tmp_path / "x.n5") == []
     (tmp_path / "x.n5/setup0").rename(tmp_path / "x.n5/other")
-    found = diagnose(tmp_path / "x.n5", "other")
-    assert ("group-like-array", "other") in [(each.kind, each.path) for each in found]
+    assert ("group-like-array", "other") in kinds(diagnose(tmp_path / "x.n5", "other"))
 
 
 def test_levels_that_a_setup_lists_are_looked_for_at_all_time_points(tmp_path: Path) -> None:
     write_n5(tmp_path / "x.n5", [Setup(id=0)], look_like_arrays=False)
     shutil.rmtree(tmp_path / "x.n5/setup0/timepoint1/s2")
-    (found,) = diagnose(tmp_path / "x.n5")
-    assert (found.kind, found.path) == ("missing-level", "setup0/timepoint1")
-    assert "3 levels by 'downsamplingFactors', of which s2" in found.message
+    (finding,) = diagnose(tmp_path / "x.n5")
+    assert (finding.kind, finding.path) == ("missing-level", "setup0/timepoint1")
+    assert "3 levels by 'downsamplingFactors', of which s2" in finding.message
 
 
 def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
@@ -309,9 +269,9 @@ def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
     without = [(1, 1)]
     options: dict[str, Any] = {"without": without, "look_like_arrays": False}
     write_project(tmp_path, setups, project_xml(setups), **options)
-    (found,) = diagnose(tmp_path / "x.n5")
-    assert (found.kind, found.path) == ("missing-view", "")
-    assert "4 views, of which 1 is not stored: setup 1 timepoint 1" in found.message
+    (finding,) = diagnose(tmp_path / "x.n5")
+    assert (finding.kind, finding.path) == ("missing-view", "")
+    assert "4 views, of which 1 is not stored: setup 1 timepoint 1" in finding.message
     assert diagnose(tmp_path / "x.n5", "setup1") == []
     other = project_xml(setups, missing=without).encode()
     assert diagnose(tmp_path / "x.n5", xml=other) == []
@@ -328,8 +288,8 @@ def test_the_project_of_another_container_is_not_asked(tmp_path: Path) -> None:
 def test_a_project_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=4)[...] = 1
     (tmp_path / "x.xml").write_text(project_xml([Setup(id=0)])[:-20])
-    (found,) = diagnose(tmp_path / "x.n5")
-    assert found.kind == "unreadable-project"
+    (finding,) = diagnose(tmp_path / "x.n5")
+    assert finding.kind == "unreadable-project"
 
 
 # Zarr and HDF5
@@ -339,31 +299,9 @@ def test_levels_of_ome_zarr_are_looked_for(tmp_path: Path) -> None:
     for form in ("zarr2", "zarr3"):
         place = write_pyramid(tmp_path, form)
         shutil.rmtree(place / "em/s1")
-        found = [each for each in diagnose(place) if each.kind != "consolidated"]
-        assert kinds(found) == [("missing-level", "em")]
-        assert "3 levels by 'multiscales', of which s1" in found[0].message
-
-
-def test_chunks_of_zarr_are_decoded(tmp_path: Path) -> None:
-    place = write_pyramid(tmp_path, "zarr3")
-    chunk = next(path for path in (place / "em/s0/c").rglob("*") if path.is_file())
-    chunk.write_bytes(chunk.read_bytes()[:-9])
-    found = [each for each in diagnose(place) if each.path == "em/s0"]
-    assert found == [] or [each.kind for each in found] == ["chunk-damaged"]
-    for path in (place / "em/s0/c").rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"nonsense")
-    assert ("chunk-damaged", "em/s0") in kinds(diagnose(place))
-
-
-def test_shards_are_not_read_whole(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"chunks": 2, "shards": 4, "format": "zarr3"}
-    array = create_array(tmp_path / "a.zarr", "a", shape=(8, 8), dtype="u1", **options)
-    array[...] = 1
-    shard = tmp_path / "a.zarr/a/c/0/0"
-    shard.write_bytes(bytes(len(shard.read_bytes())))
-    (found,) = diagnose(tmp_path / "a.zarr")
-    assert (found.kind, found.path) == ("chunk-damaged", "a")
+        (missing,) = (found for found in diagnose(place) if found.kind != "consolidated")
+        assert (missing.kind, missing.path) == ("missing-level", "em")
+        assert "3 levels by 'multiscales', of which s1" in missing.message
 
 
 # What a diagnosis costs, and what it never does
@@ -389,8 +327,8 @@ def test_a_remedy_makes_the_missing_level_again(tmp_path: Path) -> None:
     for damage in (a_lost_level, a_level_without_chunks):
         place = write_pyramid(tmp_path)
         damage(place)
-        (found,) = diagnose(place)
-        command = found.remedy.partition("xarray-n5 ")[2].partition(", or")[0]
+        (finding,) = diagnose(place)
+        command = finding.remedy.partition("xarray-n5 ")[2].partition(", or")[0]
         result = CliRunner().invoke(main, command.split())
         assert result.exit_code == 0, result.output
         assert diagnose(place) == []
@@ -407,7 +345,7 @@ def test_odd_attributes_never_raise(tmp_path: Path, key: str, value: Any) -> Non
     place = tmp_path / "a.n5"
     create_array(place, "g/s0", shape=(4,), dtype="u1", chunks=4)[...] = 1
     write_document(place / "g", **{key: value})
-    assert "not-checked" not in {each.kind for each in diagnose(place)}
+    assert "not-checked" not in {finding.kind for finding in diagnose(place)}
 
 
 # The corpus
@@ -426,11 +364,6 @@ KNOWN = {
     # 260 slices halved to 129.
     ("root_dataset.n5", "level-size", "s1"),
     ("test.n5", "level-size", "cosem_ms/s1"),
-    # Damaged on purpose.
-    ("tensorstore_bad_mode1_without_count", "chunk-damaged", ""),
-    ("tensorstore_bad_rank2", "chunk-damaged", ""),
-    ("tensorstore_bad_truncated_header", "chunk-damaged", ""),
-    ("tensorstore_partial_chunk", "chunk-shape", ""),
 }
 """What is to be found in the corpus, and nothing else."""
 
@@ -454,6 +387,6 @@ def containers_in(folder: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("name", ["fetched", "java", "peers", "vectors"])
 def test_containers_of_others_have_no_findings_but_known_ones(corpus: Path, name: str) -> None:
     places = list(containers_in(corpus / name))
-    found = {(place.name, each.kind, each.path) for place in places for each in diagnose(place)}
-    assert found <= KNOWN
+    findings = {(at.name, *kind) for at in places for kind in kinds(diagnose(at))}
+    assert findings <= KNOWN
     assert len(places) > 8

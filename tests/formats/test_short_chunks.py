@@ -31,7 +31,6 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.arrays.transfer import read_points
-from xarray_n5.doctor.damage import survey_at
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -191,8 +190,6 @@ def test_a_shape_that_no_chunk_has_is_an_error_everywhere(
         states = verify(store, "em/a", deep=deep).compute()["state"].values
         assert states[index] in {"truncated", "undecodable"}
         assert np.isin(states, ["ok", "missing"]).sum() == states.size - 1
-    if index == (2, 2, 1):  # the doctor examines some chunks, the last one among them
-        assert {each.kind for each in survey_at(store, "", None, None)[1]} == {"chunk-damaged"}
     assert repair(store, "em/a").attrs["repaired"] == 1
 
 
@@ -369,23 +366,6 @@ def test_a_chunk_that_is_too_long_is_reported(shape: Shape) -> None:
             states = verify(store, "em/a", deep=deep).compute()["state"].values
             assert states[1, 0, 0] == "wrong-shape"
         assert (open_array(store, "em/a")[box_of((1, 0, 0))] == 7).all()
-
-
-@pytest.mark.parametrize("shape", [(3, 4, 6), (2, 4, 5)], ids=str)
-def test_the_doctor_reports_another_shape(shape: Shape) -> None:
-    store = stored(VALUES, CHUNKS)
-    set_chunk(store, (0, 0, 0), chunk(shape))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        assert [each.kind for each in survey_at(store, "", None, None)[1]] == ["chunk-shape"]
-
-
-def test_serialised_objects_are_not_called_damage_in_an_array_of_them() -> None:
-    store = stored(VALUES, CHUNKS)
-    document = json.loads(store.get("em/a/attributes.json") or b"")
-    store.set("em/a/attributes.json", json.dumps({**document, "dataType": "object"}).encode())
-    set_chunk(store, (0, 0, 0), IMPOSSIBLE["mode 2"])
-    assert survey_at(store, "", None, None)[1] == []
 
 
 def test_a_repair_removes_a_short_chunk_that_is_not_a_former_end() -> None:

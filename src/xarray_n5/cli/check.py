@@ -15,10 +15,10 @@ from xarray_n5.cli.options import Options, computing, on_node
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import xarray as xr
+
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.open import Entry, Walk
-    from xarray_n5.doctor.api import Examined
-    from xarray_n5.doctor.readers import Reading
     from xarray_n5.leaves import Scene
 
 _SHOWN = 10
@@ -291,81 +291,85 @@ def doctor(
       xarray-n5 doctor cells.n5
       xarray-n5 doctor em.n5/raw --fix --dialect cosem --dry-run
     """
-    from xarray_n5.doctor.api import apply_fixes, diagnose_images
+    import xarray as xr
+
+    from xarray_n5.doctor import examine
 
     ignore_unfinished_writes()
-    diagnosis = diagnose_images(url, path, dialect=dialect, storage_options=options)
-    for image in diagnosis.images:
+    how: dict[str, Any] = {"dialect": dialect, "fix": fix, "dry_run": dry_run}
+    examined = examine(url, path, storage_options=options, **how)
+    tree = examined if isinstance(examined, xr.DataTree) else xr.DataTree(examined)
+    images = [node.to_dataset() for node in tree.subtree if node.data_vars]
+    for image in images:
         echo(*_table(image, levels=levels), *_advice(image, fix=fix or dry_run))
-    for finding in diagnosis.findings:
-        echo(f"damage: {format_error(str(finding))}")
-    if fix and not dry_run:
-        diagnosis = apply_fixes(diagnosis, url, path, options)
-    if not diagnosis.is_healthy:
+    findings = tree.attrs["findings"]
+    for finding in findings:
+        text = f"{finding['path'] or '/'}: {finding['message']}; {finding['remedy']}"
+        echo(f"damage: {format_error(text)}")
+    if findings or not all(_agrees(image) for image in images):
         raise click.exceptions.Exit(1)
 
 
-def _table(examined: Examined, *, levels: bool) -> Iterator[str]:
+def _agrees(image: xr.Dataset) -> bool:
+    """Return whether no program reads an image in another way, and no dialect contradicts it."""
+    return bool(image.agrees.all()) and not image.attrs["contradictions"]
+
+
+def _table(image: xr.Dataset, *, levels: bool) -> Iterator[str]:
     """Iterate over the lines about what programs read of an image."""
     from xarray_n5.arrays.describe import times
-    from xarray_n5.doctor.compare import READERS
 
-    image = examined.image
-    names = image.names if image.grouped else ("",)
-    listed = f", levels {', '.join(names)}" if image.grouped else ""
-    yield f"{image.path or '/'}  {image.format}, {times(image.levels[0].context.shape)}{listed}"
-    width = max(len(reader.title) for reader in READERS.values())
-    for program in examined.comparisons:
-        head = READERS[program.reader].title, _WORDS.get(program.verdict, program.verdict)
-        for name, reading in zip(names, program.readings, strict=True):
-            attribute = f"({reading.attribute})" if reading.attribute else ""
-            cells = (name if levels and reading.opens else "", _axes(reading), attribute)
-            line = f"    {head[0]:{width}}  {head[1]:8}  {'  '.join(filter(None, cells))}"
-            yield line.rstrip()
+    names = image.level.values.tolist()
+    grouped = image.array.values.tolist() != [image.attrs["path"]]
+    listed = f", levels {', '.join(names)}" if grouped else ""
+    facts = f"{image.attrs['format']}, {times(image.attrs['shape'])}{listed}"
+    yield f"{image.attrs['path'] or '/'}  {facts}"
+    width = max(map(len, image.title.values))
+    for at, title in enumerate(image.title.values):
+        program = image.isel(reader=at)
+        verdict = program.verdict.item()
+        head = title, _WORDS.get(verdict, verdict)
+        for number, name in enumerate(names if levels else names[:1]):
+            level = program.isel(level=number)
+            shown = name if levels and grouped and level.opens else ""
+            attribute = f"({level.attribute.item()})" if level.attribute.item() else ""
+            cells = "  ".join(filter(None, [shown, _axes(level), attribute]))
+            yield f"    {head[0]:{width}}  {head[1]:8}  {cells}".rstrip()
             head = "", ""
-            if not (levels and reading.opens):
+            if not level.opens:
                 break
-    for program in examined.comparisons:
-        if program.reason and program.verdict != "unread":
-            but = "agrees, but " if program.verdict == "agrees" else ""
-            yield f"    {READERS[program.reader].title}: {but}{program.reason}"
+    for title, verdict, reason in zip(
+        image.title.values, image.verdict.values, image.reason.values, strict=True
+    ):
+        if reason and verdict != "unread":
+            yield f"    {title}: {'agrees, but ' * (verdict == 'agrees')}{reason}"
 
 
-def _axes(reading: Reading) -> str:
+def _axes(level: xr.Dataset) -> str:
     """Return the axes of a level as one line, such as "z 40 nm from 20, y 4 nm"."""
-    from xarray_n5.doctor.compare import size_of
-
     parts = []
-    for axis in reading.axes or ():
-        start = f" from {axis.offset:g}" if axis.offset else ""
-        size = "" if axis.scale is None else f"{size_of(axis.scale, axis.unit)}{start}"
-        parts.append(" ".join(filter(None, [axis.name, size])) or "-")
+    columns = (level[key].values for key in ("name", "scale", "offset", "unit"))
+    for name, scale, offset, unit in zip(*columns, strict=True) if level.opens else ():
+        size = "" if scale != scale else f"{scale:g} {unit}".strip()  # noqa: PLR0124 - NaN
+        start = f" from {offset:g}" if size and abs(offset) > 0 else ""
+        parts.append(f"{name} {size}{start}".strip() or "-")
     return ", ".join(parts)
 
 
-def _advice(examined: Examined, *, fix: bool) -> Iterator[str]:
+def _advice(image: xr.Dataset, *, fix: bool) -> Iterator[str]:
     """Iterate over what to do, or over the changes."""
-    from xarray_n5.doctor.compare import READERS
     from xarray_n5.doctor.fix import NO_AXES
 
-    if all(program.verdict in _WORDS for program in examined.comparisons):
+    if set(image.verdict.values) <= {*_WORDS}:
         yield f"    {NO_AXES}"
-    if examined.agrees:
-        return
-    if (plan := examined.plan) is None:
-        yield f"    {format_error(examined.obstacle)}"
-        return
-    gained, left = (
-        " and ".join(READERS[name].title for name in names) for names in (plan.gained, plan.left)
-    )
-    if plan.changes and not fix:
-        agree = f"--fix makes {gained or 'all dialects'} agree"
-        yield f"    {agree}; --fix --dry-run shows the changes"
-    for change in plan.changes if fix else ():
-        yield f"    {change.path or '/'}:"
-        for key in sorted({*change.before, *change.after}):
-            for sign, values in (("-", change.before), ("+", change.after)):
-                if key in values:
-                    yield f"      {sign} {key}: {json.dumps(values[key], ensure_ascii=False)}"
-    if left:
-        yield f"    no attributes make {left} agree"
+    elif obstacle := image.attrs["obstacle"]:
+        yield f"    {format_error(obstacle)}"
+    changes, replaced = image.attrs["changes"], image.attrs["replaced"]
+    if changes and not fix:
+        yield "    --fix makes more programs agree; --fix --dry-run shows the changes"
+    for path, values in changes.items() if fix else ():
+        yield f"    {path or '/'}:"
+        for key in sorted(values):
+            for sign, value in (("-", replaced[path].get(key)), ("+", values[key])):
+                if value is not None:
+                    yield f"      {sign} {key}: {json.dumps(value, ensure_ascii=False)}"

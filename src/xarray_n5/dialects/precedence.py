@@ -112,14 +112,17 @@ def disagreement(first: Said, other: Said) -> str | None:
         return None  # units alone mean a scale of 1 that is not written
     shifted = "offset" in one.sources and "offset" in two.sources
     for number, (a, b) in enumerate(zip(one.axes, two.axes, strict=True)):
-        for field, theirs, ours in _facts(a, b, shifted=shifted):
+        for field, theirs, ours in axis_differences(a, b, shifted=shifted):
             name = a.name or b.name or number
             return _sentence(first, other, f"the {field} of axis {name!r}", ours, theirs)
     return None
 
 
-def _facts(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, object]]:
-    """Iterate over the differences of two axes: field, theirs, ours."""
+def axis_differences(a: Axis, b: Axis, *, shifted: bool) -> Iterator[tuple[str, object, object]]:
+    """Iterate over the differences of two axes, of the second and of the first: field, b's, a's.
+
+    A fact that one of them lacks is not a difference; offsets are compared if both are `shifted`.
+    """
     if a.scale is None or b.scale is None or a.labels is not None or b.labels is not None:
         return
     sized = ratio(b.unit, a.unit)

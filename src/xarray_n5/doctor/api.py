@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +20,8 @@ from xarray_n5.doctor.compare import (
     leading,
 )
 from xarray_n5.doctor.damage import survey_at
-from xarray_n5.doctor.fix import RepairPlan, plan_repair
+from xarray_n5.doctor.fix import plan_fix
 from xarray_n5.doctor.images import stored_images
-from xarray_n5.doctor.readers import SeenAxis
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 
@@ -30,47 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.doctor.compare import Comparison
-    from xarray_n5.doctor.damage import Finding
+    from xarray_n5.doctor.damage import Finding, Survey
     from xarray_n5.doctor.images import StoredImage
+    from xarray_n5.doctor.readers import Reading
     from xarray_n5.model.axes import Geometry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """An image, what programs make of it, and what would make them agree."""
-
-    image: StoredImage
-    expected: Sequence[Geometry]
-    comparisons: Sequence[Comparison]
-    plan: RepairPlan | None
-    """The changes that make programs agree; None if there are none that can."""
-    obstacle: str = ""
-    """Why there are none."""
-    contradicted: bool = False
-    """Whether a dialect contradicts the geometry."""
-
-    @property
-    def agrees(self) -> bool:
-        """Whether no program reads something else, and no dialect says something else."""
-        return not self.contradicted and all(program.agrees for program in self.comparisons)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """The images of a container, and what is damaged in it."""
-
-    url: str
-    """The location of the container, which a project names."""
-    source: object
-    """The container as the user named it, or its location if it was named by a project."""
-    path: str
-    images: tuple[Examined, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def is_healthy(self) -> bool:
-        """Whether nothing is damaged, and all programs agree."""
-        return not self.findings and all(image.agrees for image in self.images)
+    from xarray_n5.model.metadata import Attributes
 
 
 def examine(
@@ -131,10 +94,11 @@ def examine(
           layout or the codec;
         - ``agrees`` (reader), False for "differs" and "refuses", and ``reason`` (reader).
 
-        Attributes of the Dataset: ``dialect``, which xarray-n5 uses; ``changes`` and ``replaced``,
-        the new and the stored values of attributes that change, by path; ``gained``, the programs
-        that the changes make agree; ``obstacle``, why there are none. With `fix`, the variables are
-        what the programs read afterwards. The attribute ``findings``, which a tree has at its root,
+        Attributes of the Dataset: the image's ``path``, ``format`` and ``shape``; ``dialect``,
+        which xarray-n5 uses; ``contradictions``, the dialects that contradict it; ``changes`` and
+        ``replaced``, the new values (None if it is removed) and the stored values of attributes
+        that change, by path; ``obstacle``, why none can. With `fix`, the variables are what the
+        programs read afterwards. The attribute ``findings``, which a tree has at its root,
         is a list with the ``kind``, ``path``, ``message`` and ``remedy`` of all damage.
 
     Raises
@@ -158,30 +122,6 @@ def examine(
     >>> fixed.agrees.all().item(), array.refresh().attrs["resolution"]
     (True, [8, 8, 8])
     """
-    diagnosis = diagnose_images(url, path, dialect=dialect, storage_options=storage_options)
-    plans = {image.image.path: image.plan for image in diagnosis.images}
-    if fix and not dry_run:
-        diagnosis = apply_fixes(diagnosis, url, path, storage_options)
-    datasets = {
-        image.image.path: _dataset(image, plans.get(image.image.path)) for image in diagnosis.images
-    }
-    findings = [asdict(finding) for finding in diagnosis.findings]
-    if list(datasets) == [diagnosis.path]:
-        return datasets[diagnosis.path].assign_attrs(findings=findings)
-    nodes = {_node(image, datasets): dataset for image, dataset in datasets.items()}
-    tree = xr.DataTree.from_dict(nodes)
-    tree.attrs |= {"container": diagnosis.url, "findings": findings}
-    return tree
-
-
-def diagnose_images(
-    url: object,
-    path: str = "",
-    *,
-    dialect: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Diagnosis:
-    """Compare what programs read of the images at a node and below it; see :func:`examine`."""
     if dialect is not None and dialect not in DIALECTS:
         raise ValueError(f"unknown dialect {dialect!r}; expected one of {', '.join(DIALECTS)}")
     scene = find_scene(url, storage_options)
@@ -189,61 +129,41 @@ def diagnose_images(
     xml = None if scene is None else scene.document
     survey, findings = survey_at(source, path, storage_options, xml)
     if survey is None:
-        return Diagnosis(url=str(url), source=url, path=path, images=(), findings=tuple(findings))
+        return _tree({}, str(url), findings)
+    where = survey.container.url
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says it
-        images = tuple(
-            _examined(image, dialect, survey.root) for image in stored_images(survey, xml)
-        )
-    where = survey.container.url
+        images = stored_images(survey)
+        datasets = {image.path: _examined(image, dialect, survey.root) for image in images}
     if not images and not findings:
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(where, path, "array", why)
-    if dialect is not None and not any(describes(image.image, dialect) for image in images):
+    if dialect is not None and not any(describes(image, dialect) for image in images):
         raise ValueError(f"no image in {where!r} has {dialect} metadata")
-    return Diagnosis(
-        url=where,
-        source=url if scene is None else where,
-        path=survey.root,
-        images=images,
-        findings=tuple(findings),
-    )
+    changed = {at: ds.attrs for at, ds in datasets.items() if ds.attrs["changes"]}
+    if changed and fix and not dry_run:
+        container = url if scene is None else where
+        for attrs in changed.values():
+            _write(container, attrs["changes"], survey, storage_options)
+        again = examine(url, path, storage_options=storage_options)
+        for attrs in changed.values():
+            node = again if isinstance(again, xr.Dataset) else again[_node(attrs["path"], datasets)]
+            node.attrs |= {key: attrs[key] for key in ("changes", "replaced")}
+        return again
+    return _tree(datasets, where, findings, survey.root)
 
 
-def _examined(image: StoredImage, dialect: str | None, root: str) -> Examined:
-    chosen = dialect if dialect is not None and describes(image, dialect) else None
-    expected = expected_geometry(image, chosen)
-    comparisons, against = compare(image, expected), conflicts(image, expected)
-    plan, obstacle = None, ""
-    if image.grouped and len(image.path) < len(root):
-        obstacle = f"it is a part of the image {image.path or '/'!r}; examine that to change it"
-    else:
-        try:
-            plan = plan_repair(image, expected, comparisons, against, chosen)
-        except ValueError as error:
-            obstacle = str(error)
-    return Examined(
-        image=image,
-        expected=expected,
-        comparisons=comparisons,
-        plan=plan,
-        obstacle=obstacle,
-        contradicted=bool(against),
-    )
-
-
-def apply_fixes(
-    diagnosis: Diagnosis, url: object, path: str, storage_options: Mapping[str, Any] | None
-) -> Diagnosis:
-    """Write the changes of attributes that make programs agree, and return what they read then."""
-    for image in diagnosis.images:
-        for change in image.plan.changes if image.plan else ():
-            open_node = open_group if change.is_group else open_array
-            node = open_node(
-                diagnosis.source, change.path, mode="r+", storage_options=storage_options
-            )
-            node.attrs.change(change.after, change.gone)
-    return diagnose_images(url, path, storage_options=storage_options)
+def _tree(
+    datasets: Mapping[str, xr.Dataset], url: str, found: Sequence[Finding], root: str = ""
+) -> xr.Dataset | xr.DataTree:
+    """Return the Dataset of the image at the root, or all of them as a tree, with findings."""
+    findings = [asdict(finding) for finding in found]
+    if list(datasets) == [root]:
+        return datasets[root].assign_attrs(findings=findings)
+    nodes = {_node(image, datasets): dataset for image, dataset in datasets.items()}
+    tree = xr.DataTree.from_dict(nodes)
+    tree.attrs |= {"container": url, "findings": findings}
+    return tree
 
 
 def _node(path: str, images: Iterable[str]) -> str:
@@ -257,42 +177,89 @@ def _node(path: str, images: Iterable[str]) -> str:
     return f"{inner}image" if above else path or "/"
 
 
-def _dataset(examined: Examined, plan: RepairPlan | None) -> xr.Dataset:
-    programs, image = examined.comparisons, examined.image
-    expected, changes = examined.expected[0].with_names(), plan.changes if plan else ()
-    readings = [program.readings for program in programs]
-    none = (SeenAxis(),) * expected.ndim
-    axes = [[level.axes or none for level in row] for row in readings]
+def _write(
+    source: object,
+    changes: Mapping[str, Mapping[str, Any]],
+    survey: Survey,
+    storage_options: Mapping[str, Any] | None,
+) -> None:
+    """Write changes of attributes of nodes; None removes one."""
+    for path, values in changes.items():
+        open_node = open_array if path in survey.arrays else open_group
+        node = open_node(source, path, mode="r+", storage_options=storage_options)
+        gone = [key for key, value in values.items() if value is None]
+        node.attrs.change({k: v for k, v in values.items() if v is not None}, gone)
+
+
+def _examined(image: StoredImage, dialect: str | None, root: str) -> xr.Dataset:
+    """Return what programs read of an image, and what would make them agree."""
+    chosen = dialect if dialect is not None and describes(image, dialect) else None
+    expected = expected_geometry(image, chosen)
+    comparisons, contradictions = compare(image, expected), conflicts(image, expected)
+    stored, obstacle = image.nodes, ""
+    nodes: Mapping[str, Attributes] = stored
+    if image.grouped and len(image.path) < len(root):
+        obstacle = f"it is a part of the image {image.path or '/'!r}; examine that to change it"
+    else:
+        try:
+            nodes = plan_fix(image, expected, comparisons, contradictions, chosen)
+        except ValueError as error:
+            obstacle = str(error)
+    changes, replaced = {}, {}
+    for path, old in stored.items():
+        differ = [key for key in {**old, **nodes[path]} if old.get(key) != nodes[path].get(key)]
+        if differ:
+            changes[path] = {key: nodes[path].get(key) for key in differ}
+            replaced[path] = {key: old[key] for key in differ if key in old}
+    attrs = {
+        "path": image.path,
+        "format": image.format,
+        "shape": image.levels[0].context.shape,
+        "dialect": leading(expected[0]),
+        "contradictions": list(contradictions),
+        "changes": changes,
+        "replaced": replaced,
+        "obstacle": obstacle,
+    }
+    return _table(image, expected[0], comparisons).assign_attrs(attrs)
+
+
+def _table(image: StoredImage, expected: Geometry, comparisons: Sequence[Comparison]) -> xr.Dataset:
+    """Return what programs read, as variables."""
+    readings = [program.readings for program in comparisons]
     by_level, by_axis = ("reader", "level"), ("reader", "level", "axis")
     variables: dict[str, Any] = {
         "opens": (by_level, [[level.opens for level in row] for row in readings]),
         "attribute": (by_level, _strings([[level.attribute for level in row] for row in readings])),
-        "verdict": ("reader", _strings([program.verdict for program in programs])),
-        "agrees": ("reader", [program.agrees for program in programs]),
-        "reason": ("reader", _strings([program.reason for program in programs])),
+        "verdict": ("reader", _strings([program.verdict for program in comparisons])),
+        "agrees": ("reader", [program.agrees for program in comparisons]),
+        "reason": ("reader", _strings([program.reason for program in comparisons])),
     }
-    for key, missing in {"name": "", "scale": np.nan, "offset": np.nan, "unit": ""}.items():
-        facts = [[[getattr(axis, key) for axis in level] for level in row] for row in axes]
-        known = [[[missing if v is None else v for v in level] for level in row] for row in facts]
-        variables[key] = (by_axis, _strings(known) if missing == "" else known)
+    axes = [[_facts(level, expected.ndim) for level in row] for row in readings]
+    for at, key in enumerate(("name", "scale", "offset", "unit")):
+        column = [[[axis[at] for axis in level] for level in row] for row in axes]
+        variables[key] = (by_axis, column if key in {"scale", "offset"} else _strings(column))
     coords = {
         "reader": [*READERS],
+        "title": ("reader", [reader.title for reader in READERS.values()]),
         "level": list(image.names),
         "array": ("level", [level.path for level in image.levels]),
-        "axis": [str(axis.name) for axis in expected.axes],
-        "source": ("reader", [reader.source for reader in READERS.values()]),
+        "axis": [str(axis.name) for axis in expected.with_names().axes],
     }
-    attrs = {
-        "path": image.path,
-        "dialect": leading(examined.expected[0]),
-        "changes": {
-            change.path: {**dict.fromkeys(change.gone), **change.after} for change in changes
-        },
-        "replaced": {change.path: dict(change.before) for change in changes if change.before},
-        "gained": list(plan.gained) if plan else [],
-        "obstacle": examined.obstacle,
-    }
-    return xr.Dataset(variables, coords, attrs)
+    return xr.Dataset(variables, coords)
+
+
+def _facts(reading: Reading, ndim: int) -> list[tuple[str, float, float, str]]:
+    """Return the name, scale, offset and unit of each axis; "" or NaN if it is not read."""
+    if reading.axes is None:
+        return [("", np.nan, np.nan, "")] * ndim
+    facts = []
+    for axis in reading.axes:
+        sized = axis.scale is not None and axis.labels is None
+        scale, offset = (axis.step, axis.offset) if sized else (np.nan, np.nan)
+        offset = np.nan if reading.offsets == "ignored" else offset
+        facts.append((axis.name or "", scale, offset, axis.unit or "" if sized else ""))
+    return facts
 
 
 def _strings(values: list[Any]) -> np.ndarray:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from xarray_n5.dialects import DIALECTS, is_shown, read, resolve_geometry
+from xarray_n5.dialects.precedence import axis_differences
 from xarray_n5.doctor.neuroglancer import read_neuroglancer
 from xarray_n5.doctor.readers import (
-    Reading,
-    SeenAxis,
     read_all_dialects,
     read_n5_universe,
     read_ngff,
@@ -19,14 +18,12 @@ from xarray_n5.doctor.readers import (
     unread,
 )
 from xarray_n5.model.alerts import ODD
-from xarray_n5.model.tolerances import ROUNDING, SAME
-from xarray_n5.model.units import ratio, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from xarray_n5.doctor.images import StoredArray, StoredImage
-    from xarray_n5.doctor.readers import Offsets
+    from xarray_n5.doctor.readers import Reading
     from xarray_n5.model.axes import Axis, Geometry
 
 Verdict: TypeAlias = Literal["agrees", "silent", "differs", "refuses", "unread"]
@@ -38,10 +35,13 @@ class Reader(NamedTuple):
 
     title: str
     """The program, as users know it."""
-    source: str
-    """Where its rules are from."""
     read: Callable[[StoredImage], Sequence[Reading]]
     """A function that returns the axes of each level as the program sees them."""
+
+
+def _each(read: Callable[[StoredArray], Reading]) -> Callable[[StoredImage], list[Reading]]:
+    """Return the function that reads an image of a program that reads each level by itself."""
+    return lambda image: [read(level) for level in image.levels]
 
 
 def _read_ome_zarr(image: StoredImage) -> list[Reading]:
@@ -51,24 +51,13 @@ def _read_ome_zarr(image: StoredImage) -> list[Reading]:
 
 
 READERS: dict[str, Reader] = {
-    "xarray_n5": Reader(
-        "xarray-n5",
-        "xarray_n5.dialects",
-        lambda image: [read_all_dialects(level) for level in image.levels],
-    ),
-    "neuroglancer": Reader(
-        "Neuroglancer",
-        "google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr",
-        read_neuroglancer,
-    ),
-    "n5_universe": Reader(
-        "n5-universe (Fiji)",
-        "saalfeldlab/n5-viewer: N5ViewerCreator; n5-ij: N5Importer; n5-universe: metadata",
-        lambda image: [read_n5_universe(level) for level in image.levels],
-    ),
-    "ome_ngff": Reader(
-        "OME-NGFF", "ngff.openmicroscopy.org, 0.4 to 0.6; ome/ome-zarr-py", _read_ome_zarr
-    ),
+    "xarray_n5": Reader("xarray-n5", _each(read_all_dialects)),
+    # google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr
+    "neuroglancer": Reader("Neuroglancer", read_neuroglancer),
+    # saalfeldlab/n5-viewer: N5ViewerCreator; n5-ij: N5Importer; n5-universe: metadata
+    "n5_universe": Reader("n5-universe (Fiji)", _each(read_n5_universe)),
+    # ngff.openmicroscopy.org, 0.4 to 0.6; ome/ome-zarr-py
+    "ome_ngff": Reader("OME-NGFF", _read_ome_zarr),
 }
 """The programs, by name; the others are compared with what xarray-n5 reads."""
 
@@ -131,7 +120,7 @@ def _stated(level: StoredArray, dialect: str) -> Reading:
     """Return the facts that a dialect states about a level, without those that it implies."""
     geometry = _read(level, dialect)
     if geometry is None:
-        return Reading(axes=None)
+        return unread("")
     sizes = geometry.sources.get("scale")
     if (geometry.placed and geometry.relative) or sizes == "units":  # voxels of unknown size
         axes = (replace(axis, scale=None, offset=0.0) for axis in geometry.axes)
@@ -191,46 +180,24 @@ def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> It
     for number, (reading, geometry) in enumerate(zip(readings, expected, strict=True)):
         if reading.axes is None or len(reading.axes) != geometry.ndim:
             continue
-        for place, (seen, axis) in enumerate(zip(reading.axes, geometry.axes, strict=True)):
-            offsets, base = reading.offsets, (0.0, 0.0)
-            if offsets == "relative" and first is None:
-                offsets = "ignored"
-            elif offsets == "relative" and first is not None:
-                base = (first[place].offset or 0.0, expected[0].axes[place].offset)
-            fact = _first_difference(seen, axis, offsets, base)
-            if fact is not None and (geometry.affine is None or fact[0] == "name"):
-                yield Difference(number, place, *fact)
+        for at, (seen, axis) in enumerate(zip(reading.axes, geometry.axes, strict=True)):
+            if seen.name and axis.name and seen.name != axis.name:
+                yield Difference(number, at, "name", seen.name, axis.name)
+            elif geometry.affine is None:
+                shifted = reading.offsets != "ignored"
+                pair = axis, seen
+                if reading.offsets == "relative" and first is None:
+                    shifted = False
+                elif reading.offsets == "relative" and first is not None:
+                    base = expected[0].axes[at]
+                    pair = _over(axis, base), _over(seen, first[at])
+                for fact in islice(axis_differences(*pair, shifted=shifted), 1):
+                    yield Difference(number, at, *fact)
 
 
-def _first_difference(
-    seen: SeenAxis, axis: Axis, offsets: Offsets, base: tuple[float, float]
-) -> tuple[str, object, object] | None:
-    if seen.name is not None and axis.name and seen.name != axis.name:
-        return "name", seen.name, axis.name
-    if seen.scale is None or axis.scale is None or axis.labels is not None:
-        return None
-    known = unit_of(seen.unit) is not None and unit_of(axis.unit) is not None
-    times = ratio(seen.unit, axis.unit) if known else 1.0
-    if times is None:
-        return "unit", seen.unit, axis.unit
-    if not math.isclose(seen.scale * times, axis.scale, rel_tol=SAME):
-        field = "unit" if math.isclose(seen.scale, axis.scale, rel_tol=SAME) else "scale"
-        return field, size_of(seen.scale, seen.unit), size_of(axis.scale, axis.unit)
-    there, here = base
-    moved, expected = ((seen.offset or 0.0) - there) * times, axis.offset - here
-    read = offsets != "ignored" and seen.offset is not None
-    if read and abs(moved - expected) > SAME * abs(axis.scale) + ROUNDING * abs(axis.offset):
-        return "offset", size_of(moved / times, seen.unit), size_of(expected, axis.unit)
-    return None
-
-
-def size_of(number: float, unit: str | None) -> str:
-    """Return a length as a string.
-
-    >>> size_of(4.0, "nm"), size_of(0.5, None)
-    ('4 nm', '0.5')
-    """
-    return f"{number:g} {unit}" if unit else f"{number:g}"
+def _over(axis: Axis, base: Axis) -> Axis:
+    """Return an axis whose offset is that over the base level."""
+    return replace(axis, offset=axis.offset - base.offset)
 
 
 def _why_different(

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import DIALECTS
 from xarray_n5.dialects.levels import image_of
 from xarray_n5.dialects.lists import over
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_images, without_images
+from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_others, without_images
 from xarray_n5.dialects.write import write_geometry, write_pyramid
-from xarray_n5.doctor.compare import compare, conflicts
+from xarray_n5.doctor.compare import READERS, compare, conflicts
 from xarray_n5.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.doctor.compare import Comparison, Difference
-    from xarray_n5.doctor.images import StoredArray, StoredImage
+    from xarray_n5.doctor.images import StoredImage
     from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.metadata import Attributes
 
-Nodes = tuple[dict[str, Any], ...]
-"""The attributes of a pyramid's group (empty for a single array), and of each level."""
+Nodes = dict[str, dict[str, Any]]
+"""The attributes of a pyramid's group, and of the levels of an image, by their paths."""
 
 NO_AXES = (
     "no attribute describes its axes; xarray_n5.create_array, with axes and in mode 'a', stores "
@@ -31,49 +31,22 @@ NO_AXES = (
 """What to do about an image without axes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """The attributes of one node that change."""
-
-    path: str
-    is_group: bool
-    before: Mapping[str, Any]
-    """The stored values of attributes that change or go."""
-    after: Mapping[str, Any]
-    """The new values of attributes that change."""
-
-    @property
-    def gone(self) -> frozenset[str]:
-        """The attributes that are removed."""
-        return frozenset(self.before.keys() - self.after.keys())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairPlan:
-    """Changes of attributes, and the programs that they make agree."""
-
-    changes: tuple[Change, ...] = ()
-    gained: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    """The programs that still read something else."""
-
-
-def plan_repair(
+def plan_fix(
     image: StoredImage,
     expected: Sequence[Geometry],
     comparisons: Sequence[Comparison],
-    against: Mapping[str, Difference],
-    dialect: str | None = None,
-) -> RepairPlan:
-    """Return the changes that make more programs agree, and none disagree that agreed.
+    contradictions: Mapping[str, Difference],
+    dialect: str | None,
+) -> Mapping[str, Attributes]:
+    """Return the attributes of all nodes that make more programs agree, and none disagree.
 
-    The default dialects are written, and dialects that contradict the geometry are removed.
+    The default dialects are written, and those that contradict the geometry are removed.
 
     Parameters
     ----------
     image
         The image as it is stored.
-    expected, comparisons, against
+    expected, comparisons, contradictions
         The geometry of its levels, how programs read them, and the dialects that contradict it.
     dialect
         The dialect whose geometry this is; needed where dialects contradict each other.
@@ -82,31 +55,22 @@ def plan_repair(
     ------
     ValueError
         If dialects contradict each other, and `dialect` is None; if the attributes cannot be
-        changed, or no dialect can describe the geometry.
+        changed, or nothing makes more programs agree.
     """
-    if against and dialect is None:
-        raise ValueError(_ambiguous(image, expected, against))
+    if contradictions and dialect is None:
+        raise ValueError(_ambiguous(image, expected, contradictions))
     agreed, disagreed = _verdicts(comparisons)
-    if not disagreed and not against:
-        return RepairPlan()
-    if not any(geometry.placed or geometry.named for geometry in expected):
-        raise ValueError(NO_AXES)
+    if not disagreed and not contradictions:
+        return image.nodes
     _check(image, expected)
-    stored: Nodes = (
-        dict(image.group) if image.grouped else {},
-        *(dict(level.attributes) for level in image.levels),
-    )
-    nodes = _rewritten(image, expected, stored)
-    changed = _changed(image, nodes)
+    nodes = _rewritten(image, expected)
+    changed = image.with_attributes(nodes)
     still, left = _verdicts(compare(changed, expected))
-    is_better = left < disagreed or (left == disagreed and against)
+    is_better = left < disagreed or (left == disagreed and contradictions)
     if not is_better or not agreed <= still or conflicts(changed, expected):
-        return RepairPlan(left=tuple(sorted(disagreed)))
-    return RepairPlan(
-        changes=tuple(_changes(image, stored, nodes)),
-        gained=tuple(sorted(still - agreed)),
-        left=tuple(sorted(left)),
-    )
+        titles = " and ".join(READERS[name].title for name in sorted(disagreed))
+        raise ValueError(f"no attributes make {titles} agree")
+    return nodes
 
 
 def _verdicts(comparisons: Sequence[Comparison]) -> tuple[set[str], set[str]]:
@@ -117,34 +81,39 @@ def _verdicts(comparisons: Sequence[Comparison]) -> tuple[set[str], set[str]]:
 
 def _check(image: StoredImage, expected: Sequence[Geometry]) -> None:
     """Raise ValueError if attributes cannot be changed, or would not be of this image alone."""
+    if not any(geometry.placed or geometry.named for geometry in expected):
+        raise ValueError(NO_AXES)
     names = [axis.name for axis in expected[0].axes if axis.name]
-    inside = {level.path.rpartition("/")[0] for level in image.levels}
     if len(set(names)) < len(names):
         raise ValueError(f"its axes are called {names}, one name twice; correct them first")
-    if not image.grouped and image_of(image.levels[0].context) is not None:
-        raise ValueError("it is listed as a level of an image; correct the attributes by hand")
-    if image.grouped and inside != {image.path}:
-        raise ValueError("its levels are not directly in its group; correct the attributes by hand")
-    if image.grouped and len(images_of(image.group)) > 1:
-        raise ValueError("its group describes several images; correct the attributes by hand")
-    if image.grouped and have_systems(image.group):
+    by_hand = "; correct the attributes by hand"
+    if not image.grouped:
+        if image_of(image.levels[0].context) is not None:
+            raise ValueError(f"it is listed as a level of an image{by_hand}")
+        return
+    group = image.nodes[image.path]
+    if {level.path.rpartition("/")[0] for level in image.levels} != {image.path}:
+        raise ValueError(f"its levels are not directly in its group{by_hand}")
+    if len(images_of(group)) > 1:
+        raise ValueError(f"its group describes several images{by_hand}")
+    if have_systems(group):
         at = repr(image.path) if image.path else "it"
         text = f"it is of OME-Zarr 0.6; for other programs, copy {at} with dialect='ngff'"
         raise ValueError(text)
 
 
-def _rewritten(image: StoredImage, expected: Sequence[Geometry], stored: Nodes) -> Nodes:
+def _rewritten(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
     """Return the stored attributes with the default dialects, and without those that contradict."""
     written = _written(image, expected)
-    joined = tuple(_joined(*both) for both in zip(stored, written, strict=True))
-    wrong = conflicts(_changed(image, joined), expected)
+    joined = {path: _joined(node, written[path]) for path, node in image.nodes.items()}
+    wrong = conflicts(image.with_attributes(joined), expected)
     keys = {key for name in wrong for key in DIALECTS[name].keys}
-    if Ngff.name in wrong and not images_of(written[0]):
-        joined = (without_images(joined[0]), *joined[1:])
-    return tuple(
-        {key: value for key, value in node.items() if key not in keys or key in more}
-        for node, more in zip(joined, written, strict=True)
-    )
+    if image.grouped and Ngff.name in wrong and not images_of(written[image.path]):
+        joined[image.path] = without_images(joined[image.path])
+    return {
+        path: {k: value for k, value in node.items() if k not in keys or k in written[path]}
+        for path, node in joined.items()
+    }
 
 
 def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
@@ -152,59 +121,31 @@ def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
     alone: dict[str, Any] = {"xml": None, "coordinate_sizes": {}, "attribute_order": "auto"}
     bare = [level.only({}, **alone) for level in image.levels]
     if not image.grouped:
-        (node,), (geometry,) = bare, expected
-        return {}, write_geometry(geometry, node.shape, lists_x_first=node.lists_x_first)
+        order = bare[0].lists_x_first
+        return {image.path: write_geometry(expected[0], bare[0].shape, lists_x_first=order)}
     related = [expected[0], *(over(geometry, expected[0]) for geometry in expected[1:])]
     around, levels = write_pyramid(list(zip(bare, related, strict=True)))
-    if "scales" in image.group and "downsamplingFactors" in around:
+    if "scales" in image.nodes[image.path] and "downsamplingFactors" in around:
         around = {"scales": around["downsamplingFactors"], **around}
-    return around, *levels
+    return dict(zip(image.nodes, (around, *levels), strict=True))
 
 
-def _joined(stored: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(stored: Attributes, written: Attributes) -> dict[str, Any]:
     """Return the stored attributes and the written ones; of images, with names and channels."""
-    before, images = images_of(stored), images_of(written)
-    if not images or not before or not isinstance(before[0], dict):
-        return {**stored, **written}
-    kept = {k: v for k, v in before[0].items() if k != "coordinateTransformations"}
-    image = {**kept, **images[0]} | {key: kept[key] for key in ("name",) if key in kept}
-    others = {k: v for k, v in written.items() if k not in {"multiscales", "ome", "omero"}}
-    return {**stored, **others} | with_images(stored, [image])
-
-
-def _changed(image: StoredImage, nodes: Nodes) -> StoredImage:
-    """Return an image with other attributes of its group and its levels."""
-    around, first, *_ = nodes
-    inside = (around,) if image.grouped else ()
-
-    def changed(level: StoredArray, attributes: dict[str, Any]) -> StoredArray:
-        context, base = level.context, level.context.base
-        parents = (*inside, *context.parents[len(inside) :])
-        if base is not None and base.path == image.levels[0].path:
-            above = (*inside, *base.parents[len(inside) :])
-            base = replace(base, attributes=first, parents=above)
-        context = replace(context, attributes=attributes, parents=parents, base=base)
-        return replace(level, context=context, above=(*inside, *level.above[len(inside) :]))
-
-    return replace(image, levels=tuple(map(changed, image.levels, nodes[1:])))
-
-
-def _changes(image: StoredImage, stored: Nodes, nodes: Nodes) -> Iterator[Change]:
-    paths = [image.path, *(level.path for level in image.levels)]
-    for number, (path, old, new) in enumerate(zip(paths, stored, nodes, strict=True)):
-        after = {k: v for k, v in new.items() if k not in old or old[k] != v}
-        before = {k: v for k, v in old.items() if k not in new or k in after}
-        if before or after:
-            yield Change(path=path, is_group=number == 0, before=before, after=after)
+    joined = {**stored, **with_others(written, stored, None)}
+    match images_of(stored), images_of(joined):
+        case [{"name": name}, *_], [image]:
+            image["name"] = name
+    return joined
 
 
 def _ambiguous(
-    image: StoredImage, expected: Sequence[Geometry], against: Mapping[str, Difference]
+    image: StoredImage, expected: Sequence[Geometry], contradictions: Mapping[str, Difference]
 ) -> str:
-    other, fact = next(iter(against.items()))
+    other, fact = next(iter(contradictions.items()))
     level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
     used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
-    choices = " or ".join(f"dialect={dialect!r}" for dialect in (used, *against))
+    choices = " or ".join(f"dialect={dialect!r}" for dialect in (used, *contradictions))
     return printable(
         f"{used} and {other} metadata contradict each other on the {fact.field} of axis "
         f"{name or f'number {fact.axis}'} of {level.path or '/'}: {fact.ours} and {fact.theirs}; "

@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 class StoredArray:
     """An array as it is stored, with all that is stored around it: a level, or all of an image."""
 
+    path: str
+    """The array's path in its container."""
     context: ArrayContext
     """The array as dialects see it."""
     metadata: ArrayMetadata
     """The metadata of the array itself."""
-    above: tuple[Attributes, ...]
-    """The attributes of all groups above, the nearest first."""
-
-    @property
-    def path(self) -> str:
-        """The array's path in its container."""
-        return self.context.path
+    above: Mapping[str, Attributes]
+    """The attributes of all groups above by their paths, the nearest first."""
 
     @property
     def ndim(self) -> int:
@@ -45,7 +42,7 @@ class StoredArray:
     @property
     def name(self) -> str:
         """The array's name in its group."""
-        return self.path.rpartition("/")[2]
+        return self.context.path.rpartition("/")[2]
 
     @property
     def attributes(self) -> Attributes:
@@ -55,6 +52,19 @@ class StoredArray:
     def only(self, attributes: Attributes, **changes: Any) -> ArrayContext:
         """Return the array with some attributes, and nothing around it."""
         return replace(self.context, attributes=attributes, parents=(), base=None, **changes)
+
+    def with_attributes(self, nodes: Mapping[str, Attributes]) -> StoredArray:
+        """Return the array with other attributes of some nodes, by their paths."""
+        above = {path: nodes.get(path, group) for path, group in self.above.items()}
+        parents = self.context.parents
+        near = (*above.values(), *parents[len(above) :])[: len(parents)]
+        base = self.context.base
+        if base is not None:
+            own = nodes.get(base.path, base.attributes)
+            base = replace(base, attributes=own, parents=near)
+        own = nodes.get(self.path, self.attributes)
+        context = replace(self.context, attributes=own, parents=near, base=base)
+        return replace(self, context=context, above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,30 +83,28 @@ class StoredImage:
     def names(self) -> tuple[str, ...]:
         """The paths of the levels in the group around them, or the name of an array."""
         if not self.grouped:
-            return tuple(level.name for level in self.levels)
+            return (self.levels[0].name,)
         return tuple(level.path.removeprefix(self.path).strip("/") for level in self.levels)
 
     @property
-    def group(self) -> Attributes:
-        """The attributes of the group around the levels."""
-        return dict(next(iter(self.levels[0].above), {}))
+    def nodes(self) -> dict[str, Attributes]:
+        """The attributes of the group of a pyramid, and of the levels, by their paths."""
+        group = {self.path: self.levels[0].above[self.path]} if self.grouped else {}
+        return group | {level.path: level.attributes for level in self.levels}
+
+    def with_attributes(self, nodes: Mapping[str, Attributes]) -> StoredImage:
+        """Return the image with other attributes of some nodes, by their paths."""
+        levels = tuple(level.with_attributes(nodes) for level in self.levels)
+        return replace(self, levels=levels)
 
 
-def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]:
-    """Return the images in a container; of a time series, those of the first time point.
-
-    Parameters
-    ----------
-    survey
-        The nodes of the container.
-    xml
-        The project of BigDataViewer that names the container; by default the one next to it.
-    """
-    arrays = _stored_arrays(survey, xml)
+def stored_images(survey: Survey) -> list[StoredImage]:
+    """Return the images in a container; of a time series, those of the first time point."""
+    arrays = _stored_arrays(survey)
     single = {path: arrays[path] for path in arrays.keys() - _coordinates(arrays)}
     form = survey.container.format.name
     images = []
-    for group in sorted({above for path in single for above in _above(path)}):
+    for group in sorted({above for array in single.values() for above in array.above}):
         if levels := _levels_in(group, single):
             images.append(StoredImage(path=group, format=form, levels=levels, grouped=True))
             for level in levels:
@@ -108,17 +116,21 @@ def stored_images(survey: Survey, xml: bytes | None = None) -> list[StoredImage]
     return sorted(images, key=lambda image: image.path)
 
 
-def _stored_arrays(survey: Survey, xml: bytes | None) -> dict[str, StoredArray]:
-    container = survey.container
+def _stored_arrays(survey: Survey) -> dict[str, StoredArray]:
     paths = [path for path in survey.arrays if not is_level_table(path)]
-    groups = _attributes(container, sorted({above for path in paths for above in _above(path)}))
+    above = {path: _above(path) for path in paths}
+    groups = _attributes(
+        survey.container, sorted({group for path in paths for group in above[path]})
+    )
     arrays = {}
     for path in paths:
-        context = context_of(survey.arrays[path].node)
+        node = survey.arrays[path].node
+        context = context_of(node)
         arrays[path] = StoredArray(
-            context=context if xml is None else replace(context, xml=xml),
-            metadata=survey.arrays[path].node.metadata,
-            above=tuple(groups.get(above, {}) for above in _above(path)),
+            path=path,
+            context=context if survey.xml is None else replace(context, xml=survey.xml),
+            metadata=node.metadata,
+            above={group: groups.get(group, {}) for group in above[path]},
         )
     return arrays
 
@@ -155,33 +167,27 @@ def _levels_in(group: str, arrays: Mapping[str, StoredArray]) -> tuple[StoredArr
     def find(paths: Sequence[str]) -> dict[str, StoredArray]:
         inner = {path: join(group, path) for path in paths}
         levels = {path: arrays[at] for path, at in inner.items() if at in arrays}
-        if levels:
-            return levels
         cells = {path: f"{at}/cells" for path, at in inner.items()}
-        return {path: arrays[at] for path, at in cells.items() if at in arrays and view_in(at)}
+        return levels or {p: arrays[at] for p, at in cells.items() if at in arrays and view_in(at)}
 
-    inside = f"{group}/" if group else ""
-    below = [path for path in arrays if path.startswith(inside)]
-    attributes = arrays[below[0]].above[_above(below[0]).index(group)] if below else {}
-    names = dict.fromkeys(path.removeprefix(inside).partition("/")[0] for path in below)
-    levels = list(named_levels(attributes, names, find).values())
+    below = [array for array in arrays.values() if group in array.above]
+    attributes = below[0].above[group] if below else {}
+    names = (array.path.removeprefix(group).strip("/").partition("/")[0] for array in below)
+    levels = list(named_levels(attributes, dict.fromkeys(names), find).values())
     return tuple(level for level in levels if level.ndim == levels[0].ndim)
 
 
 def _coordinates(arrays: Mapping[str, StoredArray]) -> set[str]:
     """Return the arrays that hold coordinates or bounds of others, by their names or attributes."""
-    coordinates = set()
+    coordinates: set[str] = set()
     for path, array in arrays.items():
         group = path.rpartition("/")[0]
         names = array.attributes.get("_ARRAY_DIMENSIONS")
-        for name in names if isinstance(names, list) else ():
-            sibling = join(group, str(name))
-            if sibling != path and sibling in arrays and arrays[sibling].ndim == 1:
-                coordinates.add(sibling)
-        for attributes in (array.attributes, *array.above[:1]):
+        dims = [join(group, str(name)) for name in (names if isinstance(names, list) else ())]
+        coordinates |= {dim for dim in dims if dim in arrays and arrays[dim].ndim == 1} - {path}
+        for attributes in (array.attributes, array.above.get(group, {})):
             for key in ("coordinates", "bounds", "climatology"):
-                cited = attributes.get(key)
-                named = cited.split() if isinstance(cited, str) else ()
+                named = str(attributes.get(key, "")).split()
                 coordinates |= {join(group, name) for name in named} - {path}
     coordinates &= arrays.keys()
     return coordinates if coordinates < arrays.keys() else set()

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from xarray_n5.dialects.dimension_names import ArrayDimensions
 from xarray_n5.dialects.levels import images_in
-from xarray_n5.dialects.lists import axes_at_level, numbers
-from xarray_n5.doctor.readers import Reading, SeenAxis, is_of_systems, read_ngff, refused, unread
-from xarray_n5.model.units import split_unit
+from xarray_n5.dialects.lists import axes_at_level
+from xarray_n5.doctor.readers import Reading, is_of_systems, read_ngff, refused, unread
+from xarray_n5.model.axes import Axis
+from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from xarray_n5.doctor.images import StoredArray, StoredImage
 
 _LEVEL = re.compile(r"s(0|[1-9]\d*)")
-_DEFAULT_NAMES = ("x", "y", "z", "t", "c")
 _SIZED = ("resolution", "axes", "units", "downsamplingFactors", "scales")
 """Attributes of groups from which the number of axes is known."""
 
@@ -36,33 +37,39 @@ _COMPRESSIONS = {"raw", "gzip", "blosc", "zstd"}
 _SI = re.compile("((Y|Z|E|P|T|G|M|k|h|da|d|c|m|\u00b5|u|n|p|f|a|z|y)?(m|s|Hz|rad/s))?")
 """Neuroglancer's units (src/util/si_units.ts): "", and four units with SI prefixes."""
 
-_PREFIXES = (
-    "yotta|zetta|exa|peta|tera|giga|mega|kilo|hecto|deca|"
-    "deci|centi|milli|micro|nano|pico|femto|atto|zepto|yocto"
-)
-_UNIT = re.compile(
-    rf"(?:{_PREFIXES})?(?:meter|second)|angstrom|foot|inch|mile|parsec|yard|minute|hour|day"
-)
-"""The units of OME-NGFF that it knows; src/datasource/zarr/ome.ts."""
-
 _NO_OFFSET = "its N5 has no offsets: the image begins at 0"
 
 
 def read_neuroglancer(image: StoredImage) -> list[Reading]:
-    """Return the axes of each level: the base level's resolution and the factors of levels."""
+    """Return the axes of each level: the base level's resolution and the factors of levels.
+
+    Raises ValueError if invalid attributes close the image.
+    """
+    levels = image.levels
+    reason = "it reads N5 and Zarr" if image.format not in {"n5", *_VERSIONS} else ""
+    if reason := next(filter(None, [reason, *map(_unread_type, levels)]), ""):
+        return [unread(reason) for _ in levels]
     if image.format in _VERSIONS:
-        return [_zarr(level, image.format) for level in image.levels]
-    if image.format != "n5":
-        return [unread("it reads N5 and Zarr") for _ in image.levels]
-    if image.grouped and all(_LEVEL.fullmatch(level.name) for level in image.levels):
-        return _group(image)
+        return [_zarr(level, image.format) for level in levels]
+    if image.grouped and all(_LEVEL.fullmatch(level.name) for level in levels):
+        return _group(levels)
     readings = []
-    for level in image.levels:
-        attributes = _merged(level.attributes, *level.above)
+    for level in levels:
+        attributes = _merged(level.attributes, *level.above.values())
         factors = attributes.get("downsamplingFactors")
-        single = isinstance(factors, list) and not _is_nested(factors)
-        readings.append(_at_level(level, attributes, factors if single else None))
+        readings.append(_at_level(level, attributes, None if _is_nested(factors) else factors))
     return readings
+
+
+def _unread_type(level: StoredArray) -> str:
+    """Return why Neuroglancer does not read an array's type or compression, or ""."""
+    metadata = level.metadata
+    if metadata.dtype.str[1:] not in _TYPES:
+        return f"it does not read the type {metadata.dtype}"
+    if getattr(metadata.layout, "filters", ()):
+        return "it ignores filters, so that the values are wrong"
+    name = metadata.compression.name
+    return "" if name in _COMPRESSIONS else f"it does not read the compression {name!r}"
 
 
 def _merged(*attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,40 +80,33 @@ def _merged(*attributes: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _group(image: StoredImage) -> list[Reading]:
-    attributes = _merged(*image.levels[0].above)
+def _group(levels: Sequence[StoredArray]) -> list[Reading]:
+    attributes = _merged(*levels[0].above.values())
     listed = attributes.get("scales", attributes.get("downsamplingFactors"))
     several = listed if _is_nested(listed) else None
     pixels = attributes.get("pixelResolution")
     sized = isinstance(pixels, dict) and "dimensions" in pixels
-    problem = ""
     if "dimensions" in attributes:
-        problem = (
-            "a group around it has the metadata of an array, and is read as one without chunks"
-        )
-    elif not sized and not any(attributes.get(key) is not None for key in _SIZED):
+        why = "a group around it has the metadata of an array, and is read as one without chunks"
+        raise ValueError(why)
+    if not sized and all(attributes.get(key) is None for key in _SIZED):
         keys = ", ".join(map(repr, _SIZED))
-        problem = f"the groups around it have none of {keys}: the number of axes is unknown"
-    elif attributes.get("scales") is not None and several is None:
-        problem = "'scales' is not a list with the factors of each level"
-    if problem:
-        return [refused(problem) for _ in image.levels]
+        raise ValueError(f"the groups around it have none of {keys}: the axes are unknown")
+    if attributes.get("scales") is not None and several is None:
+        raise ValueError("'scales' is not a list with the factors of each level")
     readings = []
-    for level in image.levels:
+    for level in levels:
         number = int(level.name[1:])
-        factors = _merged(level.attributes, *level.above).get("downsamplingFactors")
+        factors = _merged(level.attributes, *level.above.values()).get("downsamplingFactors")
+        if several is None and factors is None and number:
+            raise ValueError("it expects 'downsamplingFactors' on a coarser level")
         if several is not None and number >= len(several):
             why = "the group's list of factors does not have it, so that it is not shown"
             readings.append(refused(why))
-        elif several is None and factors is None and number:
-            readings.append(refused("it expects 'downsamplingFactors' on a coarser level"))
         else:
             factors = factors if several is None else several[number]
             readings.append(_at_level(level, attributes, factors))
-    if several is not None or not any(reading.fault for reading in readings):
-        return readings
-    # One level that is invalid closes all; that one has a reason.
-    return [refused("") if reading.opens else reading for reading in readings]
+    return readings
 
 
 def _is_nested(factors: object) -> TypeGuard[list[Any]]:
@@ -115,73 +115,48 @@ def _is_nested(factors: object) -> TypeGuard[list[Any]]:
 
 def _at_level(level: StoredArray, attributes: Mapping[str, Any], factors: object) -> Reading:
     """Return a level, by the attributes of its group or of itself, and by its factors."""
-    ndim = level.ndim
-    unit: object = "nm"
+    ndim, unit = level.ndim, "nm"
     key, sizes = "resolution", attributes.get("resolution")
     pixels = attributes.get("pixelResolution")
     if pixels is not None:
-        stored = pixels if isinstance(pixels, dict) else {}
-        unit = stored.get("unit")
-        if stored.get("dimensions") is not None:
-            key, sizes = "pixelResolution", stored["dimensions"]
-    names, units = attributes.get("axes"), attributes.get("units")
-    if (problem := _unread_type(level)) is not None:
-        return unread(problem)
-    problems = (
-        _not_list(key, sizes, ndim, (int, float)),
-        _not_list("axes", names, ndim, (str,)),
-        _not_list("units", units, ndim, (str,)),
-        _not_list("downsamplingFactors", factors, ndim, (int, float)),
-        *(_not_unit("units", stored) for stored in units or ()),
-        None if pixels is None else _not_unit("pixelResolution", unit),
-    )
-    if (problem := next(filter(None, problems), None)) is not None:
-        return refused(problem)
-    names = names or [*_DEFAULT_NAMES[:ndim], *(f"d{n}" for n in range(6, ndim + 1))]
-    steps = numbers(key, sizes, ndim) or (1.0,) * ndim
-    factors_read = numbers("downsamplingFactors", factors, ndim)
-    axes = axes_at_level(names, units or [str(unit)] * ndim, steps, factors_read)
-    seen = tuple(SeenAxis(axis.name, axis.step, axis.offset, axis.unit) for axis in axes)
+        pixels = pixels if isinstance(pixels, dict) else {}
+        (unit,) = _units("pixelResolution", [pixels.get("unit")])
+        if pixels.get("dimensions") is not None:
+            key, sizes = "pixelResolution", pixels["dimensions"]
+    names = _list("axes", attributes.get("axes"), ndim, str)
+    default_names = [*"xyztc", *(f"d{number}" for number in range(6, ndim + 1))][:ndim]
+    units = _list("units", attributes.get("units"), ndim, str) or [unit] * ndim
+    steps = _list(key, sizes, ndim, (int, float)) or [1.0] * ndim
+    by = _list("downsamplingFactors", factors, ndim, (int, float))
+    axes = axes_at_level(names or default_names, _units("units", units), steps, by)
     listed = [name for name in ("axes", "units", key) if attributes.get(name) is not None]
-    if any(factor != 1 for factor in factors_read or ()):
-        listed.append("downsamplingFactors")
-    return Reading(axes=seen, attribute=", ".join(listed), offsets="relative", note=_NO_OFFSET)
+    listed += ["downsamplingFactors"] * any(factor != 1 for factor in by or ())
+    return Reading(axes=axes, attribute=", ".join(listed), offsets="relative", note=_NO_OFFSET)
 
 
-def _not_list(key: str, value: Any, ndim: int, types: tuple[type, ...]) -> str | None:
-    """Return why a value is not a list of an item for each axis, numbers positive; or None."""
+def _list(key: str, value: Any, ndim: int, types: type | tuple[type, ...]) -> list[Any] | None:
+    """Return a list of an item for each axis; raise ValueError if it is not one."""
     if value is None:
         return None
-    kind = "strings" if str in types else "positive numbers"
     fits = isinstance(value, list) and len(value) == ndim
     fits = fits and all(isinstance(n, types) and not isinstance(n, bool) for n in value)
-    if fits and (str in types or all(n > 0 for n in value)):
-        return None
-    return f"{key!r} is {value!r:.80}; it expects a list of {ndim} {kind}"
+    if fits and (types is str or all(n > 0 for n in value)):
+        return list(value)
+    kind = "strings" if types is str else "positive numbers"
+    raise ValueError(f"{key!r} is {value!r:.80}; it expects a list of {ndim} {kind}")
 
 
-def _not_unit(key: str, unit: object) -> str | None:
-    if isinstance(unit, str) and _SI.fullmatch(unit):
-        return None
-    return f"{key!r} has the unit {unit!r}; it expects m, s or Hz with a prefix, such as 'um'"
-
-
-def _unread_type(level: StoredArray) -> str | None:
-    """Return why Neuroglancer does not read an array's type or compression, or None."""
-    metadata = level.metadata
-    if metadata.dtype.str[1:] not in _TYPES:
-        return f"it does not read the type {metadata.dtype}"
-    if getattr(metadata.layout, "filters", ()):
-        return "it ignores filters, so that the values are wrong"
-    if (name := metadata.compression.name) not in _COMPRESSIONS:
-        return f"it does not read the compression {name!r}"
-    return None
+def _units(key: str, units: Sequence[Any]) -> Sequence[str]:
+    """Return units; raise ValueError if one is not known to Neuroglancer."""
+    for unit in units:
+        if not (isinstance(unit, str) and _SI.fullmatch(unit)):
+            expected = "it expects m, s or Hz with a prefix, such as 'um'"
+            raise ValueError(f"{key!r} has the unit {unit!r}; {expected}")
+    return units
 
 
 def _zarr(level: StoredArray, form: str) -> Reading:
     """Return a level of an image, or an array by itself."""
-    if (problem := _unread_type(level)) is not None:
-        return unread(problem)
     group = next((group for group in level.context.parents if any(images_in(group))), {})
     ome = group.get("ome")
     image = next(iter(images_in(group)), {})
@@ -190,33 +165,15 @@ def _zarr(level: StoredArray, form: str) -> Reading:
     if reading.fault:
         return reading
     if reading.axes is None or (version is None and not is_of_systems(level)):
-        return _single(level, form)
+        names = ArrayDimensions().read(level.context)
+        axes = (Axis(),) * level.ndim if names is None else names.axes
+        return Reading(axes=axes, attribute="_ARRAY_DIMENSIONS" if names else "", offsets="ignored")
     if version not in _VERSIONS[form]:
-        return refused(f"it reads OME-NGFF {', '.join(sorted(_VERSIONS[form]))}, not {version!r}")
-    units = [axis.get("unit") for axis in image.get("axes") or () if isinstance(axis, dict)]
-    for unit in units:
-        if unit is not None and not _UNIT.fullmatch(str(unit)):
+        raise ValueError(f"it reads OME-NGFF {sorted(_VERSIONS[form])}, not {version!r}")
+    for axis in image.get("axes") or ():
+        unit = axis.get("unit") if isinstance(axis, dict) else None
+        known = None if unit is None else unit_of(str(unit))
+        if unit is not None and (known is None or known.word != unit):
             why = f"'multiscales' has the unit {unit!r}; it expects whole words of OME-NGFF"
-            return refused(why)
+            raise ValueError(why)
     return reading
-
-
-def _single(level: StoredArray, form: str) -> Reading:
-    """Return an array of Zarr by its dimension names and units."""
-    names = _strings(level, "_ARRAY_DIMENSIONS")
-    units = _strings(level, "dimension_units")
-    axes = []
-    for name, unit in zip(names, units, strict=True):
-        scale, symbol = split_unit(unit)
-        axes.append(SeenAxis(name=name, scale=None if symbol is None else scale, unit=symbol))
-    key = "dimension_names" if form == "zarr3" else "_ARRAY_DIMENSIONS"
-    read = [key] * any(names) + ["dimension_units"] * any(units)
-    return Reading(axes=tuple(axes), attribute=", ".join(read), offsets="ignored")
-
-
-def _strings(level: StoredArray, key: str) -> list[str | None]:
-    """Return a list of strings, None for each that is missing or empty."""
-    values = level.attributes.get(key)
-    if not isinstance(values, list) or len(values) != level.ndim:
-        return [None] * level.ndim
-    return [value if value and isinstance(value, str) else None for value in values]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from xarray_n5.dialects import canonical, cosem, imagej, n5_viewer, ngff, paintera, resolve_geometry
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_systems import has_systems
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.axes import Axis
 from xarray_n5.model.level_names import level_number
 
 if TYPE_CHECKING:
@@ -28,20 +29,11 @@ Offsets: TypeAlias = Literal["absolute", "relative", "ignored"]
 _SPATIAL = 3
 
 
-class SeenAxis(NamedTuple):
-    """One axis as a program sees it; None for what it does not read."""
-
-    name: str | None = None
-    scale: float | None = None
-    offset: float | None = None
-    unit: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One level as a program sees it."""
 
-    axes: tuple[SeenAxis, ...] | None
+    axes: tuple[Axis, ...] | None
     """The axes in C order, or None if the program does not open the array."""
     attribute: str = ""
     """The attributes that were read."""
@@ -60,9 +52,9 @@ class Reading:
 
     @property
     def silent(self) -> bool:
-        """Whether the program opens the array and has at most defaults for its axes."""
-        known = () if self.attribute else (SeenAxis(scale=1.0), SeenAxis(scale=1.0, offset=0.0))
-        return self.axes is not None and all(axis in (SeenAxis(), *known) for axis in self.axes)
+        """Whether the program has at most defaults for the axes."""
+        defaults = (None,) if self.attribute else (None, 1.0)
+        return not any(a.name or a.unit or a.scale not in defaults for a in self.axes or ())
 
 
 def unread(reason: str) -> Reading:
@@ -77,12 +69,7 @@ def refused(reason: str) -> Reading:
 
 def reading_of(geometry: Geometry) -> Reading:
     """Return the reading of a program that has a dialect, by what the dialect read."""
-    axes = []
-    for axis in geometry.axes:
-        sized = axis.scale is not None and axis.labels is None
-        facts = (axis.scale, axis.offset, axis.unit) if sized else ()
-        axes.append(SeenAxis(axis.name, *facts))
-    return Reading(axes=tuple(axes), attribute=_listed(dict.fromkeys(geometry.sources.values())))
+    return Reading(axes=geometry.axes, attribute=_listed(geometry.sources.values()))
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -204,12 +191,12 @@ def _of_anything(level: StoredArray) -> Reading:
             geometry = dialect.read(level.only(attributes, lists_x_first=True))
             if geometry is not None:
                 return _spatial(geometry, ", ".join(attributes))
-    axes = (SeenAxis(scale=1.0, offset=0.0),) * min(_SPATIAL, level.ndim)
-    return Reading(axes=(SeenAxis(),) * (level.ndim - len(axes)) + axes)
+    spatial = min(_SPATIAL, level.ndim)
+    return Reading(axes=(Axis(),) * (level.ndim - spatial) + (Axis(scale=1.0),) * spatial)
 
 
 def _spatial(geometry: Geometry, attribute: str) -> Reading:
     """Return a reading of the spatial axes alone, without names."""
-    axes = [axis._replace(name=None) for axis in reading_of(geometry).axes or ()]
+    axes = [replace(axis, name=None) for axis in geometry.axes]
     others = max(0, len(axes) - _SPATIAL)
-    return Reading(axes=(*[SeenAxis()] * others, *axes[others:]), attribute=attribute)
+    return Reading(axes=(*[Axis()] * others, *axes[others:]), attribute=attribute)
