@@ -132,7 +132,7 @@ def _written(image: StoredImage, expected: Sequence[Geometry]) -> Nodes:
 
 def _joined(stored: Attributes, written: Attributes) -> dict[str, Any]:
     """Return the stored attributes and the written ones; of images, with names and channels."""
-    joined = {**stored, **with_others(written, stored, None)}
+    joined = {**stored, **with_others(written, stored)}
     match images_of(stored), images_of(joined):
         case [{"name": name}, *_], [image]:
             image["name"] = name
