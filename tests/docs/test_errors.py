@@ -225,27 +225,6 @@ def test_message_is_that_of_the_snapshot(name: str, folder: Path) -> None:
     assert message == MESSAGES[name]
 
 
-def depth_is_large() -> None:
-    raw = xr.open_dataset("cells.n5", engine="n5", group="raw")["raw"]
-    raw.n5.map_overlap(np.negative, depth=8, chunks=(8, 16, 16))
-
-
-def blocks_cut_chunks() -> None:
-    xarray_n5.from_n5("cells.n5", "raw", chunks=(48, 100, 200))
-
-
-def name_is_not_printable() -> None:
-    names = ["x\x1b[2J", "y", "z"]
-    xarray_n5.open_array(array("new.n5/a", axes=names, resolution=[1, 1, 1])).geometry()
-
-
-@pytest.mark.parametrize("case", [depth_is_large, blocks_cut_chunks, name_is_not_printable])
-def test_warnings_are_issued(case: Callable[[], None], folder: Path) -> None:
-    with pytest.warns(Warning, match="read 12|several times|not printable"):
-        case()
-    assert folder.is_dir()
-
-
 def test_every_error_has_a_message_and_the_page_is_made_of_them() -> None:
     kinds = {name for name in errors.__all__ if issubclass(getattr(errors, name), errors.N5Error)}
     assert kinds - {"N5Error"} == CASES.keys() == MESSAGES.keys()
