@@ -92,22 +92,16 @@ def variable_of(place: Path, row: dict[str, Any]) -> np.ndarray:
 
 @pytest.mark.matrix(6)
 @pytest.mark.parametrize("container", HOMES)
-def test_dask_reads_what_others_wrote(corpus: Path, container: str) -> None:
-    rows = HOMES[container]
-    arrays = {path: lazy(corpus / path, row) for path, row in rows.items()}
-    with dask.config.set(scheduler="threads"):
-        found = {path: digest(array.compute()) for path, array in arrays.items()}
-    assert found == {path: row["sha256_zyx"] for path, row in rows.items()}
-
-
-@pytest.mark.matrix(6)
-@pytest.mark.parametrize("container", HOMES)
 @pytest.mark.filterwarnings("ignore:c0/s:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* is ignored next to .axes. or .units.:UserWarning")
-def test_xarray_reads_what_others_wrote(corpus: Path, container: str) -> None:
+def test_dask_and_xarray_read_what_others_wrote(corpus: Path, container: str) -> None:
     rows = HOMES[container]
-    found = {path: digest(variable_of(corpus / path, row)) for path, row in rows.items()}
-    assert found == {path: row["sha256_zyx"] for path, row in rows.items()}
+    expected = {path: row["sha256_zyx"] for path, row in rows.items()}
+    with dask.config.set(scheduler="threads"):
+        by_dask = {path: digest(lazy(corpus / path, row).compute()) for path, row in rows.items()}
+    assert by_dask == expected
+    by_xarray = {path: digest(variable_of(corpus / path, row)) for path, row in rows.items()}
+    assert by_xarray == expected
 
 
 def test_a_dataset_that_xarray_wrote_is_decoded(corpus: Path) -> None:
@@ -176,54 +170,29 @@ def test_datasets_without_chunks_read_as_zeros(corpus: Path, row: dict[str, Any]
     assert not array[::5, ::7].any().compute()
 
 
-def test_strings_of_java_are_read(corpus: Path) -> None:
-    read = xarray_n5.open_array(corpus / SPECIAL, "string1d")[...]
-    assert read.tolist() == [
-        *("", "a1", "N52", "µm", "Å-ngström4"),
-        *("日本語5", "😀", "x y7", "8", "a"),
-    ]
-
-
-def test_strings_of_java_in_two_dimensions_are_read(corpus: Path) -> None:
-    read = xarray_n5.from_n5(corpus / SPECIAL, "string2d_gzip").compute()
-    assert read.tolist() == [
+def test_strings_of_java_are_read_by_dask_and_xarray(corpus: Path) -> None:
+    expected = [
         ["", "a1", "N52", "µm", "Å-ngström4"],
         ["日本語5", "😀", "x y7", "8", "a"],
         ["N510", "µm11", "Å-ngström", "日本語13", "😀14"],
     ]
+    assert xarray_n5.from_n5(corpus / SPECIAL, "string2d_gzip").compute().tolist() == expected
+    with xr.open_dataset(corpus / SPECIAL, engine="n5", group="string2d_gzip") as dataset:
+        assert dataset["string2d_gzip"].to_numpy().tolist() == expected
 
 
-def test_strings_of_java_become_an_xarray_variable(corpus: Path) -> None:
-    with xr.open_dataset(corpus / SPECIAL, engine="n5", group="string1d") as dataset:
-        assert dataset["string1d"].to_numpy()[3] == "µm"
-
-
-def test_elements_of_a_varlength_chunk_of_integers_are_read(corpus: Path) -> None:
-    array = xarray_n5.open_array(corpus / SPECIAL, "varlength_u64")
-    elements = array.read_chunk((1,))
-    assert elements.dtype == np.uint64
-    assert elements.tolist() == [1, 2**64 - 1, 3, 4, 5, 6]
-
-
-def test_elements_of_a_varlength_chunk_of_bytes_are_read(corpus: Path) -> None:
-    array = xarray_n5.open_array(corpus / SPECIAL, "varlength_u8")
-    assert array.read_chunk((0, 0)).tobytes() == b"twenty-one byte block"
-    assert array.read_chunk((0, 1)).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("name", "key"), [("varlength_u64", "varlength_u64/1"), ("varlength_u8", "varlength_u8/0/0")]
-)
-def test_a_selection_over_a_varlength_chunk_is_refused(corpus: Path, name: str, key: str) -> None:
-    array = xarray_n5.open_array(corpus / SPECIAL, name)
-    with pytest.raises(xarray_n5.errors.VarlengthChunkError) as raised:
-        array[...]
-    assert raised.value.key == key
-    assert repr(key) in str(raised.value)
-
-
-def test_a_place_without_a_chunk_beside_a_varlength_one_reads_as_zeros(corpus: Path) -> None:
-    assert xarray_n5.open_array(corpus / SPECIAL, "varlength_u64")[:4].tolist() == [0, 0, 0, 0]
+def test_elements_of_varlength_chunks_are_read_and_selections_refused(corpus: Path) -> None:
+    numbers = xarray_n5.open_array(corpus / SPECIAL, "varlength_u64")
+    elements = numbers.read_chunk((1,))
+    assert (elements.dtype, elements.tolist()) == (np.uint64, [1, 2**64 - 1, 3, 4, 5, 6])
+    assert numbers[:4].tolist() == [0, 0, 0, 0]  # has no chunk
+    letters = xarray_n5.open_array(corpus / SPECIAL, "varlength_u8")
+    assert letters.read_chunk((0, 0)).tobytes() == b"twenty-one byte block"
+    assert letters.read_chunk((0, 1)).shape == (0,)
+    for array, key in ((numbers, "varlength_u64/1"), (letters, "varlength_u8/0/0")):
+        with pytest.raises(xarray_n5.errors.VarlengthChunkError) as raised:
+            array[...]
+        assert raised.value.key == key
 
 
 @pytest.mark.parametrize(("index", "first"), [((0, 0, 0), 0), ((9, 678, 12345), 12345)])
@@ -253,23 +222,17 @@ def walk(group: xarray_n5.Group, path: str = "") -> Iterator[tuple[str, xarray_n
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_a_container_lists_all_of_its_datasets(corpus: Path, container: str) -> None:
     rows = [row for row in IN_CONTAINERS if row["container"] == container]
-    found = {path: array.shape for path, array in walk(xarray_n5.open_group(corpus / container))}
-    assert found == {component_of(row): tuple(reversed(row["dimensions"])) for row in rows}
-
-
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_datasets_are_found_in_their_container(corpus: Path, container: str) -> None:
     group = xarray_n5.open_group(corpus / container)
-    rows = [row for row in IN_CONTAINERS if row["container"] == container]
-    nodes = {component_of(row): group[component_of(row)] for row in rows}
-    arrays = {path: node for path, node in nodes.items() if isinstance(node, xarray_n5.Array)}
-    assert {path: (array.shape, array.dtype) for path, array in arrays.items()} == {
+    expected = {
         component_of(row): (
             tuple(reversed(row["dimensions"])),
             np.dtype(object if row["dtype"] == "string" else row["dtype"]),
         )
         for row in rows
     }
+    assert {path: (array.shape, array.dtype) for path, array in walk(group)} == expected
+    by_path: dict[str, Any] = {path: group[path] for path in expected}
+    assert {path: (array.shape, array.dtype) for path, array in by_path.items()} == expected
 
 
 def test_a_container_that_is_a_dataset_opens_as_one(corpus: Path) -> None:

@@ -13,9 +13,7 @@ import xarray as xr
 from tests.support import compressions
 from tests.support.containers import FULL, NAMES, PAIRS
 from tests.support.exhaustive import some
-from xarray_n5 import Axis, MetadataError, create_group, from_n5, open_array, open_group, to_n5
-from xarray_n5.formats import FORMATS
-from xarray_n5.model.axes import Geometry
+from xarray_n5 import Axis, MetadataError, to_n5
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,10 +30,6 @@ AXES = [
 ]
 
 ATTRIBUTES = {"title": "é", "threshold": 0.5, "levels": [1, 2, 3], "of": {"a": [None, True]}}
-
-
-def test_every_format_is_here() -> None:
-    assert set(NAMES) == set(FORMATS)
 
 
 def volume(place: Path, form: Any) -> str:
@@ -58,24 +52,6 @@ def test_arrays_open_identical(tmp_path: Path) -> None:
         xr.testing.assert_identical(first, other)
         assert first.chunks == other.chunks
         assert first["raw"].encoding["n5_compression"] == other["raw"].encoding["n5_compression"]
-
-
-@pytest.mark.matrix(4)
-@PAIRS
-def test_arrays_are_converted(tmp_path: Path, first: str, second: Any) -> None:
-    url, copy = volume(tmp_path, first), str(tmp_path / f"copy-{NAMES[second]}")
-    array = open_array(url, "em/raw")
-    own = {key: value for key, value in array.attrs.items() if key in ATTRIBUTES}
-    to_n5(
-        from_n5(url, "em/raw"), copy, "b", axes=Geometry(array.axes), attributes=own, format=second
-    )
-    again = open_array(copy, "b")
-    assert (again.shape, again.chunks, again.dtype) == (array.shape, array.chunks, array.dtype)
-    assert (again[...] == X).all()
-    assert [(a.name, a.unit, a.scale, a.offset) for a in again.axes] == [
-        (a.name, a.unit, a.scale, a.offset) for a in array.axes
-    ]
-    assert {key: again.attrs[key] for key in ATTRIBUTES} == ATTRIBUTES
 
 
 def dataset() -> xr.Dataset:
@@ -101,28 +77,6 @@ def dataset() -> xr.Dataset:
         },
         {"title": "one", "of": [1, 2], "deep": {"a": "b"}},
     )
-
-
-@FULL
-def test_datasets_are_the_same_again(tmp_path: Path, form: str) -> None:
-    kept = dataset()
-    kept.chunk({"z": 4}).n5.to_n5(tmp_path / NAMES[form], format=form)
-    again = xr.open_dataset(tmp_path / NAMES[form], engine="n5")
-    xr.testing.assert_identical(again, kept)
-
-
-@pytest.mark.matrix(3)
-@PAIRS
-@TEXTS
-def test_datasets_are_converted(tmp_path: Path, first: str, second: str) -> None:
-    kept = dataset()
-    kept.n5.to_n5(tmp_path / NAMES[first], format=first)
-    between = xr.open_dataset(tmp_path / NAMES[first], engine="n5", chunks={})
-    between.n5.to_n5(tmp_path / NAMES[second], format=second)
-    again = xr.open_dataset(tmp_path / NAMES[second], engine="n5")
-    xr.testing.assert_identical(again, kept)
-    for name in ("raw", "mask"):
-        assert again[name].encoding["chunks"] == between[name].encoding["chunks"], name
 
 
 @pytest.mark.parametrize(
@@ -164,6 +118,7 @@ def test_trees_are_converted(tmp_path: Path, first: str, second: str) -> None:
     )
     kept.n5.to_n5(tmp_path / NAMES[first], format=first)
     between = xr.open_datatree(tmp_path / NAMES[first], engine="n5", chunks={})
+    xr.testing.assert_identical(between, kept)
     between.n5.to_n5(tmp_path / NAMES[second], format=second)
     xr.testing.assert_identical(xr.open_datatree(tmp_path / NAMES[second], engine="n5"), kept)
 
@@ -180,18 +135,3 @@ def test_datasets_grow_and_change(tmp_path: Path, form: str) -> None:
     expected = kept.copy(deep=True)
     expected["raw"][2:5] += 1
     xr.testing.assert_equal(xr.open_dataset(place, engine="n5"), expected)
-
-
-@FULL
-def test_groups_tell_the_same(tmp_path: Path, form: Any) -> None:
-    url = volume(tmp_path, form)
-    create_group(url, "em/more", attributes=ATTRIBUTES, format=form)
-    group: Any = open_group(url, mode="r+")
-    assert (group.format, list(group), sorted(group["em"])) == (form, ["em"], ["more", "raw"])
-    assert dict(group["em/more"].attrs) == ATTRIBUTES
-    group["em/raw"].attrs["threshold"] = 0.75
-    group["em/raw"].resize((4, 14, 23))
-    assert open_array(url, "em/raw").attrs["threshold"] == 0.75
-    assert (open_array(url, "em/raw")[...] == X[:4]).all()
-    del group["em/more"]
-    assert list(open_group(url, "em")) == ["raw"]
