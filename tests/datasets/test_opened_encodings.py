@@ -245,6 +245,37 @@ def test_encodings_that_fit_are_kept(tmp_path: Path, form: str, chunked: bool) -
             assert second[name].encoding[key] == value, (name, key)
 
 
+RETYPED: dict[str, tuple[np.ndarray, dict[str, Any], str]] = {
+    "labels of an image": (np.arange(6, dtype="u1"), {}, "u8"),
+    "floats of integers": (np.arange(6, dtype="i2"), {}, "f8"),
+    "wider floats": (np.arange(6, dtype="f4"), {"_FillValue": np.nan}, "f8"),
+    "bools of integers": (np.arange(6, dtype="u1"), {}, "bool"),
+    "wider floats of packed ones": (
+        np.arange(6, dtype="f4"),
+        {"dtype": "i2", "scale_factor": np.float32(0.5), "_FillValue": -1},
+        "f8",
+    ),
+    "integers of masked ones": (np.arange(6.0), {"dtype": "i4", "_FillValue": -1}, "i4"),
+}
+
+
+@FORMATS
+@CHUNKED
+@pytest.mark.parametrize("case", RETYPED)
+def test_values_of_another_type_keep_it(
+    tmp_path: Path, form: str, chunked: bool, case: str
+) -> None:
+    before, encoding, dtype = RETYPED[case]
+    source = xr.Dataset({"v": ("x", before, {}, encoding)})
+    opened = read(stored(source, tmp_path, form))
+    assert opened.v.dtype == before.dtype
+    values = before.astype(dtype)
+    changed = opened.assign(v=opened.v.copy(data=da.from_array(values) if chunked else values))
+    again = read(stored(changed, tmp_path, form, "again"))
+    assert again.v.dtype == dtype
+    np.testing.assert_array_equal(again.v, values)
+
+
 @FORMATS
 @CHUNKED
 def test_bounds_may_be_finer_than_their_times(tmp_path: Path, form: str, chunked: bool) -> None:

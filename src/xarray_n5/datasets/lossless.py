@@ -98,8 +98,7 @@ def _fits(variable: xr.Variable, encoding: dict[str, Any]) -> bool:
         return False
     if dtype.kind == "O":
         return np.array_equal(decoded, data)
-    wide = np.can_cast(dtype, decoded.dtype, "safe") or dtype.kind == decoded.dtype.kind == "f"
-    return wide or not lazy or dtype.kind in "Mm"
+    return decoded.dtype == dtype or dtype.kind in "Mm"
 
 
 def is_characters(dtype: Any) -> bool:
