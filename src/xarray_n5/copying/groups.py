@@ -22,8 +22,7 @@ from xarray_n5.copying.variables import (
 from xarray_n5.datasets.encode import GroupPlan
 from xarray_n5.datasets.encoded import NAMELESS, decode_attributes
 from xarray_n5.datasets.engine import tree_attributes
-from xarray_n5.datasets.overwrite import existing_at
-from xarray_n5.datasets.write import plan_node
+from xarray_n5.datasets.write import existing_at, plan_node
 from xarray_n5.dialects.ngff_attributes import (
     are_described,
     images_of,

@@ -14,9 +14,8 @@ from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.encode import VariablePlan
+from xarray_n5.datasets.encode import VariablePlan, plan_group
 from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable, convention_of
-from xarray_n5.datasets.write import plan_dataset
 from xarray_n5.dialects.write import override, write_geometry
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.zarr3.codecs import compressor_to_json
@@ -264,7 +263,7 @@ def variable_alone(
     array, convention = image.base.first, convention_of(how.format)
     dataset = undecoded({name: image}, {}, storage)
     key = name_in(dataset)
-    plan = plan_dataset(dataset, context.path.rpartition("/")[0], None, replace(how, dialect=None))
+    plan = plan_group(dataset, context.path.rpartition("/")[0], how.format)
     variable = plan.variables[NAMELESS if key is None else str(key)]
     encoded, geometry = variable.encoded, image.base.named({name})
     axes: dict[str, Any] = {}

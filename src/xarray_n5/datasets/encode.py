@@ -25,6 +25,7 @@ from xarray_n5.datasets.lossless import (
     is_string,
 )
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
+from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Hashable, Sequence
 
     from xarray_n5.datasets.encoded import Convention
-    from xarray_n5.datasets.overwrite import ExistingGroup
+    from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.formats.protocol import Format
     from xarray_n5.writing.options import Encoding
 
@@ -85,7 +86,25 @@ def plan_group(
     *,
     shared: bool = False,
 ) -> GroupPlan:
-    """Encode and check a Dataset.
+    """Encode and check a Dataset; see :func:`plan_variables`."""
+    variables = plan_variables(dataset, path, form, encoding, shared=shared)
+    for name, variable in variables.items():
+        warn_lost(name, variable.geometry.systems, {})
+    _, attributes = encode_dataset_coordinates(dataset)
+    where, empty = f"group {path or '/'!r}", not variables
+    stored = convention_of(form).group_attributes(attributes or {}, where, empty=empty)
+    return GroupPlan(path=path, variables=variables, attributes=stored)
+
+
+def plan_variables(
+    dataset: xr.Dataset,
+    path: str,
+    form: Format,
+    encoding: Encoding | None = None,
+    *,
+    shared: bool = False,
+) -> dict[str, VariablePlan]:
+    """Encode and check the variables of a Dataset; return them by the names of their arrays.
 
     Parameters
     ----------
@@ -109,7 +128,7 @@ def plan_group(
     check_names(dataset)
     convention = convention_of(form)
     chosen = _checked_encodings(encoding or {}, dataset)
-    variables, attributes = encode_dataset_coordinates(dataset)
+    variables, _ = encode_dataset_coordinates(dataset)
     prepared = {
         name: _prepared(name, variable, chosen.get(name), convention)
         for name, variable in variables.items()
@@ -135,9 +154,7 @@ def plan_group(
             geometry=geometry,
             axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
         )
-    where, empty = f"group {path or '/'!r}", not plans
-    attributes = convention.group_attributes(attributes or {}, where, empty=empty)
-    return GroupPlan(path=path, variables=plans, attributes=attributes)
+    return plans
 
 
 def encode_like(

@@ -14,7 +14,6 @@ from xarray_n5.arrays.records import look, read_appends
 from xarray_n5.arrays.spec import ArraySpec
 from xarray_n5.datasets.encode import encode_like, regular_axis, space_axis
 from xarray_n5.datasets.encoded import convention_of, fit
-from xarray_n5.datasets.overwrite import ExistingGroup, check_not_scene
 from xarray_n5.datasets.region import (
     check_axis,
     check_encoding,
@@ -24,6 +23,7 @@ from xarray_n5.datasets.region import (
     select_written,
     without_unchanged,
 )
+from xarray_n5.datasets.write import ExistingGroup, check_not_scene
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import select_images
 from xarray_n5.model.paths import join

@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import xarray as xr
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.create import check_removable
-from xarray_n5.arrays.group import Group, create_group
-from xarray_n5.arrays.labels import list_labels, with_source
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.create import (
+    check_alone,
+    check_not_array,
+    check_removable,
+    groups_around,
+    hint_of,
+)
+from xarray_n5.arrays.group import Group, as_before, create_group
+from xarray_n5.arrays.labels import list_labels
+from xarray_n5.arrays.node import OpenOptions
+from xarray_n5.arrays.records import look
+from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encode import GroupPlan, plan_group
 from xarray_n5.datasets.encoded import convention_of
-from xarray_n5.datasets.overwrite import (
-    ExistingGroup,
-    check_coordinates,
-    check_group,
-    check_images,
-    check_not_scene,
-    existing_at,
-    older_levels,
-)
-from xarray_n5.dialects import group_keys
-from xarray_n5.dialects.ngff_attributes import (
-    KEYS,
-    channel_labels,
-    images_of,
-    named_images,
-    omero_of,
-    warn_lost,
-)
-from xarray_n5.dialects.write import check_pyramid
-from xarray_n5.errors import MetadataError
+from xarray_n5.datasets.pyramid import plan_levels, plan_pyramid
+from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.channels import with_windows
-from xarray_n5.images.levels import Levels
+from xarray_n5.images.levels import Levels, stale_keys
+from xarray_n5.images.select import images_of_arrays
+from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import note_of
+from xarray_n5.model.paths import check_name, join
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.inputs import check_independent
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
 
     from xarray_n5.datasets.encode import VariablePlan
-    from xarray_n5.datasets.encoded import Convention
-    from xarray_n5.dialects import ArrayContext
+    from xarray_n5.model.image import Image
     from xarray_n5.writing.options import Encoding, WriteOptions
 
 
@@ -97,69 +88,6 @@ def write_plans(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> Gro
     )
 
 
-def _removed(plan: GroupPlan, how: WriteOptions) -> list[str]:
-    """Return the arrays to remove: older levels, and in mode "w" all that are not written."""
-    if plan.existing is None or how.mode != "w":
-        return [*plan.older]
-    return [name for name in plan.existing.arrays if name not in plan.variables]
-
-
-def _check(plans: Sequence[GroupPlan], how: WriteOptions, resumes: bool) -> None:
-    """Raise if something must stay, or if a variable is computed from what is replaced."""
-    replaced: list[object] = []
-    emptied: list[object] = []
-    for plan in plans:
-        if (existing := plan.existing) is not None:
-            check_group(plan, existing, how, resumes=resumes)
-            arrays, removed = existing.arrays, _removed(plan, how)
-            check_removable(existing.group.url, {name: arrays[name].node for name in removed})
-            names = arrays.keys() & {*removed, *plan.variables}
-            replaced += [arrays[name].node.identity for name in names]
-            emptied += [how.container.identity(plan.path)] if how.mode == "w" else []
-    for plan in plans if replaced and not resumes else ():
-        for variable in plan.variables.values():
-            if is_dask_collection(variable.encoded.data):
-                check_independent(variable.encoded.data, replaced, groups=emptied)
-    if how.mode == "w" and len(plans) > 1 and not resumes:
-        _warn_of_older(plans)
-
-
-def _warn_of_older(plans: Sequence[GroupPlan]) -> None:
-    """Warn about groups of an older tree, which a tree of other groups does not replace."""
-    written = "".join(f"/{plan.path}/" for plan in plans)
-    older = [
-        node.url
-        for plan in plans
-        for node in (plan.existing.nodes.values() if plan.existing else ())
-        if isinstance(node, Group) and f"/{node.path}/" not in written
-    ]
-    if older:
-        warn(f"mode='w' keeps groups that are not in the tree: {', '.join(map(repr, older))}")
-
-
-def _prepare(plans: Sequence[GroupPlan], how: WriteOptions) -> None:
-    """Create the groups, and remove what Datasets replace, except arrays of the same names."""
-    for plan in plans:
-        group = create_group(how.container, plan.path, mode="a")
-        for name in _removed(plan, how):
-            if name in group:
-                del group[name]
-        if plan.existing is not None and how.mode == "w":
-            group.attrs.clear()
-
-
-def close(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> None:
-    """Set the attributes of groups; in mode "a" they are added to their own."""
-    for plan in plans:
-        group = create_group(how.container, plan.path, mode="a")
-        attributes, stale = _changes(plan, group.attrs, how)
-        attributes = with_windows(attributes, group) if plan.is_pyramid else attributes
-        if attributes or stale:
-            group.attrs.change(attributes, stale)
-    list_labels(how.container, {plan.path: plan.attributes for plan in plans})
-    how.consolidate(root, default=True)
-
-
 def plan_node(
     dataset: xr.Dataset | Levels,
     path: str,
@@ -168,59 +96,106 @@ def plan_node(
 ) -> GroupPlan:
     """Return one Dataset or pyramid in the form of the arrays of its group."""
     existing = existing_at(path, how)
-    stays = existing is not None and how.mode == "a"
     if isinstance(dataset, Levels):
         return plan_pyramid(plan_levels(dataset, path, how), existing, how)
-    if existing is not None and stays:
+    shared = existing is not None and how.mode == "a"
+    if existing is not None and shared:
         dataset = _with_coordinates(dataset, existing)
-    if existing is not None and how.mode != "w" and dataset.variables:
-        check_not_scene(existing.group)
     if how.format.native_to_xarray and how.dialect is not None and dataset.variables:
         raise MetadataError(
             f"{join(how.container.url, path)}: dialect={how.dialect!r} cannot describe Datasets "
             "and DataArrays in Zarr, whose coordinates are arrays; omit it, or write an image of "
             "OME-Zarr with xarray_n5.pyramid(image, url, levels=0)"
         )
-    return replace(plan_dataset(dataset, path, encoding, how, shared=stays), existing=existing)
-
-
-def plan_dataset(
-    dataset: xr.Dataset,
-    path: str,
-    encoding: Encoding | None,
-    how: WriteOptions,
-    *,
-    shared: bool = False,
-) -> GroupPlan:
-    """Return a Dataset in the form of arrays, which may share coordinates with others."""
     plan = plan_group(dataset, path, how.format, encoding, shared=shared)
-    for name, variable in plan.variables.items():
-        warn_lost(name, variable.geometry.systems, {})
-    return plan
+    return replace(plan, existing=existing)
 
 
-def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> GroupPlan:
-    """Return a pyramid's arrays; in mode "a" they replace those of an older one in their group.
+@dataclass(frozen=True)
+class ExistingGroup:
+    """A group to write to, with the nodes in it, which are read once."""
+
+    group: Group
+    strict: bool = True
+    """Whether unreadable nodes raise; otherwise they are ignored."""
+    names: Sequence[str] | None = None
+    """The names of the nodes to consider; all of them by default."""
+    appends: Sequence[Mapping[str, Any]] = ()
+    """The records of unfinished appends: arrays are as before these."""
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Array | Group]:
+        """The nodes directly in the group."""
+        names = iter(self.group) if self.names is None else self.names
+        return as_before(self.group.nodes(names, strict=self.strict), self.appends)
+
+    @cached_property
+    def arrays(self) -> Mapping[str, Array]:
+        """The arrays directly in the group."""
+        return {name: node for name, node in self.nodes.items() if isinstance(node, Array)}
+
+    @cached_property
+    def images(self) -> Mapping[str, Image[Array]]:
+        """The arrays with their axes."""
+        return images_of_arrays(self.arrays) if self.arrays else {}
+
+    @cached_property
+    def dataset(self) -> xr.Dataset:
+        """The arrays as a Dataset of variables with their names."""
+        own = {name: replace(image, name=None) for name, image in self.images.items()}
+        return build(own, dict(self.group.attrs))
+
+    def renamed(self, dataset: xr.Dataset) -> xr.Dataset:
+        """Return a Dataset with the names of arrays for variables with those of images."""
+        names = {image.name: name for name, image in self.images.items() if image.name}
+        found = {old: new for old, new in names.items() if old in dataset.data_vars}
+        taken = {*found} & {*self.arrays} or {*found.values()} & {*dataset.variables}
+        return dataset if taken else dataset.rename(found)
+
+
+def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
+    """Return the group at `path`, or None if it can be created.
 
     Raises
     ------
-    MetadataError
-        If the group's other attributes would make readers misread the levels.
     NodeExistsError
-        If it describes anything but the levels of a pyramid.
+        If it, or a node around it, is an array or of another format.
+    ValueError
+        If a group cannot have its name.
     """
-    before: Mapping[str, Any] = {}
-    older: Sequence[str] = ()
-    if existing is not None and how.mode != "w":
-        check_not_scene(existing.group)
-    if existing is not None and how.mode == "a":
-        dims = next(iter(plan.variables.values())).encoded.dims
-        check_coordinates(existing.group, dims)
-        check_images(existing.group, plan.variables)
-        older = older_levels(existing, plan.variables)
-        before = existing.group.attrs
-    check_levels(plan, before, how)
-    return replace(plan, existing=existing, older=older)
+    container, inner = how.container, path.removeprefix(how.root).strip("/")
+    for part in inner.split("/") if inner else []:
+        check_name(part, "group")
+    groups, node = groups_around(container, path), container.node(path)
+    check_alone(container, [*groups, node])
+    check_not_array(container, node)
+    if container.exists(node):
+        group = Group(container, node, OpenOptions(writable=True))
+        return ExistingGroup(group, strict=how.mode != "w-")
+    if groups:
+        _check_not_a_coordinate(Group(container, groups[-1], OpenOptions(writable=True)), path)
+    return None
+
+
+def check_not_scene(group: Group) -> None:
+    """Raise NodeExistsError if a group describes a scene, whose variables are not in it."""
+    if (scene := scene_in(group)) is not None:
+        raise NodeExistsError(
+            group.container.url,
+            group.path,
+            f"a {scene.kind}, which has no variables of its own",
+            "choose a group in it, or another container; a scene of OME-Zarr is replaced as a "
+            "whole, by to_scene with mode='w'",
+        )
+
+
+def _check_not_a_coordinate(parent: Group, path: str) -> None:
+    """Raise if a new group has the name of a coordinate in the axes of arrays next to it."""
+    name = path.rpartition("/")[2]
+    for array in parent.arrays().values():
+        if name in (coords_from_axes(array.attrs) or ()):
+            hint = "choose another name for the group"
+            raise NodeExistsError(array.url, name, "a coordinate in the array's axes", hint)
 
 
 def _with_coordinates(dataset: xr.Dataset, existing: ExistingGroup) -> xr.Dataset:
@@ -257,6 +232,124 @@ def request_of(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
         raise MetadataError(f"variable {name!r}: {error}") from error
 
 
+def _removed(plan: GroupPlan, how: WriteOptions) -> list[str]:
+    """Return the arrays to remove: older levels, and in mode "w" all that are not written."""
+    if plan.existing is None or how.mode != "w":
+        return [*plan.older]
+    return [name for name in plan.existing.arrays if name not in plan.variables]
+
+
+def _check(plans: Sequence[GroupPlan], how: WriteOptions, resumes: bool) -> None:
+    """Raise if something must stay, or if a variable is computed from what is replaced.
+
+    Raises
+    ------
+    NodeExistsError
+        If the mode does not allow to replace something.
+    ValueError
+        If a dimension has another size in the arrays that remain.
+    """
+    replaced: list[object] = []
+    emptied: list[object] = []
+    for plan in plans:
+        if (existing := plan.existing) is None:
+            continue
+        if how.mode == "w-" and not resumes:
+            _check_empty(plan, existing, how)
+        if how.mode != "w" and plan.variables:
+            check_not_scene(existing.group)
+        _check_names(plan, existing)
+        if how.mode == "a" and not plan.is_pyramid:
+            _check_sizes(plan, existing)
+        arrays, removed = existing.arrays, _removed(plan, how)
+        check_removable(existing.group.url, {name: arrays[name].node for name in removed})
+        names = arrays.keys() & {*removed, *plan.variables}
+        replaced += [arrays[name].node.identity for name in names]
+        emptied += [how.container.identity(plan.path)] if how.mode == "w" else []
+    for plan in plans if replaced and not resumes else ():
+        for variable in plan.variables.values():
+            if is_dask_collection(variable.encoded.data):
+                check_independent(variable.encoded.data, replaced, groups=emptied)
+    if how.mode == "w" and len(plans) > 1 and not resumes:
+        _warn_of_older(plans)
+
+
+def _check_empty(plan: GroupPlan, existing: ExistingGroup, how: WriteOptions) -> None:
+    """Raise if a group holds anything, or if a write of it is unfinished."""
+    arrays = existing.arrays
+    if not arrays and not existing.group.attrs:
+        return
+    unfinished = any(look(how.store, join(plan.path, name)).opens for name in ("", *arrays))
+    modes = "mode='w' first removes all arrays and attributes of the group"
+    if not plan.is_pyramid:
+        modes = f"mode='a' adds to these and replaces arrays of the same names, {modes}"
+    hint = hint_of(modes, resume=bool(how.resume), unfinished=unfinished)
+    contained = f"it contains {', '.join(arrays) or 'attributes'}; {hint}"
+    raise NodeExistsError(existing.group.url, "", "a group that is not empty", contained)
+
+
+def _check_names(plan: GroupPlan, existing: ExistingGroup) -> None:
+    """Raise if a coordinate in the axes has the name of a group."""
+    groups = existing.nodes.keys() - existing.arrays.keys()
+    names = {dim for each in plan.variables.values() for dim in each.axis_coords}
+    for name in sorted(groups & names):
+        raise NodeExistsError(existing.group.url, name, "a group", "rename the coordinate")
+
+
+def _check_sizes(plan: GroupPlan, existing: ExistingGroup) -> None:
+    """Raise if a dimension has another size in the arrays that remain."""
+    sizes: dict[str, int] = {}
+    for variable in plan.variables.values():
+        encoded = variable.encoded
+        shared = encoded.dims[:-1] if encoded.is_string else encoded.dims
+        sizes |= dict(zip(shared, encoded.data.shape, strict=False))
+    stored = existing.dataset
+    for dim, size in stored.sizes.items():
+        if sizes.get(str(dim), size) != size:
+            raise ValueError(
+                f"Unable to update size for existing dimension {dim!r} of {list(stored.variables)} "
+                f"in {existing.group.url!r}: it is {size}, not {sizes[str(dim)]}; replace all of "
+                "them with mode='w'"
+            )
+
+
+def _warn_of_older(plans: Sequence[GroupPlan]) -> None:
+    """Warn about groups of an older tree, which a tree of other groups does not replace."""
+    written = "".join(f"/{plan.path}/" for plan in plans)
+    older = [
+        node.url
+        for plan in plans
+        for node in (plan.existing.nodes.values() if plan.existing else ())
+        if isinstance(node, Group) and f"/{node.path}/" not in written
+    ]
+    if older:
+        warn(f"mode='w' keeps groups that are not in the tree: {', '.join(map(repr, older))}")
+
+
+def _prepare(plans: Sequence[GroupPlan], how: WriteOptions) -> None:
+    """Create the groups, and remove what Datasets replace, except arrays of the same names."""
+    for plan in plans:
+        group = create_group(how.container, plan.path, mode="a")
+        for name in _removed(plan, how):
+            if name in group:
+                del group[name]
+        if plan.existing is not None and how.mode == "w":
+            group.attrs.clear()
+
+
+def close(plans: Sequence[GroupPlan], how: WriteOptions, root: str) -> None:
+    """Set the attributes of groups; in mode "a" they are added to their own."""
+    for plan in plans:
+        group = create_group(how.container, plan.path, mode="a")
+        attributes, stale = _changes(plan, group.attrs, how)
+        attributes = with_windows(attributes, group) if plan.is_pyramid else attributes
+        if attributes or stale:
+            group.attrs.change(attributes, stale)
+    if pyramids := {plan.path: plan.attributes for plan in plans if plan.is_pyramid}:
+        list_labels(how.container, pyramids)
+    how.consolidate(root, default=True)
+
+
 def _changes(
     plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions
 ) -> tuple[dict[str, Any], set[str]]:
@@ -285,117 +378,3 @@ def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[
     merged["own"] = sorted({*before.get("own", ()), *note.get("own", ())})
     others = {key: value for key, value in {**before, **note}.items() if key not in merged}
     return others | {key: value for key, value in merged.items() if value}
-
-
-def stale_keys(
-    existing: Mapping[str, Any], written: Mapping[str, Any], how: WriteOptions
-) -> set[str]:
-    """Return the attributes of a group that a new pyramid in it makes wrong.
-
-    Attributes that N5 readers interpret may be a user's own in other formats.
-    """
-    described = group_keys() if how.container.lists_x_first else group_keys() & {*KEYS, *written}
-    return set(described & existing.keys())
-
-
-def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
-    """Return the plan of the group of a pyramid.
-
-    Raises
-    ------
-    MetadataError
-        If the format cannot store a level.
-    """
-    convention = convention_of(how.format)
-    nested = how.format.nested_layout or {} if images_of(levels.around) else {}
-    variables = {}
-    for number, (level, dataset) in enumerate(levels.datasets.items()):
-        chosen = levels.encodings.get(level) or {}
-        above, _, name = level.rpartition("/")
-        encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
-        alone = xr.Dataset({name: dataset[levels.name].variable})
-        planned = plan_group(alone, join(path, above), how.format, encoding).variables[name]
-        layout = {**nested, **(planned.spec.layout or {})}
-        described = _array_attributes(planned, levels, number, convention)
-        if "fill_value" not in layout:
-            described |= how.format.level_attributes
-        spec = replace(planned.spec, layout=layout or None, attributes=described)
-        variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
-    key = convention.roundtrip_key
-    attributes = convention.group_attributes(
-        levels.attributes, f"group {path or '/'!r}", empty=False
-    )
-    note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
-    described = _beside(attributes, _named(levels), note, key)
-    dtype = next(iter(variables.values())).encoded.data.dtype
-    return GroupPlan(
-        path=path,
-        variables=variables,
-        attributes=with_source(described, path, dtype, how.container),
-        is_pyramid=True,
-    )
-
-
-def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
-    """Raise MetadataError if attributes that remain in a group make readers misread levels.
-
-    The groups above are read in one batch.
-    """
-    stale = stale_keys(before, plan.attributes, how)
-    kept = {key: value for key, value in before.items() if key not in stale}
-    contexts: list[ArrayContext] = []
-    above: Sequence[Mapping[str, Any]] = ()
-    geometries = []
-    for name, variable in plan.variables.items():
-        data = variable.encoded.data
-        metadata = ArrayMetadata(
-            shape=data.shape, chunks=(1,) * data.ndim, dtype=data.dtype, compression=resolve(None)
-        )
-        if not contexts:
-            first = load_context(how.container, join(plan.path, name), metadata)
-            above = first.parents[1 + name.count("/") :]
-        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
-        context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
-        contexts.append(replace(context, parents=parents, base=None))
-        geometries.append(variable.geometry)
-    check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
-
-
-def _array_attributes(
-    planned: VariablePlan, levels: Levels, number: int, convention: Convention
-) -> dict[str, Any]:
-    """Return all attributes of a level; its note restores the variable."""
-    own, encoded = levels.own[number], planned.encoded
-    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(own))
-    note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
-    if types := levels.types[number]:
-        note["types"] = dict(types)
-    return _beside(attributes, own, note, convention.roundtrip_key)
-
-
-def _beside(
-    attributes: Mapping[str, Any], described: Mapping[str, Any], note: dict[str, Any], key: str
-) -> dict[str, Any]:
-    """Merge attributes with those that describe axes; the user's own go to a note."""
-    others = {"_ARRAY_DIMENSIONS", key}
-    clash = {
-        k: attributes[k]
-        for k in described.keys() & attributes.keys() - others
-        if attributes[k] != described[k]
-    }
-    own = [name for name in note.pop("own", ()) if name not in described]
-    if clash:
-        note = {**note, "attributes": {**note.get("attributes", {}), **clash}}
-    note |= {"own": own} if own else {}
-    rest = {k: v for k, v in attributes.items() if k != key}
-    return {**rest, **described, **({key: note} if note else {})}
-
-
-def _named(levels: Levels) -> dict[str, Any]:
-    """Return the attributes that describe the levels on the group, with the image's name."""
-    around = named_images(levels.around, levels.name)
-    theirs = omero_of(levels.attributes)
-    holder = around.get("ome", around)
-    if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
-        holder["omero"] = theirs  # which has its own colours
-    return around

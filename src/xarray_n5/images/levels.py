@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
-from xarray_n5.dialects import ArrayContext
-from xarray_n5.dialects.ngff_attributes import warn_lost, without_images
+from xarray_n5.dialects import ArrayContext, group_keys
+from xarray_n5.dialects.ngff_attributes import KEYS, warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import level_node, levels_among, levels_of, listed_levels, node_at
@@ -315,3 +315,14 @@ def describe_levels(
     )
     warn_lost(where, geometries[0].systems, attributes[0])
     return attributes
+
+
+def stale_keys(
+    existing: Mapping[str, Any], written: Mapping[str, Any], how: WriteOptions
+) -> set[str]:
+    """Return the attributes of a group that a new pyramid in it makes wrong.
+
+    Attributes that N5 readers interpret may be a user's own in other formats.
+    """
+    described = group_keys() if how.container.lists_x_first else group_keys() & {*KEYS, *written}
+    return set(described & existing.keys())

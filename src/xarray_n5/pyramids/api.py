@@ -21,13 +21,13 @@ from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, VariablePlan
 from xarray_n5.datasets.encoded import EncodedVariable
-from xarray_n5.datasets.overwrite import check_attributes, existing_at
-from xarray_n5.datasets.write import plan_pyramid, request_of, stale_keys, write_plans
+from xarray_n5.datasets.pyramid import check_attributes, plan_pyramid
+from xarray_n5.datasets.write import existing_at, request_of, write_plans
 from xarray_n5.dialects.levels import is_labels
 from xarray_n5.dialects.ngff_attributes import images_of, named_images
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.find import name_at
-from xarray_n5.images.levels import describe_levels
+from xarray_n5.images.levels import describe_levels, stale_keys
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import (
@@ -47,7 +47,7 @@ from xarray_n5.writing.plan import planned_array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from xarray_n5.datasets.overwrite import ExistingGroup
+    from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.codec import Compression

@@ -1,0 +1,206 @@
+"""Plan the group of a pyramid: an array for each level, described together as one image."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from xarray_n5.arrays.context import load_context
+from xarray_n5.arrays.labels import with_source
+from xarray_n5.arrays.records import look
+from xarray_n5.codecs import resolve
+from xarray_n5.datasets.encode import GroupPlan, plan_variables
+from xarray_n5.datasets.encoded import convention_of
+from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.lists import FACTOR_LISTS
+from xarray_n5.dialects.ngff_attributes import channel_labels, images_of, named_images, omero_of
+from xarray_n5.dialects.write import check_pyramid
+from xarray_n5.errors import MetadataError, NodeExistsError
+from xarray_n5.images.levels import stale_keys
+from xarray_n5.model.level_names import level_name, number_in
+from xarray_n5.model.metadata import ArrayMetadata
+from xarray_n5.model.paths import join
+from xarray_n5.model.roundtrip_attrs import note_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Mapping, Sequence
+
+    from xarray_n5.arrays.group import Group
+    from xarray_n5.datasets.encode import VariablePlan
+    from xarray_n5.datasets.encoded import Convention
+    from xarray_n5.datasets.write import ExistingGroup
+    from xarray_n5.dialects import ArrayContext
+    from xarray_n5.images.levels import Levels
+    from xarray_n5.writing.options import WriteOptions
+
+
+def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
+    """Return the plan of the group of a pyramid.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot store a level.
+    """
+    convention = convention_of(how.format)
+    nested = how.format.nested_layout or {} if images_of(levels.around) else {}
+    variables = {}
+    for number, (level, dataset) in enumerate(levels.datasets.items()):
+        chosen = levels.encodings.get(level) or {}
+        above, _, name = level.rpartition("/")
+        encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
+        alone = xr.Dataset({name: dataset[levels.name].variable})
+        planned = plan_variables(alone, join(path, above), how.format, encoding)[name]
+        layout = {**nested, **(planned.spec.layout or {})}
+        described = _array_attributes(planned, levels, number, convention)
+        if "fill_value" not in layout:
+            described |= how.format.level_attributes
+        spec = replace(planned.spec, layout=layout or None, attributes=described)
+        variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
+    key = convention.roundtrip_key
+    attributes = convention.group_attributes(
+        levels.attributes, f"group {path or '/'!r}", empty=False
+    )
+    note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
+    described = _beside(attributes, _named(levels), note, key)
+    dtype = next(iter(variables.values())).encoded.data.dtype
+    return GroupPlan(
+        path=path,
+        variables=variables,
+        attributes=with_source(described, path, dtype, how.container),
+        is_pyramid=True,
+    )
+
+
+def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> GroupPlan:
+    """Return a pyramid's arrays; in mode "a" they replace those of an older one in their group.
+
+    Raises
+    ------
+    MetadataError
+        If the group's other attributes would make readers misread the levels.
+    NodeExistsError
+        If it describes anything but the levels of a pyramid.
+    """
+    before: Mapping[str, Any] = {}
+    older: Sequence[str] = ()
+    if existing is not None and how.mode == "a":
+        dims = next(iter(plan.variables.values())).encoded.dims
+        check_coordinates(existing.group, dims)
+        check_images(existing.group, plan.variables)
+        older = older_levels(existing, plan.variables)
+        before = existing.group.attrs
+    check_levels(plan, before, how)
+    return replace(plan, existing=existing, older=older)
+
+
+def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
+    """Raise MetadataError if attributes that remain in a group make readers misread levels.
+
+    The groups above are read in one batch.
+    """
+    stale = stale_keys(before, plan.attributes, how)
+    kept = {key: value for key, value in before.items() if key not in stale}
+    contexts: list[ArrayContext] = []
+    above: Sequence[Mapping[str, Any]] = ()
+    geometries = []
+    for name, variable in plan.variables.items():
+        data = variable.encoded.data
+        metadata = ArrayMetadata(
+            shape=data.shape, chunks=(1,) * data.ndim, dtype=data.dtype, compression=resolve(None)
+        )
+        if not contexts:
+            first = load_context(how.container, join(plan.path, name), metadata)
+            above = first.parents[1 + name.count("/") :]
+        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
+        context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
+        contexts.append(replace(context, parents=parents, base=None))
+        geometries.append(variable.geometry)
+    check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
+
+
+def _array_attributes(
+    planned: VariablePlan, levels: Levels, number: int, convention: Convention
+) -> dict[str, Any]:
+    """Return all attributes of a level; its note restores the variable."""
+    own, encoded = levels.own[number], planned.encoded
+    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(own))
+    note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
+    if types := levels.types[number]:
+        note["types"] = dict(types)
+    return _beside(attributes, own, note, convention.roundtrip_key)
+
+
+def _beside(
+    attributes: Mapping[str, Any], described: Mapping[str, Any], note: dict[str, Any], key: str
+) -> dict[str, Any]:
+    """Merge attributes with those that describe axes; the user's own go to a note."""
+    others = {"_ARRAY_DIMENSIONS", key}
+    clash = {
+        k: attributes[k]
+        for k in described.keys() & attributes.keys() - others
+        if attributes[k] != described[k]
+    }
+    own = [name for name in note.pop("own", ()) if name not in described]
+    if clash:
+        note = {**note, "attributes": {**note.get("attributes", {}), **clash}}
+    note |= {"own": own} if own else {}
+    rest = {k: v for k, v in attributes.items() if k != key}
+    return {**rest, **described, **({key: note} if note else {})}
+
+
+def _named(levels: Levels) -> dict[str, Any]:
+    """Return the attributes that describe the levels on the group, with the image's name."""
+    around = named_images(levels.around, levels.name)
+    theirs = omero_of(levels.attributes)
+    holder = around.get("ome", around)
+    if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
+        holder["omero"] = theirs  # which has its own colours
+    return around
+
+
+def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+    """Raise if arrays are coordinates, which would fit one level only."""
+    for name in sorted(set(group) & {dim for dim in dims if dim}):
+        hint = "it is a coordinate, and levels differ in size: choose another path for a copy"
+        raise NodeExistsError(group.url, name, "an array named like an axis", hint)
+
+
+def check_images(group: Group, names: Collection[str] = ()) -> None:
+    """Raise if the group describes images other than a pyramid of its levels, or of `names`."""
+    for image in images_in(group.attrs):
+        paths = level_paths(image)
+        foreign = [path for path in paths if path not in names and number_in(path) is None]
+        if foreign or len(paths) < len(image["datasets"]):
+            hint = "delete the attribute 'multiscales', or choose another path"
+            raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)
+
+
+def older_levels(existing: ExistingGroup, names: Collection[str]) -> list[str]:
+    """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
+
+    They are those that the group's attributes list, or whose write is unfinished; other arrays may
+    have such names, too.
+    """
+    group = existing.group
+    listed = {path for image in images_in(group.attrs) for path in level_paths(image)}
+    counts: list[int] = []
+    for key in FACTOR_LISTS:
+        factors = group.attrs.get(key)
+        if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
+            counts.append(len(factors))
+    listed |= {level_name(number) for number in range(max(counts, default=0))}
+    store = group.container.uncached().store
+    beyond = [n for n in existing.arrays if number_in(n) is not None and n not in names]
+    unfinished = {name for name in beyond if look(store, join(group.path, name)).opens}
+    return sorted({*beyond} & (listed | unfinished))
+
+
+def check_attributes(kept: Mapping[str, Any], written: Mapping[str, Any], where: str) -> None:
+    """Raise if the group has other values of the attributes to write."""
+    if clash := [key for key in written if kept.get(key, written[key]) != written[key]]:
+        raise MetadataError(
+            f"{where}: the group already has other {clash}; use mode='w' to replace them"
+        )
