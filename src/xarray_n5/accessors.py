@@ -365,7 +365,7 @@ class _ImageAccessor(Accessor[S]):
         if isinstance(self._object, xr.DataArray):
             return digests_of({"": in_blocks(self._object)})[""]
         variables = self._object.data_vars.items()
-        return group_digest(digests_of({str(name): in_blocks(each) for name, each in variables}))
+        return group_digest(digests_of({str(name): in_blocks(array) for name, array in variables}))
 
     def to_n5(
         self,
@@ -526,8 +526,8 @@ class DataArrayAccessor(_ImageAccessor[xr.DataArray]):
         [('y', None, None), ('x', 'um', 2.0)]
         """
         sources = self._object.encoding.get("dialect")
-        found = geometry_from(self._object)
-        return replace(found, sources=dict(sources)) if isinstance(sources, dict) else found
+        geometry = geometry_from(self._object)
+        return replace(geometry, sources=dict(sources)) if isinstance(sources, dict) else geometry
 
     def map_overlap(
         self,

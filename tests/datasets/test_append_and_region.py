@@ -16,7 +16,6 @@ import xarray_n5
 from tests.datasets.test_write import again, days
 from tests.support.containers import contents
 from tests.support.exhaustive import cases
-from xarray_n5 import NodeExistsError
 from xarray_n5.errors import AlignmentError
 
 
@@ -110,8 +109,6 @@ def test_what_does_not_fit_a_region_is_refused(tmp_path: Path) -> None:
     moved = part.assign_coords(x=part.x + 1)
     with pytest.raises(ValueError, match="differs from the one that"):
         moved.n5.to_n5(tmp_path, "g", region={"time": slice(2, 4), "x": slice(0, 6)})
-    with pytest.raises(ValueError, match="is not among the"):
-        moved.n5.to_n5(tmp_path, "g", region="auto")
     with pytest.raises(ValueError, match="exclude"):
         part.n5.to_n5(tmp_path, "g", region="auto", append_dim="time")
     xr.testing.assert_identical(again(tmp_path, "g"), whole)
@@ -338,14 +335,6 @@ def test_texts_with_places_may_grow(tmp_path: Path) -> None:
     xr.testing.assert_identical(again(tmp_path), xr.concat([first, second], "x"))
 
 
-def test_variables_do_not_swap_places_in_a_region(tmp_path: Path) -> None:
-    xr.Dataset({"a": ("x", np.arange(4)), "b": ("x", np.arange(4) * 2)}).n5.to_n5(tmp_path)
-    lazy = xr.open_dataset(tmp_path, engine="n5", chunks={})
-    for options in ({"region": {"x": slice(0, 4)}}, {"mode": "r+"}):
-        with pytest.raises(NodeExistsError, match="computed from"):
-            lazy.rename(a="b", b="a").n5.to_n5(tmp_path, **options)
-
-
 def test_images_of_several_arrays_do_not_grow(tmp_path: Path) -> None:
     xarray_n5.create_group(tmp_path)
     for number in (0, 1):
@@ -377,11 +366,3 @@ def test_another_calendar_is_refused(tmp_path: Path) -> None:
     other = xr.Dataset({"v": ("t", [cftime.Datetime360Day(2000, 1, 30)])})
     with pytest.raises(ValueError, match="calendar"):
         other.n5.to_n5(tmp_path, append_dim="t")
-
-
-def test_what_cannot_be_read_would_not_grow(tmp_path: Path) -> None:
-    line([0.0, 1.0], w=("x", [1, 2])).n5.to_n5(tmp_path)
-    (tmp_path / "w/attributes.json").write_text("{")
-    with pytest.raises(xarray_n5.MetadataError):
-        line([2.0]).n5.to_n5(tmp_path, append_dim="x")
-    assert xarray_n5.open_array(tmp_path, "v").shape == (2,)

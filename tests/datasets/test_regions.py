@@ -109,15 +109,6 @@ def test_other_values_of_safe_chunks_are_refused(tmp_path: Path) -> None:
             write(stored(tmp_path / kind), slice(0, 8), kind, safe_chunks="maybe")
 
 
-def test_what_is_appended_is_merged_into_the_last_chunk(tmp_path: Path) -> None:
-    place = stored(tmp_path)
-    more = xr.Dataset(
-        {"v": ("x", da.ones(5, chunks=2, dtype="i4"))}, {"x": np.arange(22, 27) * 2.0}
-    )
-    more.n5.to_n5(place / "b.n5", append_dim="x")
-    assert open_array(place / "b.n5", "v")[...].tolist() == [0] * 22 + [1] * 5
-
-
 def test_coordinates_that_stay_the_same_are_not_written_again(tmp_path: Path) -> None:
     uneven = np.array([0.0, 1.0, 5.0, 6.0])
     whole = xr.Dataset({"v": ("x", da.zeros(4, chunks=2))}, {"x": uneven})

@@ -172,9 +172,10 @@ def test_variables_do_not_swap_places_on_the_way(tmp_path: Path) -> None:
     xr.Dataset({"a": ("x", [1, 2]), "b": ("x", [3, 4])}).n5.to_n5(tmp_path)
     lazy = xr.open_dataset(tmp_path, engine="n5", chunks={})
     swapped = lazy.rename(a="b", b="a")
-    for mode in ("a", "w"):
+    ways: list[dict[str, Any]] = [{"mode": mode} for mode in ("a", "w", "r+")]
+    for options in (*ways, {"region": {"x": slice(0, 2)}}):
         with pytest.raises(NodeExistsError, match="computed from"):
-            swapped.n5.to_n5(tmp_path, mode=mode)
+            swapped.n5.to_n5(tmp_path, **options)
     lazy.compute().rename(a="b", b="a").n5.to_n5(tmp_path, mode="a")
     assert again(tmp_path)["a"].values.tolist() == [3, 4]
 
@@ -233,9 +234,10 @@ def unknown() -> Any:
 def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
     days(0, 2).n5.to_n5(tmp_path)
     (tmp_path / "wet/attributes.json").write_text("{")
-    for mode in ("w", "a"):
+    ways: list[dict[str, Any]] = [{"mode": "w"}, {"mode": "a"}, {"append_dim": "time"}]
+    for options in ways:
         with pytest.raises(MetadataError):
-            days(0, 2).n5.to_n5(tmp_path, mode=mode)
+            days(2, 2).n5.to_n5(tmp_path, **options)
     assert xarray_n5.open_array(tmp_path, "count").shape == (2, 6)
 
 

@@ -156,16 +156,6 @@ def test_variables_are_added_and_replaced(tmp_path: Path) -> None:
     xr.testing.assert_identical(theirs(tmp_path), dataset[["flag"]])
 
 
-def test_texts_of_fixed_size_are_not_cut(tmp_path: Path) -> None:
-    short = xr.Dataset({"s": ("x", ["ab"])})
-    short.n5.to_n5(tmp_path, format="zarr2")
-    with pytest.raises(ValueError, match="too short"):
-        xr.Dataset({"s": ("x", ["abc"])}).n5.to_n5(tmp_path, append_dim="x")
-    longer = xr.concat([ours(tmp_path), xr.Dataset({"s": ("x", ["abcdef"])})], "x")
-    longer.n5.to_n5(tmp_path, mode="w")
-    assert theirs(tmp_path)["s"].values.tolist() == ["ab", "abcdef"]
-
-
 def test_layouts_and_compressions_are_encodings(tmp_path: Path) -> None:
     layout = {"order": "F", "dimension_separator": "/", "dtype": ">f8"}
     encoding = {"a": {"layout": layout, "compression": "zstd", "chunks": (2, 3)}}

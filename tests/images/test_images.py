@@ -218,22 +218,11 @@ def test_a_level_has_no_attributes_of_other_levels(tmp_path: Path, level: Any) -
     assert tree.attrs == opened.attrs
 
 
-def test_levels_are_those_that_the_group_lists(tmp_path: Path) -> None:
-    listed = {"multiscales": [{"datasets": [{"path": "whole"}, {"path": "half"}]}]}
-    create_group(tmp_path, "a", attributes=listed)
-    for name, size in (("half", 4), ("other", 9), ("whole", 8)):
-        create_array(tmp_path, f"a/{name}", shape=(size,), dtype="u1")
-    half = xr.open_dataset(tmp_path, engine="n5", group="a", level=1)["a"]
-    assert half.encoding["source"].endswith("a/half")
+def test_lists_of_levels_that_lead_nowhere_are_ignored(tmp_path: Path) -> None:
     outside = {"multiscales": [{"datasets": ["../a/whole", "", None, {"path": 3}, "/s0"]}]}
     create_group(tmp_path, "e", attributes=outside)
     create_array(tmp_path, "e/s0", shape=(3,), dtype="u1")
     assert list(xr.open_dataset(tmp_path, engine="n5", group="e", level=0)) == ["e"]
-    nested = {"ome": {"multiscales": [{"datasets": [{"path": "f/image"}, {"path": "h/image"}]}]}}
-    create_group(tmp_path, "d", attributes=nested)
-    for name, size in (("f", 4), ("h", 2)):
-        create_array(tmp_path, f"d/{name}/image", shape=(size,), dtype="u1")
-    assert xr.open_dataset(tmp_path, engine="n5", group="d", level=1).sizes == {"x": 2}
     for name, size in (("0", 8), ("1", 4), ("10", 2)):
         create_array(tmp_path, f"b/{name}", shape=(size,), dtype="u1")
     coarsest = xr.open_dataset(tmp_path, engine="n5", group="b", level=2)["b"]

@@ -14,7 +14,7 @@ import xarray_n5
 from xarray_n5 import napari
 from xarray_n5.errors import N5Error
 from xarray_n5.images.find import levels_of
-from xarray_n5.images.tree import datasets_of, images_of_datasets
+from xarray_n5.images.tree import datasets_of, images_of_datasets, levels_of_tree
 from xarray_n5.viewing.layers import layers_of
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_trees_have_the_levels_of_the_file(
     place = store(tmp_path / "m", form, names)
     tree = opened(place)
     assert list(levels_of(xarray_n5.open_group(place))) == list(names)
-    assert list(levels_of(tree)) == list(names)
+    assert list(levels_of_tree(tree)) == list(names)
     (image,) = images_of_datasets(datasets_of(tree))
     assert list(image.levels) == list(names)
     # Without a level, the coarsest that is fine enough is interpolated.
@@ -260,6 +260,6 @@ def test_a_list_of_levels_is_believed_before_their_names(tmp_path: Path) -> None
     for number in range(2):
         xarray_n5.create_array(place, f"s{number}", shape=(5 - number, 5), chunks=2, dtype="u1")
     tree = opened(place)
-    assert list(levels_of(tree)) == list(NAMES["words"])
+    assert list(levels_of_tree(tree)) == list(NAMES["words"])
     assert tree.n5.interp(x=[2.0], level=-1).sizes["y"] == SIZES[2]
     assert xr.open_dataset(place, engine="n5", level=-1).sizes["y"] == SIZES[2]

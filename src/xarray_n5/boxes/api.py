@@ -10,8 +10,8 @@ import xarray as xr
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.boxes.interp import Options, sample, stored_sides
 from xarray_n5.boxes.placement import Placement, inverse
-from xarray_n5.images.find import levels_of
 from xarray_n5.images.select import pick_level
+from xarray_n5.images.tree import levels_of_tree
 from xarray_n5.model.image import Level, Part
 from xarray_n5.model.tolerances import NEAR
 
@@ -97,7 +97,7 @@ def level_for(
     ValueError
         If the tree is not a pyramid.
     """
-    known = levels_of(tree)
+    known = levels_of_tree(tree)
     if not known:
         raise ValueError(
             f"the tree has no levels, but {sorted(tree.children)}; expected 'multiscales' that "

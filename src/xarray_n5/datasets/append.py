@@ -67,7 +67,11 @@ def append(
         raise ValueError("append_dim is computed at once; omit compute=False")
 
     def call(how: WriteOptions) -> WriteReport:
-        return _plan(dataset, path, how, dim, discard=discard).run()
+        try:
+            planned = _plan(dataset, path, how, dim, discard=discard)
+        except ValueError:  # another append may have grown some arrays, and not yet all
+            planned = _plan(dataset, path, how.renewed(), dim, discard=discard)
+        return planned.run()
 
     return tried(partial(call, how), lambda: call(how.renewed()), how.container.url, path)
 
@@ -90,12 +94,7 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
     except NodeNotFoundError as error:
         hint = "there is nothing to append to: omit append_dim in the first write"
         raise NodeNotFoundError(error.url, error.path, error.expected, hint) from error
-    try:
-        plan = plan_update(dataset, existing, how, append_dim=dim)
-    except ValueError as error:
-        if _has_changed(existing, path, how, records):
-            raise CrossedError("another append has begun, or ended") from error
-        raise
+    plan = plan_update(dataset, existing, how, append_dim=dim)
     append = _Append.of(plan, {} if discard else records)
     if discard:  # the data beyond the ends are never read
         for facts in records.values() if how.format.one_writer else ():
@@ -103,19 +102,6 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         delete_records(how.store, path, map(append_name, records))
     append.check_earlier()
     return append
-
-
-def _has_changed(
-    existing: ExistingGroup, path: str, how: WriteOptions, records: Mapping[str, dict[str, Any]]
-) -> bool:
-    """Return whether an append may have grown some arrays, and not yet others, while we read."""
-    if look(how.store, path).appends != records.keys():
-        return True
-    now = ExistingGroup(open_stored(path, how.renewed()), appends=[*records.values()])
-    return any(
-        name not in now.arrays or now.arrays[name].shape != array.shape
-        for name, array in existing.arrays.items()
-    )
 
 
 def _unfinished(how: WriteOptions, path: str, record: Record) -> ResumeError:

@@ -103,35 +103,35 @@ def build(
     """
     options = DatasetOptions() if options is None else options
     budget = Room() if budget is None else budget
-    sources = {key: each for key, each in _sources(images).items() if key not in options.drop}
+    sources = {name: s for name, s in _sources(images).items() if name not in options.drop}
     _check_sizes(sources.values())
     coords: dict[str, xr.Variable] = {}
     for source in sources.values():
         _add_coordinates(source, coords, budget)
-    encoded = {key for key, each in sources.items() if "_ARRAY_DIMENSIONS" in each.level.attributes}
+    encoded = {name for name, s in sources.items() if "_ARRAY_DIMENSIONS" in s.level.attributes}
     if encoded:  # Zarr v3 has no names of no dimensions
-        encoded |= {key for key, each in sources.items() if not each.level.shape}
+        encoded |= {name for name, s in sources.items() if not s.level.shape}
     decoded, kept, coordinates = _decode(
-        {key: _variable(source, options) for key, source in sources.items()},
+        {name: _variable(source, options) for name, source in sources.items()},
         decode_attributes(attributes, "the group") if attributes else {},
         options.decoders,
         encoded=encoded,
     )
-    own = {name for name, variable in decoded.items() if variable.dims == (name,)}
+    arrays = {name for name, variable in decoded.items() if variable.dims == (name,)}
     dataset = xr.Dataset({**coords, **decoded}, attrs=kept)
-    for name in (each for each in coords if each in own & sources.keys()):
+    for name in [name for name in coords if name in arrays]:
         _warn_if_moved(sources[name], dataset.variables[name], coords[name])
-    return dataset.set_coords((own | set(coordinates)) & set(dataset.variables))
+    return dataset.set_coords((arrays | set(coordinates)) & set(dataset.variables))
 
 
 def _sources(images: Mapping[str, Image[Array]]) -> dict[Any, _Source]:
     """Return images by the names of their variables."""
-    found: dict[Any, _Source] = {}
+    sources: dict[Any, _Source] = {}
+    # A default name of an axis must not be the name of an array.
+    taken = {name for name, image in images.items() if not image.name}
     for name, image in images.items():
-        # A default name of an axis must not be the name of an array.
-        own = {key for key, each in images.items() if not each.name}
         level = image.base
-        geometry = level.named(own)
+        geometry = level.named(taken)
         attributes, array = level.attributes, level.first
         # N5 has no arrays without axes.
         scalar = level.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
@@ -145,8 +145,10 @@ def _sources(images: Mapping[str, Image[Array]]) -> dict[Any, _Source]:
             while key in images:
                 key += "_"
         string = is_text(attributes) and array.dtype == np.uint8 and array.ndim > 0
-        found[key] = _Source(name=name, level=level, geometry=geometry, dims=dims, is_string=string)
-    return found
+        sources[key] = _Source(
+            name=name, level=level, geometry=geometry, dims=dims, is_string=string
+        )
+    return sources
 
 
 def _check_sizes(sources: Collection[_Source]) -> None:
@@ -165,40 +167,39 @@ def _add_coordinates(source: _Source, coords: dict[str, xr.Variable], budget: Ro
     level, dims = source.level, source.dims
     if dims in {(), (source.name,)}:
         return
-    found = {
+    along = {
         dim: xr.Variable((dim,), np.array(numbers))
         for dim, numbers in zip(dims, level.numbers, strict=False)
     }
     # Coordinates that images share are stored in memory once.
     shared = sum(coords[dim].size for dim in dims if dim in coords)
-    found |= coords_of(source.geometry, level.shape, Room(budget.left + shared))
+    along |= coords_of(source.geometry, level.shape, Room(budget.left + shared))
     listed = coords_from_axes(level.attributes)
     if listed is not None:
         # The writer of the Dataset recorded which axes had a coordinate.
-        found = {dim: values for dim, values in found.items() if dim in listed}
+        along = {dim: values for dim, values in along.items() if dim in listed}
     for dim, kind in note_of(level.attributes).get("types", {}).items():
-        if dim in found:
-            found[dim] = found[dim].astype(kind, keep_attrs=True)
+        if dim in along:
+            along[dim] = along[dim].astype(kind, keep_attrs=True)
         elif dim in (listed or ()) and dim in dims:
-            found[dim] = xr.Variable((dim,), np.arange(level.shape[dims.index(dim)], dtype=kind))
-    budget.take(sum(found[dim].size for dim in found.keys() - coords.keys()))
-    for dim, values in found.items():
+            along[dim] = xr.Variable((dim,), np.arange(level.shape[dims.index(dim)], dtype=kind))
+    budget.take(sum(along[dim].size for dim in along.keys() - coords.keys()))
+    for dim, values in along.items():
         if not _are_same(coords.setdefault(dim, values), values):
             raise ValueError(_clash(level.first, f"their coordinates {dim!r} differ"))
 
 
-def _warn_if_moved(source: _Source, found: xr.Variable, described: xr.Variable) -> None:
+def _warn_if_moved(source: _Source, stored: xr.Variable, described: xr.Variable) -> None:
     """Warn if an array of coordinates, which is loaded, contradicts attributes of other arrays."""
-    times = ratio(*(each.attrs.get("units") for each in (described, found)))
-    if not found.size or found.dtype.kind not in "iuf" or described.dtype.kind != "f":
+    if not stored.size or stored.dtype.kind not in "iuf" or described.dtype.kind != "f":
         return
-    own, theirs = (each.to_numpy()[[0, -1]].astype("f8") for each in (found, described))
-    theirs *= times or 1
-    if np.allclose(own, theirs, rtol=SAME, atol=SAME * abs(described.encoding.get("step", 0))):
+    times = ratio(described.attrs.get("units"), stored.attrs.get("units"))
+    ends, others = (values.to_numpy()[[0, -1]].astype("f8") for values in (stored, described))
+    others *= times or 1
+    near = SAME * abs(described.encoding.get("step", 0))
+    if np.allclose(ends, others, rtol=SAME, atol=near) or source.level.first.node.is_unfinished():
         return
-    if source.level.first.node.is_unfinished():
-        return
-    (a, b), (c, d) = own, theirs
+    (a, b), (c, d) = ends, others
     warn(
         f"{source.level.first.path}: the coordinates {a:g} to {b:g} disagree with attributes of "
         f"other arrays, {c:g} to {d:g} (drop_variables={source.name!r} uses these)"
@@ -209,8 +210,8 @@ def _are_same(one: xr.Variable, other: xr.Variable) -> bool:
     """Return whether coordinates are equal, even if their units are spelt differently."""
     if one is other:
         return True
-    units = (each.attrs.get("units") for each in (one, other))
-    return same_unit(*units) and bool(one.equals(other))  # type: ignore[no-untyped-call]
+    same = same_unit(one.attrs.get("units"), other.attrs.get("units"))
+    return same and bool(one.equals(other))  # type: ignore[no-untyped-call]
 
 
 def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
@@ -263,24 +264,20 @@ def _facts_of_systems(source: _Source) -> dict[str, Any]:
         except (N5Error, OSError) as error:
             raise MetadataError(f"{path!r} cannot be opened: {error}") from error
 
-    found, problems = systems.placements(load if systems.needs_arrays else None)
+    placements, problems = systems.placements(load if systems.needs_arrays else None)
     if systems.needs_arrays and (text := described_problems(systems, problems)) is not None:
         warn(text)
-    renamed = dict(zip(_names(source.level.geometry), source.dims, strict=False))
+    renamed = dict(zip((a.name for a in source.level.geometry.axes), source.dims, strict=False))
     placed = {
         name: {
-            "axes": list(each.axes),
-            "units": list(each.units),
-            "dims": [renamed.get(dim, dim) for dim in each.dims],
-            AFFINE: [list(row) for row in each.rows],
+            "axes": list(placement.axes),
+            "units": list(placement.units),
+            "dims": [renamed.get(dim, dim) for dim in placement.dims],
+            AFFINE: [list(row) for row in placement.rows],
         }
-        for name, each in found.items()
+        for name, placement in placements.items()
     }
     return {SYSTEM: systems.intrinsic.name} | ({SYSTEMS: placed} if placed else {})
-
-
-def _names(geometry: Geometry) -> list[str | None]:
-    return [axis.name for axis in geometry.axes]
 
 
 def _attributes(source: _Source) -> dict[str, Any]:
@@ -334,8 +331,8 @@ def _decode(
         part = {key: value for key, value in variables.items() if (key in encoded) is written}
         if any(chosen.values()) and part:
             part = _decodable(part, chosen, requested=any(decoders.values()))
-            found, kept, named = decode_cf_variables(part, kept, **chosen)
-            decoded |= found
+            part, kept, named = decode_cf_variables(part, kept, **chosen)
+            decoded |= part
             coordinates |= named
     return decoded, kept, coordinates
 

@@ -14,7 +14,12 @@ from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
 from xarray_n5.arrays.spec import ArraySpec, check_storable, completed
-from xarray_n5.datasets.encoded import NAMELESS, EncodedVariable, convention_of
+from xarray_n5.datasets.encoded import (
+    NAMELESS,
+    EncodedVariable,
+    convention_of,
+    stored_attributes,
+)
 from xarray_n5.datasets.lossless import (
     CF,
     check,
@@ -91,8 +96,12 @@ def plan_group(
     for name, variable in variables.items():
         warn_lost(name, variable.geometry.systems, {})
     _, attributes = encode_dataset_coordinates(dataset)
-    where, empty = f"group {path or '/'!r}", not variables
-    stored = convention_of(form).group_attributes(attributes or {}, where, empty=empty)
+    convention = convention_of(form)
+    # In formats that xarray reads itself, arrays with names of dimensions are a Dataset.
+    note = {"dataset": True} if convention.coordinates_in_axes or not variables else {}
+    stored = stored_attributes(
+        convention, attributes or {}, f"group {path or '/'!r}", note, of_group=True
+    )
     return GroupPlan(path=path, variables=variables, attributes=stored)
 
 

@@ -37,7 +37,7 @@ from xarray_n5.model.roundtrip_attrs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Hashable, Mapping
+    from collections.abc import Collection, Hashable, Mapping
 
     import xarray as xr
 
@@ -62,8 +62,6 @@ _N5_TYPES = frozenset(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8
     "float32",
     "float64",
 }
-
-_N5_KEYS = NOTES | {"n5", "dimensions", "blockSize", "dataType", "compression"}
 
 _CODERS: tuple[Any, ...] = (
     EncodedStringCoder(allows_unicode=False),  # type: ignore[no-untyped-call]
@@ -157,23 +155,32 @@ def _with_nan(value: Any, error: MetadataError) -> str:
         raise error from error.__cause__
 
 
-def _with_note(
-    plain: Mapping[str, Any], note: Mapping[str, Any], hidden: Container[str], key: str
+def stored_attributes(
+    convention: Convention,
+    attributes: Mapping[Any, Any],
+    where: str,
+    note: Mapping[str, Any],
+    *,
+    of_group: bool = False,
 ) -> dict[str, Any]:
-    """Return attributes, with the `hidden` ones in a note, which is the attribute `key`."""
-    aside = {name: value for name, value in plain.items() if name in hidden}
-    note = {**note, **({"attributes": aside} if aside else {})}
-    rest = {name: value for name, value in plain.items() if name not in aside}
-    return rest | ({key: note} if note else {})
+    """Return attributes as JSON, with a note of what JSON, or a dialect, would change.
 
-
-def _ambiguous(plain: Mapping[str, Any], *, of_group: bool = False) -> set[str]:
-    """Return the names of attributes that a dialect would interpret as metadata of axes.
-
-    An array's `units` are known to be those of its values; those of a group are not.
+    Those that a dialect would interpret as metadata of axes are moved to the note, or listed in it,
+    as the convention says. An array's `units` are known to be those of its values; in Zarr, those
+    of a group are not.
     """
-    of_values = not of_group and isinstance(plain.get("units"), str)
-    return plain.keys() & all_keys() - ({"units"} if of_values else set())
+    plain, restored = encode_attributes(attributes, where)
+    of_values = isinstance(plain.get("units"), str) and not (of_group and convention.lists_own)
+    ambiguous = plain.keys() & all_keys() - ({"units"} if of_values else set())
+    hidden, note = plain.keys() & convention.reserved, {**note, **restored}
+    if not convention.lists_own:
+        hidden |= ambiguous
+    elif ambiguous - hidden:
+        note["own"] = sorted(ambiguous - hidden)
+    if hidden:
+        note["attributes"] = {name: value for name, value in plain.items() if name in hidden}
+    rest = {name: value for name, value in plain.items() if name not in hidden}
+    return rest | ({convention.roundtrip_key: note} if note else {})
 
 
 def decode_attributes(attributes: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -216,6 +223,10 @@ class ZarrConvention:
     """Whether regular coordinates are stored in the axes of arrays, rather than as arrays."""
     null_padded: ClassVar[tuple[type[str | bytes], ...]] = (bytes,)
     """The types of strings that lose trailing NULs."""
+    reserved: ClassVar[frozenset[str]] = NOTES | {"_ARRAY_DIMENSIONS"}
+    """The names of attributes that are the format's own."""
+    lists_own: ClassVar[bool] = True
+    """Whether attributes that dialects would interpret are listed in the note, or moved to it."""
 
     def encode_together(
         self, variables: Mapping[Hashable, xr.Variable]
@@ -241,17 +252,10 @@ class ZarrConvention:
         return EncodedVariable(
             data,
             tuple(map(str, encoded.dims)),
-            self._attributes(attributes, f"variable {name!r}", {}),
+            stored_attributes(self, attributes, f"variable {name!r}", {}),
             dict(encoded.encoding),
             fill,
         )
-
-    def group_attributes(
-        self, attributes: Mapping[Any, Any], where: str, *, empty: bool
-    ) -> dict[str, Any]:
-        """Encode a group's attributes; without arrays, mark it as a Dataset."""
-        note = {"dataset": True} if empty else {}
-        return self._attributes(attributes, where, note, of_group=True)
 
     def array_attributes(
         self,
@@ -263,22 +267,6 @@ class ZarrConvention:
         """Return an array's attributes, with the names of its dimensions."""
         return {**encoded.attributes, "_ARRAY_DIMENSIONS": list(encoded.dims)}
 
-    @classmethod
-    def _attributes(
-        cls,
-        attributes: Mapping[Any, Any],
-        where: str,
-        note: Mapping[str, Any],
-        *,
-        of_group: bool = False,
-    ) -> dict[str, Any]:
-        """Return attributes as JSON; the note lists those that a dialect would interpret."""
-        plain, restored = encode_attributes(attributes, where)
-        hidden = NOTES | {"_ARRAY_DIMENSIONS"}
-        ambiguous = sorted(_ambiguous(plain, of_group=of_group) - hidden)
-        note = {**note, **restored, **({"own": ambiguous} if ambiguous else {})}
-        return _with_note(plain, note, hidden, cls.roundtrip_key)
-
 
 @dataclass(frozen=True, slots=True)
 class N5Convention:
@@ -287,6 +275,10 @@ class N5Convention:
     roundtrip_key: ClassVar[str] = NOTE
     coordinates_in_axes: ClassVar[bool] = True
     null_padded: ClassVar[tuple[type[str | bytes], ...]] = (str, bytes)
+    reserved: ClassVar[frozenset[str]] = NOTES | {
+        *("n5", "dimensions", "blockSize", "dataType", "compression"),
+    }
+    lists_own: ClassVar[bool] = False
 
     def encode_together(
         self, variables: Mapping[Hashable, xr.Variable]
@@ -316,19 +308,9 @@ class N5Convention:
             raise MetadataError(_advice(name, data.dtype))
         if not variable.dims:
             data = data.reshape((1,))
-        attributes = self._attributes(variable.attrs, f"variable {name!r}", note)
+        attributes = stored_attributes(self, variable.attrs, f"variable {name!r}", note)
         dims = tuple(map(str, variable.dims))
         return EncodedVariable(data, dims, attributes, dict(variable.encoding))
-
-    def group_attributes(
-        self,
-        attributes: Mapping[Any, Any],
-        where: str,
-        *,
-        empty: bool,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Encode a group's attributes, and mark it as a Dataset."""
-        return self._attributes(attributes, where, {"dataset": True})
 
     def array_attributes(
         self, encoded: EncodedVariable, axis_coords: Collection[str], *, placed: bool
@@ -340,15 +322,6 @@ class N5Convention:
             note["attributes"] = {**note.get("attributes", {}), "units": attributes.pop("units")}
         note["axes"] = list(axis_coords)
         return {**attributes, NOTE: note, "_ARRAY_DIMENSIONS": list(encoded.dims)}
-
-    @classmethod
-    def _attributes(
-        cls, attributes: Mapping[Any, Any], where: str, note: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return attributes as JSON; those that readers of N5 would interpret are in the note."""
-        plain, restored = encode_attributes(attributes, where)
-        hidden = _ambiguous(plain) | _N5_KEYS
-        return _with_note(plain, {**note, **restored}, hidden, cls.roundtrip_key)
 
 
 def fit(encoded: EncodedVariable, array: Array) -> EncodedVariable:

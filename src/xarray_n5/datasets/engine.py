@@ -199,7 +199,7 @@ class _Tree:
             combined = combined_images(group, **self._how)
         for name, image in combined.items():
             at = f"{stem}/{name}".rstrip("/")
-            below |= {f"{at}/{each}": self._image(each, image.at(each)) for each in image.levels}
+            below |= {f"{at}/{n}": self._image(n, image.at(n)) for n in image.levels}
             self.done.update(a.path for level in image.levels.values() for a in level.arrays)
         arrays = {n: c for n, c in children.items() if isinstance(c, Array)}
         known = levels_of(group, arrays)
@@ -314,11 +314,11 @@ def without_levels(
 ) -> dict[str, Any]:
     """Return a pyramid's attributes without those of its levels, and those now in coordinates."""
     geometries = [image.base.geometry for image in images.values()]
-    used = frozenset(FACTOR_LISTS).union(*(each.keys for each in geometries if each.affine is None))
+    used = frozenset(FACTOR_LISTS).union(*(g.keys for g in geometries if g.affine is None))
     used |= _BESIDE_SCALES if "scales" in attributes else frozenset()
-    labelled = any(axis.labels for each in geometries for axis in each.axes)
-    own = {*user_attributes(attributes)}
-    if not own & KEYS:
+    labelled = any(axis.labels for geometry in geometries for axis in geometry.axes)
+    users = {*user_attributes(attributes)}
+    if not users & KEYS:
         plain = labelled and has_labels_only(omero_of(attributes))
         attributes = without_images(attributes, omero=plain)
-    return {key: value for key, value in attributes.items() if key not in used - own}
+    return {key: value for key, value in attributes.items() if key not in used - users}

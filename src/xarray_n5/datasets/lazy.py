@@ -115,18 +115,18 @@ class LazyStack(BackendArray):
         outer, inner = key[:count], key[count:]
         chosen = [np.arange(len(n))[index] for n, index in zip(self.numbers, outer, strict=True)]
         sizes = [s for i, n in zip(inner, self.inner, strict=True) for s in _sizes(i, n)]
-        result = np.zeros((*(each.size for each in chosen), *sizes), self.dtype)
+        result = np.zeros((*(along.size for along in chosen), *sizes), self.dtype)
         if self.fill_value:
             result[...] = self.fill_value
         for target in np.ndindex(result.shape[:count]):
-            at = tuple(int(each.flat[i]) for each, i in zip(chosen, target, strict=True))
+            at = tuple(int(along.flat[i]) for along, i in zip(chosen, target, strict=True))
             if (part := self._part(at)) is not None:
                 result[target] = part.array[(*part.indices, *inner)]
             elif at in self.broken:
                 raise self.broken[at]
             elif self.missing == "error":
                 raise self._missing(at)
-        kept = [size for each in chosen for size in each.shape]
+        kept = [size for along in chosen for size in along.shape]
         return result.reshape((*kept, *sizes))
 
     def _part(self, at: tuple[int, ...]) -> Part[Array] | None:

@@ -12,7 +12,7 @@ from xarray_n5.arrays.labels import with_source
 from xarray_n5.arrays.records import look
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, plan_variables
-from xarray_n5.datasets.encoded import convention_of
+from xarray_n5.datasets.encoded import convention_of, stored_attributes
 from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.dialects.ngff_attributes import channel_labels, images_of, named_images, omero_of
@@ -59,12 +59,11 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
             described |= how.format.level_attributes
         spec = replace(planned.spec, layout=layout or None, attributes=described)
         variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
-    key = convention.roundtrip_key
-    attributes = convention.group_attributes(
-        levels.attributes, f"group {path or '/'!r}", empty=False
+    attributes = stored_attributes(
+        convention, levels.attributes, f"group {path or '/'!r}", {}, of_group=True
     )
-    note = {k: v for k, v in note_of(attributes).items() if k != "dataset"}
-    described = _beside(attributes, _named(levels), note, key)
+    note = dict(note_of(attributes))
+    described = _beside(attributes, _named(levels), note, convention.roundtrip_key)
     dtype = next(iter(variables.values())).encoded.data.dtype
     return GroupPlan(
         path=path,
@@ -125,12 +124,12 @@ def _array_attributes(
     planned: VariablePlan, levels: Levels, number: int, convention: Convention
 ) -> dict[str, Any]:
     """Return all attributes of a level; its note restores the variable."""
-    own, encoded = levels.own[number], planned.encoded
-    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(own))
+    axes, encoded = levels.own[number], planned.encoded
+    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(axes))
     note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
     if types := levels.types[number]:
         note["types"] = dict(types)
-    return _beside(attributes, own, note, convention.roundtrip_key)
+    return _beside(attributes, axes, note, convention.roundtrip_key)
 
 
 def _beside(
@@ -143,10 +142,10 @@ def _beside(
         for k in described.keys() & attributes.keys() - others
         if attributes[k] != described[k]
     }
-    own = [name for name in note.pop("own", ()) if name not in described]
+    users = [name for name in note.pop("own", ()) if name not in described]
     if clash:
         note = {**note, "attributes": {**note.get("attributes", {}), **clash}}
-    note |= {"own": own} if own else {}
+    note |= {"own": users} if users else {}
     rest = {k: v for k, v in attributes.items() if k != key}
     return {**rest, **described, **({key: note} if note else {})}
 
@@ -189,7 +188,7 @@ def older_levels(existing: ExistingGroup, names: Collection[str]) -> list[str]:
     counts: list[int] = []
     for key in FACTOR_LISTS:
         factors = group.attrs.get(key)
-        if isinstance(factors, list) and all(isinstance(each, list) for each in factors):
+        if isinstance(factors, list) and all(isinstance(level, list) for level in factors):
             counts.append(len(factors))
     listed |= {level_name(number) for number in range(max(counts, default=0))}
     store = group.container.uncached().store

@@ -24,7 +24,6 @@ from xarray_n5.datasets.region import (
     without_unchanged,
 )
 from xarray_n5.datasets.write import ExistingGroup, check_not_scene
-from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.select import select_images
 from xarray_n5.model.paths import join
 from xarray_n5.writing.group import GroupWrite
@@ -196,8 +195,6 @@ def plan_update(
     in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
     for dim in in_axes:
         check_unit(dataset, stored, dim)
-        if dim in group:
-            raise NodeExistsError(group.url, dim, "a group", "the coordinate has its name")
         check_axis(dataset, stored, dim, slices[dim], regular_axis(stored, dim))
     axes = [axis for image in existing.images.values() for axis in image.base.named().axes]
     placed = {str(axis.name) for axis in axes if axis.scale is not None}

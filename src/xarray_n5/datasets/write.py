@@ -142,15 +142,15 @@ class ExistingGroup:
     @cached_property
     def dataset(self) -> xr.Dataset:
         """The arrays as a Dataset of variables with their names."""
-        own = {name: replace(image, name=None) for name, image in self.images.items()}
-        return build(own, dict(self.group.attrs))
+        arrays = {name: replace(image, name=None) for name, image in self.images.items()}
+        return build(arrays, dict(self.group.attrs))
 
     def renamed(self, dataset: xr.Dataset) -> xr.Dataset:
         """Return a Dataset with the names of arrays for variables with those of images."""
         names = {image.name: name for name, image in self.images.items() if image.name}
-        found = {old: new for old, new in names.items() if old in dataset.data_vars}
-        taken = {*found} & {*self.arrays} or {*found.values()} & {*dataset.variables}
-        return dataset if taken else dataset.rename(found)
+        names = {old: new for old, new in names.items() if old in dataset.data_vars}
+        taken = {*names} & {*self.arrays} or {*names.values()} & {*dataset.variables}
+        return dataset if taken else dataset.rename(names)
 
 
 def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
@@ -291,7 +291,7 @@ def _check_empty(plan: GroupPlan, existing: ExistingGroup, how: WriteOptions) ->
 def _check_names(plan: GroupPlan, existing: ExistingGroup) -> None:
     """Raise if a coordinate in the axes has the name of a group."""
     groups = existing.nodes.keys() - existing.arrays.keys()
-    names = {dim for each in plan.variables.values() for dim in each.axis_coords}
+    names = {dim for variable in plan.variables.values() for dim in variable.axis_coords}
     for name in sorted(groups & names):
         raise NodeExistsError(existing.group.url, name, "a group", "rename the coordinate")
 
@@ -358,7 +358,7 @@ def _changes(
     if how.mode == "a":
         if note := _merged_note(note_of(before), attributes):
             attributes[convention.roundtrip_key] = note
-        named = [each["coordinates"] for each in (before, attributes) if "coordinates" in each]
+        named = [these["coordinates"] for these in (before, attributes) if "coordinates" in these]
         if named:
             attributes["coordinates"] = " ".join(dict.fromkeys(" ".join(named).split()))
     if plan.is_pyramid:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of, over_base
-from xarray_n5.arrays.group import Group
 from xarray_n5.dialects import geometry_of
 from xarray_n5.dialects.levels import image_of, images_in, level_paths
 from xarray_n5.formats import FORMATS
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Kind
@@ -36,38 +36,58 @@ _TABLES = frozenset({"resolutions", "subdivisions"})
 """The names of BigDataViewer's tables in HDF5."""
 
 
-@overload
-def levels_of(node: Group, arrays: Mapping[str, Array] | None = None) -> dict[str, Array]: ...
-
-
-@overload
-def levels_of(node: xr.DataTree) -> dict[str, xr.Dataset]: ...
-
-
-def levels_of(
-    node: Group | xr.DataTree, arrays: Mapping[str, Array] | None = None
-) -> dict[str, Array] | dict[str, xr.Dataset]:
-    """Return the levels of the pyramid in a group or a tree by their paths in it.
+def levels_of(group: Group, arrays: Mapping[str, Array] | None = None) -> dict[str, Array]:
+    """Return the levels of the pyramid in a group by their paths in it.
 
     They are those that its ``multiscales`` list, in this order, whatever their names; otherwise
     those that are called ``s0``, ``s1``, ... or, by bioformats2raw, ``0``, ``1``, ....
 
     Parameters
     ----------
-    node
-        The group or the tree. Levels of a tree are nodes with variables, or one variable of a node.
+    group
+        The group.
     arrays
-        The arrays directly in the group, if they are known.
+        The arrays directly in it, if they are known.
     """
-    if not isinstance(node, Group):
-        return named_levels(node.attrs, node.children, lambda paths: _datasets_at(node, paths))
-    direct = node.arrays() if arrays is None else arrays
+    direct = group.arrays() if arrays is None else arrays
 
     def arrays_at(paths: Sequence[str]) -> dict[str, Array]:
-        nodes = {**node.nodes([path for path in paths if path not in direct]), **direct}
+        nodes = {**group.nodes([path for path in paths if path not in direct]), **direct}
         return {path: n for path in paths if isinstance(n := nodes.get(path), Array)}
 
-    return named_levels(node.attrs, direct, arrays_at)
+    return named_levels(group.attrs, direct, arrays_at)
+
+
+def levels_in_tree(datasets: Mapping[str, xr.Dataset], group: str = "") -> dict[str, str]:
+    """Return the paths of the Datasets with the levels of the pyramid in a group of a tree.
+
+    They are those of :func:`levels_of`, by their paths in the group: nodes with variables, or
+    variables of a node. The Datasets of the tree are passed by their paths in it.
+    """
+
+    def places(levels: Sequence[str]) -> dict[str, str]:
+        paths = {level: place_of_level(datasets, group, level) for level in levels}
+        return {level: path for level, path in paths.items() if path is not None}
+
+    attributes = datasets[group].attrs if group in datasets else {}
+    return named_levels(attributes, names_in_tree(datasets, group), places)
+
+
+def names_in_tree(datasets: Mapping[str, xr.Dataset], group: str) -> list[str]:
+    """Return the names of the nodes directly in a group of a tree."""
+    stem = f"{group}/" if group else ""
+    inside = (path.removeprefix(stem) for path in datasets if path.startswith(stem))
+    return [name for name in dict.fromkeys(path.partition("/")[0] for path in inside) if name]
+
+
+def place_of_level(datasets: Mapping[str, xr.Dataset], group: str, level: str) -> str | None:
+    """Return the path of the Dataset with a level, which may be that around its array."""
+    above, _, name = level.rpartition("/")
+    path, around = join(group, level), join(group, above)
+    if path in datasets and datasets[path].data_vars:
+        return path
+    variables = datasets[around].data_vars if above and around in datasets else ()
+    return around if name in variables or len(variables) == 1 else None
 
 
 def named_levels(
@@ -115,34 +135,6 @@ def is_level_table(path: str) -> bool:
 def listed_levels(attributes: Mapping[Any, Any]) -> list[str]:
     """Return the paths of the levels that a group's images list."""
     return [path for image in images_in(attributes) for path in level_paths(image)]
-
-
-def node_at(tree: xr.DataTree, path: str) -> xr.DataTree | None:
-    """Return the node at a path in a tree, or None if there is only a variable, or nothing."""
-    node: xr.DataTree | None = tree
-    for name in path.split("/"):
-        node = None if node is None else node.children.get(name)
-    return node
-
-
-def level_node(tree: xr.DataTree, path: str) -> xr.DataTree | None:
-    """Return the node with the variable of a level, which may be a Dataset around its array."""
-    node, around = node_at(tree, path), node_at(tree, path.rpartition("/")[0])
-    if node is not None and node.data_vars:
-        return node
-    names = [] if around is None else list(around.data_vars)
-    return around if path.rpartition("/")[2] in names or len(names) == 1 else None
-
-
-def _datasets_at(tree: xr.DataTree, paths: Sequence[str]) -> dict[str, xr.Dataset]:
-    """Return Datasets with the variable of each level of a tree that exists."""
-    datasets = {}
-    for path in paths:
-        if (node := level_node(tree, path)) is not None:
-            dataset, name = node.to_dataset(), path.rpartition("/")[2]
-            several = len(dataset.data_vars) > 1 and node_at(tree, path) is not node
-            datasets[path] = dataset[[name]] if several else dataset
-    return datasets
 
 
 def image_name(array: Array, context: ArrayContext) -> str | None:
@@ -199,14 +191,14 @@ def members_of(group: Group, names: Sequence[str]) -> tuple[tuple[str, ...], Mem
 
 def _nested(group: Group, outer: Mapping[int, str], kind: NameKind) -> Members:
     """Return the paths of numbered groups in numbered groups; none if one is not a group."""
-    found: Members = {}
+    members: Members = {}
     nodes = group.nodes(outer.values())
     for number, name in outer.items():
         node = nodes.get(name)
         if node is None or isinstance(node, Array):
             return {}
-        found |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, kind).items()}
-    return found
+        members |= {(number, n): f"{name}/{inner}" for n, inner in numbered(node, kind).items()}
+    return members
 
 
 _KINDS: Mapping[str, Kind] = MappingProxyType({"t": "time", "c": "channel"})
@@ -251,15 +243,15 @@ def combined_images(
     geometries = _geometries(group, members, levels, dialect=dialect)
     if whole := _stacked(levels, geometries, dims):
         return {"": Image(name_of_group(group), whole)}
-    found = {}
+    images = {}
     for number, name in numbered(names, "setup").items():
-        own = {
+        views = {
             level: {at: array for at, array in arrays.items() if at[-1] == number}
             for level, arrays in levels.items()
         }
-        if setup := _stacked({k: v for k, v in own.items() if v}, geometries, ("t",)):
-            found[name] = Image(name, setup)
-    return found
+        if setup := _stacked({k: v for k, v in views.items() if v}, geometries, ("t",)):
+            images[name] = Image(name, setup)
+    return images
 
 
 def named_alike(images: Mapping[str, Image[Array]], name: str) -> dict[str, Image[Array]]:
@@ -294,15 +286,15 @@ def _levels_below(
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are repeated when the arrays are opened
-            found = group.nodes(wanted)
-        if found.keys() != wanted.keys():
+            nodes = group.nodes(wanted)
+        if nodes.keys() != wanted.keys():
             return {}
-        for path, node in found.items():
+        for path, node in nodes.items():
             if isinstance(node, Array):
                 level, at = wanted[path]
                 levels.setdefault(level, {})[at] = node
         numbers = numbers[-1:] if level_name(numbers[-1]) in levels else []
-    return dict(sorted(levels.items(), key=lambda each: int(each[0][1:])))
+    return dict(sorted(levels.items(), key=lambda level: int(level[0][1:])))
 
 
 def _geometries(
@@ -322,13 +314,13 @@ def _geometries(
     first = context_of(next(iter(next(iter(levels.values())).values())).node)
     # The groups from this one upwards are the same for all members.
     above = first.parents[len(next(iter(members.values())).split("/")) :]
-    found: dict[str, Geometry] = {}
+    geometries: dict[str, Geometry] = {}
     base: Mapping[tuple[int, ...], Array] = levels.get("s0", {})
     for arrays in levels.values():
-        known = len(found)
+        known = len(geometries)
         for at, array in arrays.items():
             path = members[at]
-            near = [attributes.get(each, {}) for each in (path, outer[path]) if each]
+            near = [attributes.get(near, {}) for near in (path, outer[path]) if near]
             parents = (*near, *above)
             metadata = array.node.metadata
             context = first.other(array.path, metadata.attributes, metadata.shape)
@@ -336,10 +328,10 @@ def _geometries(
             if base.get(at, array) is not array:
                 context = over_base(context, base[at].node.metadata, base[at].path)
             with warnings.catch_warnings():
-                if len(found) > known:
+                if len(geometries) > known:
                     warnings.simplefilter("ignore")
-                found[array.path] = geometry_of(context, dialect)
-    return found
+                geometries[array.path] = geometry_of(context, dialect)
+    return geometries
 
 
 def _stacked(
@@ -354,8 +346,8 @@ def _stacked(
     """
     if len({frozenset(arrays) for arrays in levels.values()}) != 1:
         return {}
-    found = {level: _stack(arrays, geometries, dims) for level, arrays in levels.items()}
-    return {} if None in found.values() else found  # type: ignore[return-value]
+    stacks = {level: _stack(arrays, geometries, dims) for level, arrays in levels.items()}
+    return {} if None in stacks.values() else stacks  # type: ignore[return-value]
 
 
 def _stack(
@@ -372,9 +364,9 @@ def _stack(
     if {axis.name for axis in inner.axes} & set(dims):
         return None
     positions = [at[: len(dims)] for at in arrays]
-    numbers = tuple(tuple(sorted(set(each))) for each in zip(*positions, strict=True))
+    numbers = tuple(tuple(sorted(set(along))) for along in zip(*positions, strict=True))
     outer = tuple(Axis(name=dim, kind=_KINDS.get(dim)) for dim in dims)
-    index = [{number: i for i, number in enumerate(each)} for each in numbers]
+    index = [{number: i for i, number in enumerate(along)} for along in numbers]
     return Level(
         {
             tuple(i[number] for i, number in zip(index, at, strict=False)): Part(array)

@@ -1,8 +1,8 @@
 """Find the levels of a pyramid in a tree: the nodes that are stored as one group of arrays.
 
-The levels of a node without variables (see :func:`levels_of`) are stored as a pyramid if each has
-one variable, of one name, type and dimensions, with coordinates along its dimensions only, which
-are labels or evenly spaced, with larger steps at each level.
+The levels of a node without variables (see :func:`levels_in_tree`) are stored as a pyramid if each
+has one variable, of one name, type and dimensions, with coordinates along its dimensions only,
+which are labels or evenly spaced, with larger steps at each level.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xarray_n5.dialects import ArrayContext, group_keys
 from xarray_n5.dialects.ngff_attributes import KEYS, warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
-from xarray_n5.images.find import level_node, levels_among, levels_of, listed_levels, node_at
+from xarray_n5.images.find import levels_among, levels_in_tree, listed_levels, names_in_tree
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.factors import at_levels
 from xarray_n5.model.paths import check_name, join
@@ -53,7 +53,7 @@ class Levels:
     around: Mapping[str, Any]
     """The attributes of the group that describe the levels."""
     own: Sequence[Mapping[str, Any]]
-    """The attributes of each level."""
+    """The attributes of each level that describe its axes."""
     attributes: Mapping[Any, Any]
     """All other attributes of the group."""
     encodings: Mapping[str, Encoding | None]
@@ -61,14 +61,22 @@ class Levels:
 
 
 def levels_in(
-    node: xr.DataTree, path: str, encodings: Mapping[str, Encoding], how: WriteOptions
+    datasets: Mapping[str, xr.Dataset],
+    group: str,
+    path: str,
+    encodings: Mapping[str, Encoding | None],
+    how: WriteOptions,
 ) -> Levels | None:
-    """Return the levels of the pyramid at a node of a tree, or None.
+    """Return the levels of the pyramid in a group of a tree, or None.
+
+    Groups between them and the group must be empty otherwise.
 
     Parameters
     ----------
-    node, path
-        The node, and the path of the group for it.
+    datasets, group
+        The Datasets of the tree by their paths in it, and the path of the group.
+    path
+        The path of the group for it.
     encodings
         The encodings that the user chose, by the paths of nodes.
     how
@@ -79,14 +87,24 @@ def levels_in(
     MetadataError
         If the dialects that the user chose cannot describe it.
     """
-    found = _datasets(node)
-    places = {level: level_node(node, level) for level in found}
-    chosen = {level: encodings.get(each.path) for level, each in places.items() if each is not None}
-    if not found or node.to_dataset(inherit=False).variables:
+    places = levels_in_tree(datasets, group)
+    names = names_in_tree(datasets, group)
+    if places.keys() <= {*names} and {*levels_among(names)} - places.keys():
+        return None  # one of them has no variables
+    inside = {*places.values()}
+    if any(len(datasets[at].data_vars) != 1 or names_in_tree(datasets, at) for at in inside):
         return None
-    around: Mapping[Any, Any] = node.attrs
-    around = without_images(around) if listed_levels(around) else around
-    return levels_of_datasets(found, around, path, how, chosen)
+    between = {join(group, inner) for inner in groups_between(places)} - inside
+    around = [datasets[at] for at in between if at in datasets]
+    if any(dataset.variables or dataset.attrs for dataset in around):
+        return None
+    levels = {level: datasets[at] for level, at in places.items()}
+    if not levels or (len(levels) == 1 and not _was_array(*levels.items())):
+        return None
+    attributes: Mapping[Any, Any] = datasets[group].attrs
+    attributes = without_images(attributes) if listed_levels(attributes) else attributes
+    chosen = {level: encodings.get(at) for level, at in places.items()}
+    return levels_of_datasets(levels, attributes, path, how, chosen)
 
 
 def levels_of_datasets(
@@ -113,9 +131,9 @@ def levels_of_datasets(
         return None
     (name, *_), *_ = (list(dataset.data_vars) for dataset in datasets.values())
     chosen = dict(encodings or {})
-    shared = _shared_attributes([attributes, *(each.attrs for each in datasets.values())])
-    fits = shared is not None and all(set(each or {}) <= {name} for each in chosen.values())
-    geometries = _geometries([each[name] for each in datasets.values()]) if fits else None
+    shared = _shared_attributes([attributes, *(level.attrs for level in datasets.values())])
+    fits = shared is not None and all(set(level or {}) <= {name} for level in chosen.values())
+    geometries = _geometries([level[name] for level in datasets.values()]) if fits else None
     if geometries and systems is not None:
         geometries[0] = replace(geometries[0], systems=systems)
     described = geometries and _described(datasets, geometries, path, how)
@@ -128,8 +146,8 @@ def levels_of_datasets(
         geometries=geometries,
         coords=[str(dim) for dim in base[name].dims if dim in base.coords],
         types=[
-            {str(dim): c.dtype.str for dim, c in each.coords.items() if _is_typed(c)}
-            for each in datasets.values()
+            {str(dim): c.dtype.str for dim, c in level.coords.items() if _is_typed(c)}
+            for level in datasets.values()
         ],
         around=described[0],
         own=described[1],
@@ -142,25 +160,6 @@ def groups_between(paths: Iterable[str]) -> list[str]:
     """Return the paths of the groups around levels, up to that of the pyramid."""
     parts = [path.split("/") for path in paths]
     return list(dict.fromkeys("/".join(p[:stop]) for p in parts for stop in range(1, len(p))))
-
-
-def _datasets(node: xr.DataTree) -> dict[str, xr.Dataset]:
-    """Return the Datasets of nodes that may be stored as levels, by their paths in the node.
-
-    Groups between them and the node must be empty otherwise.
-    """
-    found = levels_of(node)
-    if found.keys() <= {*node.children} and {*levels_among(node.children)} - found.keys():
-        return {}  # one of them has no variables
-    nodes = [level_node(node, path) for path in found]
-    if any(each is None or each.children or len(each.data_vars) != 1 for each in nodes):
-        return {}
-    inside = {each.path for each in nodes if each is not None}
-    between = (node_at(node, path) for path in groups_between(found))
-    around = [each for each in between if each is not None and each.path not in inside]
-    if any(each.variables or each.attrs for each in around):
-        return {}
-    return {} if len(found) == 1 and not _was_array(*found.items()) else found
 
 
 def _facts(level: xr.Dataset) -> tuple[Any, ...] | None:
@@ -215,18 +214,18 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # irregular coordinates are detected below
         named = [geometry_from(level) for level in levels]
-        axes = [each.axes for each in named]
+        axes = [geometry.axes for geometry in named]
         if not all(map(_is_regular, levels)):
             return None
     sizes = [level.shape for level in levels]
-    if (found := at_levels(axes, sizes)) is not None:
-        found[0] = replace(found[0], systems=named[0].systems)
-        factors = [[axis.factor for axis in each.axes] for each in found]
-        return found if all(after != before for before, after in pairwise(factors)) else None
+    if (geometries := at_levels(axes, sizes)) is not None:
+        geometries[0] = replace(geometries[0], systems=named[0].systems)
+        factors = [[axis.factor for axis in geometry.axes] for geometry in geometries]
+        return geometries if all(after != before for before, after in pairwise(factors)) else None
     # Attributes have no factors; the sizes show that the levels become coarser.
-    plain = not any(axis.placed for each in axes for axis in each)
+    plain = not any(axis.placed for along in axes for axis in along)
     smaller = all(is_smaller(after, before) for before, after in pairwise(sizes))
-    return [Geometry(each) for each in axes] if plain and smaller else None
+    return list(map(Geometry, axes)) if plain and smaller else None
 
 
 def is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
@@ -237,22 +236,18 @@ def is_smaller(after: Sequence[int], before: Sequence[int]) -> bool:
 def _is_regular(level: xr.DataArray) -> bool:
     """Return whether the axes of a level describe its coordinates, up to rounding."""
     for dim, coordinate in level.coords.items():
-        axis = geometry_from(coordinate).axes[0]
-        found = coordinate.to_numpy()
-        if not found.size or (axis.step < 0):
+        (axis,), values = geometry_from(coordinate).axes, coordinate.to_numpy()
+        if not values.size or axis.step < 0:
             return False
-        expected = coords_of(Geometry((axis,)), (found.size,)).get(str(dim))
-        if expected is None:
-            if found.dtype.kind not in "iuf" or coordinate.attrs:
-                return False
-            continue
-        if expected.attrs != coordinate.attrs:
-            return False
-        if expected.dtype.kind == "f":
-            near = ROUNDING * max(abs(axis.step), float(np.abs(found).max()))
-            if np.abs(expected.to_numpy() - found).max() > near:
-                return False
-        elif not np.array_equal(expected.to_numpy(), found):
+        expected = coords_of(Geometry((axis,)), values.shape).get(str(dim))
+        if expected is None:  # numbers that count samples
+            same = values.dtype.kind in "iuf" and not coordinate.attrs
+        elif expected.dtype.kind == "f":
+            near = ROUNDING * max(abs(axis.step), float(np.abs(values).max()))
+            same = np.allclose(expected, values, rtol=0, atol=near)
+        else:
+            same = np.array_equal(expected, values)
+        if not same or (expected is not None and expected.attrs != coordinate.attrs):
             return False
     return True
 
@@ -261,7 +256,7 @@ def _described(
     levels: Mapping[str, xr.Dataset], geometries: Sequence[Geometry], path: str, how: WriteOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
     """Return the attributes of the group and of the levels that describe them, if any can."""
-    if not any(axis.placed for each in geometries for axis in each.axes):
+    if not any(axis.placed for geometry in geometries for axis in geometry.axes):
         return {}, [{} for _ in levels]
     arrays = {name: next(iter(level.data_vars.values())) for name, level in levels.items()}
     try:

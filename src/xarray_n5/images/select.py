@@ -108,8 +108,8 @@ def select_level(
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
     children = node.nodes(without=without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
-    if found := levels_of(node, arrays):
-        chosen = _image_of_level(found, level, node.url, **how)
+    if stored := levels_of(node, arrays):
+        chosen = _image_of_level(stored, level, node.url, **how)
         return node, named_alike(chosen, name_of_group(node))
     if image := None if arrays else _combined_image(node, without=without, **how):
         levels = image.levels
@@ -175,8 +175,8 @@ def pick_level(
         raise TypeError(f"level is {level!r}; expected a number, a name or distances by dimension")
     if -len(names) <= number < len(names):
         return names[number]
-    found = f"the levels are {', '.join(names)}" if names else "there is no pyramid"
-    raise NodeNotFoundError(where, str(level), "level", found)
+    hint = f"the levels are {', '.join(names)}" if names else "there is no pyramid"
+    raise NodeNotFoundError(where, str(level), "level", hint)
 
 
 def share_dimensions(arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> bool:
@@ -246,15 +246,15 @@ def _image_of_level(
 
 def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
     """Return the image that the groups in a group form, or None."""
-    found = combined_images(group, **how)
-    if "" not in found and any(map(is_part_of_image, group)):
-        apart = f"; {printable(', '.join(found))} are images" if found else ""
+    images = combined_images(group, **how)
+    if "" not in images and any(map(is_part_of_image, group)):
+        apart = f"; {printable(', '.join(images))} are images" if images else ""
         advice = "open one with group=, or all of them with xarray.open_datatree"
         raise ValueError(
             f"the images in {group.url!r} differ in shape, type, position or levels{apart}; "
             f"{hint_of_xml(group.container) or advice}"
         )
-    return found.get("")
+    return images.get("")
 
 
 def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.dialects.levels import type_in_paintera
 from xarray_n5.dialects.ngff_attributes import without_images
-from xarray_n5.images.find import is_level_table, level_node, listed_levels, named_levels, node_at
+from xarray_n5.images.find import (
+    is_level_table,
+    levels_in_tree,
+    listed_levels,
+    place_of_level,
+)
 from xarray_n5.images.levels import Levels, groups_between, is_smaller, levels_in
 from xarray_n5.model.image import Image, Level, Part
 from xarray_n5.model.paths import join
@@ -46,8 +50,8 @@ class Variable:
     @property
     def array(self) -> xr.DataArray:
         """The variable, with the coordinates along its dimensions."""
-        found: xr.DataArray = self.dataset[self.name]
-        return found
+        array: xr.DataArray = self.dataset[self.name]
+        return array
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,10 +66,20 @@ class Variable:
 
 def datasets_of(tree: xr.DataTree, path: str = "") -> dict[str, xr.Dataset]:
     """Return the Datasets of a tree by their paths in it, depth first."""
-    found = {path: tree.to_dataset()}
+    datasets = {path: tree.to_dataset()}
     for name, child in tree.children.items():
-        found |= datasets_of(child, join(path, name))
-    return found
+        datasets |= datasets_of(child, join(path, name))
+    return datasets
+
+
+def levels_of_tree(tree: xr.DataTree) -> dict[str, xr.Dataset]:
+    """Return the levels of the pyramid in a tree, each with its variables alone."""
+    datasets, levels = datasets_of(tree), {}
+    for level, path in levels_in_tree(datasets).items():
+        dataset, name = datasets[path], level.rpartition("/")[2]
+        several = len(dataset.data_vars) > 1 and path != level
+        levels[level] = dataset[[name]] if several else dataset
+    return levels
 
 
 def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variable]]:
@@ -94,7 +108,7 @@ def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variabl
     }
     groups = levels_by_group(nodes)
     pyramids = {path: (group, paths) for group, paths in groups.items() for path in paths}
-    found: list[Image[Variable]] = []
+    images: list[Image[Variable]] = []
     joined: set[tuple[str, Hashable]] = set()
     for path, dataset in nodes.items():
         for name, array in dataset.data_vars.items():
@@ -103,30 +117,25 @@ def images_of_datasets(datasets: Mapping[str, xr.Dataset]) -> list[Image[Variabl
             group, paths = pyramids.get(path, (path, [path]))
             if not all(_is_coarser(name, nodes[a], nodes[b]) for a, b in pairwise(paths)):
                 group, paths = path, [path]
-            joined |= {(each, name) for each in paths}
+            joined |= {(level, name) for level in paths}
             around = _around(group if group != path else path.rpartition("/")[0], nodes)
-            levels = {each: _level(name, nodes[each], around) for each in paths}
-            found.append(Image(_name(group, name, dataset), levels))
-    return found
+            levels = {level: _level(name, nodes[level], around) for level in paths}
+            images.append(Image(_name(group, name, dataset), levels))
+    return images
 
 
 def levels_by_group(datasets: Mapping[str, xr.Dataset]) -> dict[str, list[str]]:
     """Return the paths of levels, the finest first, by the group of their pyramid.
 
-    They are those of :func:`levels_of`; a single one only if its variable has another name, which
-    is that of its image.
+    They are those of :func:`levels_in_tree`; a single one only if its variable has another name,
+    which is that of its image.
     """
-    names: dict[str, list[str]] = {path: [] for path in datasets}
-    for path, dataset in datasets.items():
-        if path and dataset.data_vars:
-            group, _, name = path.rpartition("/")
-            names.setdefault(group, []).append(name)
+    above = [path.rpartition("/")[0] for path in datasets if path]
+    listing = {path for path, dataset in datasets.items() if listed_levels(dataset.attrs)}
     groups: dict[str, list[str]] = {}
     known: set[str] = set()
-    attributes = {group: datasets[group].attrs if group in datasets else {} for group in names}
-    for group in sorted(names, key=lambda group: not listed_levels(attributes[group])):
-        present = partial(_present, datasets, group)
-        levels = list(named_levels(attributes[group], names[group], present).values())
+    for group in sorted(dict.fromkeys([*datasets, *above]), key=lambda group: group not in listing):
+        levels = list(levels_in_tree(datasets, group).values())
         is_image = len(levels) > 1 or any(p.rpartition("/")[2] not in datasets[p] for p in levels)
         if is_image and known.isdisjoint(levels):
             known |= {*levels}
@@ -149,12 +158,6 @@ def pyramids_of(tree: xr.DataTree) -> dict[str, dict[str, xr.Dataset]]:
             levels = groups[group] if path in above else [path]
             images.setdefault(group, {level: datasets[level] for level in levels})
     return images
-
-
-def _present(
-    datasets: Mapping[str, xr.Dataset], group: str, levels: Sequence[str]
-) -> dict[str, str]:
-    return {level: path for level in levels if (path := join(group, level)) in datasets}
 
 
 def _level(name: Hashable, dataset: xr.Dataset, around: Mapping[Any, Any]) -> Level[Variable]:
@@ -193,10 +196,10 @@ def _around(group: str, nodes: Mapping[str, xr.Dataset]) -> dict[Any, Any]:
 
 def _is_beside_data(path: str, nodes: Mapping[str, xr.Dataset]) -> bool:
     """Return whether a node is in a dataset of Paintera, but not in its data."""
-    data = [join(each, "data") for each in _in_paintera(path, nodes)]
+    data = [f"{join(group, 'data')}/" for group in _in_paintera(path, nodes)]
     return any(
-        not f"{path}/".startswith(f"{each}/") and any(f"{n}/".startswith(f"{each}/") for n in nodes)
-        for each in data
+        not f"{path}/".startswith(inside) and any(f"{node}/".startswith(inside) for node in nodes)
+        for inside in data
     )
 
 
@@ -204,8 +207,8 @@ def _in_paintera(path: str, nodes: Mapping[str, xr.Dataset]) -> list[str]:
     """Return the paths of the datasets of Paintera above a node, the nearest first."""
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(len(parts) - 1, -1, -1)]
-    of_paintera = (each for each in dict.fromkeys(above) if each in nodes and each != path)
-    return [each for each in of_paintera if type_in_paintera(nodes[each].attrs) is not None]
+    groups = (group for group in dict.fromkeys(above) if group in nodes and group != path)
+    return [group for group in groups if type_in_paintera(nodes[group].attrs) is not None]
 
 
 def groups_of(
@@ -218,35 +221,37 @@ def groups_of(
     MetadataError
         If the dialects that the user chose cannot describe a pyramid.
     """
-    found: list[Written] = []
+    nodes = {"" if node is tree else node.relative_to(tree): node for node in tree.subtree}
+    chosen = {at: encodings.get(node.path) for at, node in nodes.items()}
+    datasets = datasets_of(tree)
+    written: list[Written] = []
     stored: set[str] = set()
-    for node in tree.subtree:
-        if node.path in stored:
+    for at, node in nodes.items():
+        if at in stored:
             continue
-        inner = node.relative_to(tree)
-        place = join(path, "" if inner == "." else inner)
-        levels = levels_in(node, place, encodings, how)
+        place, levels = join(path, at), None
+        if not node.to_dataset(inherit=False).variables:
+            levels = levels_in(datasets, at, place, chosen, how)
         if levels is not None:
-            inside = [level_node(node, level) for level in levels.datasets]
-            inside += [node_at(node, group) for group in groups_between(levels.datasets)]
-            stored |= {each.path for each in inside if each is not None}
-            found.append((levels, place, None))
+            stored |= {*levels_in_tree(datasets, at).values()}
+            stored |= {join(at, group) for group in groups_between(levels.datasets)}
+            written.append((levels, place, None))
         else:
             # Coordinates that the tree inherits are stored in its root.
-            own = node.to_dataset(inherit=node is tree)
+            dataset = node.to_dataset(inherit=node is tree)
             # Levels that are stored as groups are not images.
-            if any(_is_group(node, level) for level in listed_levels(own.attrs)):
-                own.attrs = without_images(own.attrs)
-            found.append((own, place, encodings.get(node.path)))
-    return found
+            if any(_is_group(datasets, at, level) for level in listed_levels(dataset.attrs)):
+                dataset.attrs = without_images(dataset.attrs)
+            written.append((dataset, place, chosen[at]))
+    return written
 
 
-def _is_group(tree: xr.DataTree, level: str) -> bool:
+def _is_group(datasets: Mapping[str, xr.Dataset], group: str, level: str) -> bool:
     """Return whether a level is stored as a group of its own, not as an array at its path."""
-    node = level_node(tree, level)
-    if node is None:
+    at = place_of_level(datasets, group, level)
+    if at is None:
         return False
-    return node is node_at(tree, level) or level.rpartition("/")[2] not in node.data_vars
+    return at == join(group, level) or level.rpartition("/")[2] not in datasets[at].data_vars
 
 
 def updates_of(
@@ -259,10 +264,10 @@ def updates_of(
     tuple
         The Dataset, the path of its group, and the arrays to consider; None for all.
     """
-    for each, path, _ in written:
-        if isinstance(each, Levels):
-            for level, dataset in each.datasets.items():
+    for content, path, _ in written:
+        if isinstance(content, Levels):
+            for level, dataset in content.datasets.items():
                 above, _, name = level.rpartition("/")
-                yield dataset.rename({each.name: name}), join(path, above), [name]
-        elif each.variables:
-            yield each, path, None
+                yield dataset.rename({content.name: name}), join(path, above), [name]
+        elif content.variables:
+            yield content, path, None
