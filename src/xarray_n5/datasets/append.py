@@ -267,8 +267,7 @@ def _token(plan: Update, identities: Mapping[str, Identity]) -> str:
 def _claim(how: WriteOptions, path: str, token: str, first: str | None) -> Claim:
     """Return the claim of a new attempt; `first` is the one that it continues, if any."""
     attempt = new_attempt()
-    name, first = append_name(attempt), attempt if first is None else first
-    return Claim(how.store, path, name, token, first)
+    return Claim(how.store, path, append_name(attempt), token, first or attempt)
 
 
 def _shape(node: Any) -> tuple[int, ...]:

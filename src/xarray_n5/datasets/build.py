@@ -331,8 +331,8 @@ def _decode(
         part = {key: value for key, value in variables.items() if (key in encoded) is written}
         if any(chosen.values()) and part:
             part = _decodable(part, chosen, requested=any(decoders.values()))
-            part, kept, named = decode_cf_variables(part, kept, **chosen)
-            decoded |= part
+            values, kept, named = decode_cf_variables(part, kept, **chosen)
+            decoded |= values
             coordinates |= named
     return decoded, kept, coordinates
 

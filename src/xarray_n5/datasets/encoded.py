@@ -85,6 +85,11 @@ class EncodedVariable:
     """The fill value for formats that store one themselves, if it masks values."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all axes; none if one has only characters, or the sample of a scalar."""
+        return self.dims if len(self.dims) == self.data.ndim else ()
+
+    @property
     def is_string(self) -> bool:
         """Whether the numbers are characters along the last axis."""
         return is_text(self.attributes)

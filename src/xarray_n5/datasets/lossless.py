@@ -67,11 +67,7 @@ def fitting(
         same = not used or (used == {"dtype"} and dtype == variable.dtype)
         fits = same or _fits(variable, encoding)
     encoding = encoding if fits else {k: v for k, v in encoding.items() if k not in used}
-    if (
-        variable.dtype.kind in "Mm"
-        and is_dask_collection(variable.data)
-        and "units" not in encoding
-    ):
+    if lazy and variable.dtype.kind in "Mm" and "units" not in encoding:
         # xarray's own choice for blocks, unless these are bounds of times with other units.
         unit = _UNITS[np.datetime_data(variable.dtype)[0]]
         since = " since 1970-01-01" if variable.dtype.kind == "M" else ""

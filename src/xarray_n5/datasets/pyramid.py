@@ -102,21 +102,21 @@ def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) 
     """
     stale = stale_keys(before, plan.attributes, how)
     kept = {key: value for key, value in before.items() if key not in stale}
-    contexts: list[ArrayContext] = []
-    above: Sequence[Mapping[str, Any]] = ()
-    geometries = []
+    first: ArrayContext | None = None
+    contexts = []
     for name, variable in plan.variables.items():
-        data = variable.encoded.data
-        metadata = ArrayMetadata(
-            shape=data.shape, chunks=(1,) * data.ndim, dtype=data.dtype, compression=resolve(None)
-        )
-        if not contexts:
-            first = load_context(how.container, join(plan.path, name), metadata)
-            above = first.parents[1 + name.count("/") :]
-        parents = (*({},) * name.count("/"), {**kept, **plan.attributes}, *above)
-        context = first.other(join(plan.path, name), variable.spec.attributes or {}, data.shape)
+        data, path, depth = variable.encoded.data, join(plan.path, name), name.count("/")
+        if first is None:
+            chunks, plain = (1,) * data.ndim, resolve(None)
+            metadata = ArrayMetadata(
+                shape=data.shape, chunks=chunks, dtype=data.dtype, compression=plain
+            )
+            first = load_context(how.container, path, metadata)
+            above = first.parents[1 + depth :]
+        context = first.other(path, variable.spec.attributes or {}, data.shape)
+        parents = (*({},) * depth, {**kept, **plan.attributes}, *above)
         contexts.append(replace(context, parents=parents, base=None))
-        geometries.append(variable.geometry)
+    geometries = [variable.geometry for variable in plan.variables.values()]
     check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
 
 

@@ -95,7 +95,7 @@ class Update:
             self.how,
             region=region,
             target=Array(node),
-            dims=encoded.dims if len(encoded.dims) == data.ndim else None,
+            dims=encoded.names,
         )
 
 

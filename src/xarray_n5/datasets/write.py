@@ -221,12 +221,7 @@ def request_of(variable: VariablePlan, how: WriteOptions) -> WriteRequest:
         if placed:
             spec = replace(spec, axes=variable.geometry, dialect=how.dialect)
     try:
-        return WriteRequest.of(
-            encoded.data,
-            spec,
-            how,
-            dims=encoded.dims if len(encoded.dims) == encoded.data.ndim else (),
-        )
+        return WriteRequest.of(encoded.data, spec, how, dims=encoded.names)
     except ValueError as error:
         name = spec.path.rpartition("/")[2]
         raise MetadataError(f"variable {name!r}: {error}") from error
