@@ -241,6 +241,14 @@ def test_what_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
     assert xarray_n5.open_array(tmp_path, "count").shape == (2, 6)
 
 
+def test_a_group_of_what_cannot_be_read_is_not_empty(tmp_path: Path) -> None:
+    xarray_n5.create_array(tmp_path, "v", shape=(2,), dtype="u1")
+    (tmp_path / "v/attributes.json").write_text("{")
+    with pytest.raises(MetadataError):
+        xr.Dataset({"w": ("x", [1, 2])}).n5.to_n5(tmp_path)
+    assert not (tmp_path / "w").exists()
+
+
 def test_attributes_of_any_type_may_change(tmp_path: Path) -> None:
     for value in (2.0, "new", float("nan"), [1.0, float("inf")], 3):
         xr.Dataset({"v": ("x", [1])}, attrs={"a": value}).n5.to_n5(tmp_path, mode="a")

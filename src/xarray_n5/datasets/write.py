@@ -116,8 +116,6 @@ class ExistingGroup:
     """A group to write to, with the nodes in it, which are read once."""
 
     group: Group
-    strict: bool = True
-    """Whether unreadable nodes raise; otherwise they are ignored."""
     names: Sequence[str] | None = None
     """The names of the nodes to consider; all of them by default."""
     appends: Sequence[Mapping[str, Any]] = ()
@@ -127,7 +125,7 @@ class ExistingGroup:
     def nodes(self) -> Mapping[str, Array | Group]:
         """The nodes directly in the group."""
         names = iter(self.group) if self.names is None else self.names
-        return as_before(self.group.nodes(names, strict=self.strict), self.appends)
+        return as_before(self.group.nodes(names, strict=True), self.appends)
 
     @cached_property
     def arrays(self) -> Mapping[str, Array]:
@@ -170,8 +168,7 @@ def existing_at(path: str, how: WriteOptions) -> ExistingGroup | None:
     check_alone(container, [*groups, node])
     check_not_array(container, node)
     if container.exists(node):
-        group = Group(container, node, OpenOptions(writable=True))
-        return ExistingGroup(group, strict=how.mode != "w-")
+        return ExistingGroup(Group(container, node, OpenOptions(writable=True)))
     if groups:
         _check_not_a_coordinate(Group(container, groups[-1], OpenOptions(writable=True)), path)
     return None
