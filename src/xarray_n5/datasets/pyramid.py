@@ -87,15 +87,15 @@ def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOpti
     older: Sequence[str] = ()
     if existing is not None and how.mode == "a":
         dims = next(iter(plan.variables.values())).encoded.dims
-        check_coordinates(existing.group, dims)
-        check_images(existing.group, plan.variables)
-        older = older_levels(existing, plan.variables)
+        _check_coordinates(existing.group, dims)
+        _check_images(existing.group, plan.variables)
+        older = _older_levels(existing, plan.variables)
         before = existing.group.attrs
-    check_levels(plan, before, how)
+    _check_levels(plan, before, how)
     return replace(plan, existing=existing, older=older)
 
 
-def check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
+def _check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions) -> None:
     """Raise MetadataError if attributes that remain in a group make readers misread levels.
 
     The groups above are read in one batch.
@@ -160,14 +160,14 @@ def _named(levels: Levels) -> dict[str, Any]:
     return around
 
 
-def check_coordinates(group: Group, dims: Collection[str | None]) -> None:
+def _check_coordinates(group: Group, dims: Collection[str | None]) -> None:
     """Raise if arrays are coordinates, which would fit one level only."""
     for name in sorted(set(group) & {dim for dim in dims if dim}):
         hint = "it is a coordinate, and levels differ in size: choose another path for a copy"
         raise NodeExistsError(group.url, name, "an array named like an axis", hint)
 
 
-def check_images(group: Group, names: Collection[str] = ()) -> None:
+def _check_images(group: Group, names: Collection[str] = ()) -> None:
     """Raise if the group describes images other than a pyramid of its levels, or of `names`."""
     for image in images_in(group.attrs):
         paths = level_paths(image)
@@ -177,7 +177,7 @@ def check_images(group: Group, names: Collection[str] = ()) -> None:
             raise NodeExistsError(group.url, "", f"an image of {', '.join(foreign)!r}", hint)
 
 
-def older_levels(existing: ExistingGroup, names: Collection[str]) -> list[str]:
+def _older_levels(existing: ExistingGroup, names: Collection[str]) -> list[str]:
     """Return the levels of older pyramids beyond the new ones (`names`), to be removed.
 
     They are those that the group's attributes list, or whose write is unfinished; other arrays may

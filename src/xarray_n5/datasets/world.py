@@ -186,7 +186,7 @@ def _matrices(dataset: xr.Dataset, name: str = AFFINE) -> np.ndarray:
         if "axis" in affine.coords:
             affine = affine.sel(axis=list(AXES))
         stored = np.asarray(affine.transpose(..., "axis", "column").values, np.float64)
-        check_origins(dataset)
+        _check_origins(dataset)
         rows: np.ndarray = stored @ within(dataset)
         return rows
     if (matrix := _stored_matrix(dataset)) is not None:
@@ -258,7 +258,7 @@ def within(dataset: xr.Dataset) -> np.ndarray:
     return matrix
 
 
-def check_origins(dataset: xr.Dataset) -> None:
+def _check_origins(dataset: xr.Dataset) -> None:
     """Raise ValueError if the two positions of a view differ, since one of them was changed.
 
     They are the matrix and, where coordinates are distances in a view, its origin.

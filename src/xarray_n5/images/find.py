@@ -58,11 +58,14 @@ def levels_of(group: Group, arrays: Mapping[str, Array] | None = None) -> dict[s
     return named_levels(group.attrs, direct, arrays_at)
 
 
-def levels_in_tree(datasets: Mapping[str, xr.Dataset], group: str = "") -> dict[str, str]:
+def levels_in_tree(
+    datasets: Mapping[str, xr.Dataset], names: Mapping[str, Iterable[str]], group: str = ""
+) -> dict[str, str]:
     """Return the paths of the Datasets with the levels of the pyramid in a group of a tree.
 
     They are those of :func:`levels_of`, by their paths in the group: nodes with variables, or
-    variables of a node. The Datasets of the tree are passed by their paths in it.
+    variables of a node. The Datasets of the tree are passed by their paths in it, and their
+    :func:`names_by_group`.
     """
 
     def places(levels: Sequence[str]) -> dict[str, str]:
@@ -70,14 +73,22 @@ def levels_in_tree(datasets: Mapping[str, xr.Dataset], group: str = "") -> dict[
         return {level: path for level, path in paths.items() if path is not None}
 
     attributes = datasets[group].attrs if group in datasets else {}
-    return named_levels(attributes, names_in_tree(datasets, group), places)
+    return named_levels(attributes, names.get(group, ()), places)
 
 
-def names_in_tree(datasets: Mapping[str, xr.Dataset], group: str) -> list[str]:
-    """Return the names of the nodes directly in a group of a tree."""
-    stem = f"{group}/" if group else ""
-    inside = (path.removeprefix(stem) for path in datasets if path.startswith(stem))
-    return [name for name in dict.fromkeys(path.partition("/")[0] for path in inside) if name]
+def names_by_group(paths: Iterable[str]) -> dict[str, dict[str, None]]:
+    """Return the names of the nodes directly in each group of a tree, from the paths of nodes.
+
+    >>> names_by_group(["em/s0", "em/s1"])
+    {'em': {'s0': None, 's1': None}, '': {'em': None}}
+    """
+    names: dict[str, dict[str, None]] = {}
+    for path in paths:
+        inner = path
+        while inner:
+            inner, _, name = inner.rpartition("/")
+            names.setdefault(inner, {})[name] = None
+    return names
 
 
 def place_of_level(datasets: Mapping[str, xr.Dataset], group: str, level: str) -> str | None:

@@ -19,7 +19,7 @@ from xarray_n5.dialects import ArrayContext, group_keys
 from xarray_n5.dialects.ngff_attributes import KEYS, warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
-from xarray_n5.images.find import levels_among, levels_in_tree, listed_levels, names_in_tree
+from xarray_n5.images.find import levels_among, levels_in_tree, listed_levels
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.factors import at_levels
 from xarray_n5.model.paths import check_name, join
@@ -62,6 +62,7 @@ class Levels:
 
 def levels_in(
     datasets: Mapping[str, xr.Dataset],
+    names: Mapping[str, Iterable[str]],
     group: str,
     path: str,
     encodings: Mapping[str, Encoding | None],
@@ -73,8 +74,9 @@ def levels_in(
 
     Parameters
     ----------
-    datasets, group
-        The Datasets of the tree by their paths in it, and the path of the group.
+    datasets, names, group
+        The Datasets of the tree by their paths in it, their names by the groups around them, and
+        the path of the group.
     path
         The path of the group for it.
     encodings
@@ -87,12 +89,11 @@ def levels_in(
     MetadataError
         If the dialects that the user chose cannot describe it.
     """
-    places = levels_in_tree(datasets, group)
-    names = names_in_tree(datasets, group)
-    if places.keys() <= {*names} and {*levels_among(names)} - places.keys():
+    places, direct = levels_in_tree(datasets, names, group), {*names.get(group, ())}
+    if places.keys() <= direct and {*levels_among(direct)} - places.keys():
         return None  # one of them has no variables
     inside = {*places.values()}
-    if any(len(datasets[at].data_vars) != 1 or names_in_tree(datasets, at) for at in inside):
+    if any(len(datasets[at].data_vars) != 1 or at in names for at in inside):
         return None
     between = {join(group, inner) for inner in groups_between(places)} - inside
     around = [datasets[at] for at in between if at in datasets]

@@ -13,6 +13,7 @@ from xarray_n5.images.find import (
     is_level_table,
     levels_in_tree,
     listed_levels,
+    names_by_group,
     place_of_level,
 )
 from xarray_n5.images.levels import Levels, groups_between, is_smaller, levels_in
@@ -75,7 +76,7 @@ def datasets_of(tree: xr.DataTree, path: str = "") -> dict[str, xr.Dataset]:
 def levels_of_tree(tree: xr.DataTree) -> dict[str, xr.Dataset]:
     """Return the levels of the pyramid in a tree, each with its variables alone."""
     datasets, levels = datasets_of(tree), {}
-    for level, path in levels_in_tree(datasets).items():
+    for level, path in levels_in_tree(datasets, names_by_group(datasets)).items():
         dataset, name = datasets[path], level.rpartition("/")[2]
         several = len(dataset.data_vars) > 1 and path != level
         levels[level] = dataset[[name]] if several else dataset
@@ -130,12 +131,13 @@ def levels_by_group(datasets: Mapping[str, xr.Dataset]) -> dict[str, list[str]]:
     They are those of :func:`levels_in_tree`; a single one only if its variable has another name,
     which is that of its image.
     """
-    above = [path.rpartition("/")[0] for path in datasets if path]
+    names = names_by_group(datasets)
     listing = {path for path, dataset in datasets.items() if listed_levels(dataset.attrs)}
     groups: dict[str, list[str]] = {}
     known: set[str] = set()
-    for group in sorted(dict.fromkeys([*datasets, *above]), key=lambda group: group not in listing):
-        levels = list(levels_in_tree(datasets, group).values())
+    around = [group for group in dict.fromkeys([*datasets, *names]) if group in names]
+    for group in sorted(around, key=lambda group: group not in listing):
+        levels = list(levels_in_tree(datasets, names, group).values())
         is_image = len(levels) > 1 or any(p.rpartition("/")[2] not in datasets[p] for p in levels)
         if is_image and known.isdisjoint(levels):
             known |= {*levels}
@@ -224,6 +226,7 @@ def groups_of(
     nodes = {"" if node is tree else node.relative_to(tree): node for node in tree.subtree}
     chosen = {at: encodings.get(node.path) for at, node in nodes.items()}
     datasets = datasets_of(tree)
+    names = names_by_group(datasets)
     written: list[Written] = []
     stored: set[str] = set()
     for at, node in nodes.items():
@@ -231,9 +234,9 @@ def groups_of(
             continue
         place, levels = join(path, at), None
         if not node.to_dataset(inherit=False).variables:
-            levels = levels_in(datasets, at, place, chosen, how)
+            levels = levels_in(datasets, names, at, place, chosen, how)
         if levels is not None:
-            stored |= {*levels_in_tree(datasets, at).values()}
+            stored |= {*levels_in_tree(datasets, names, at).values()}
             stored |= {join(at, group) for group in groups_between(levels.datasets)}
             written.append((levels, place, None))
         else:
