@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from xarray_n5.viewing.api import View
 
 
-def save(view: View, target: Path) -> None:
+def save(view: View, target: Path, size: tuple[int, int] = (900, 560)) -> None:
     """Save what a view shows in a browser."""
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     with folder, view, browsing(view.url, Path(folder.name)):
-        taken = view.viewer.screenshot(size=[900, 560]).screenshot.image
+        taken = view.viewer.screenshot(size=[*size]).screenshot.image
     picture = Image.open(io.BytesIO(taken)).convert("RGB")
     picture.quantize(128).save(target, optimize=True)
     print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
@@ -52,6 +52,10 @@ raw = cells["raw/raw"].chunk(z=16)
 averaged = raw.rolling(z=3, center=True, min_periods=1).mean()
 shown = xr.Dataset({"smooth": averaged, "nuclei": cells["nuclei/nuclei"]})
 save(shown.n5.view(labels=["nuclei"]), ROOT / "docs" / "images" / "view.png")
+tiles = xr.open_datatree(xarray_n5.tutorial.path("tiles")).n5.view()
+with tiles.viewer.txn() as state:
+    state.layout, state.cross_section_scale = "xy", 0.085
+save(tiles, ROOT / "docs" / "images" / "tiles.png", (760, 480))
 notebook = ROOT / "notebooks" / "look.ipynb"
 picture = notebook.with_suffix(".png")
 save(view_of_notebook(notebook), picture)
