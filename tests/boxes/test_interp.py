@@ -135,16 +135,6 @@ def test_labels_beyond_the_numbers_of_floats_are_kept() -> None:
     assert found.values.tolist() == [2**63 + 1, 2**63 + 3, 0]
 
 
-def test_the_result_does_not_depend_on_the_blocks() -> None:
-    rng = np.random.default_rng(0)
-    coords = {dim: np.arange(20.0) for dim in AXES}
-    source = stored(xr.DataArray(rng.random((20, 20, 20)), coords, AXES, "raw"), (8, 8, 8))
-    grid = {dim: np.linspace(-1, 20, 43) for dim in AXES}
-    expected = source.n5.interp(grid, chunks=-1).values
-    for chunks in ((1, 43, 43), (43, 5, 7), 9):
-        np.testing.assert_array_equal(source.n5.interp(grid, chunks=chunks).values, expected)
-
-
 def rotated(rng: np.random.Generator) -> np.ndarray:
     """A matrix that rotates, shears, scales and moves an image."""
     linear = np.linalg.qr(rng.normal(size=(3, 3)))[0] @ np.diag(rng.uniform(0.5, 3, 3))
@@ -420,16 +410,6 @@ def test_units_are_converted() -> None:
     plain = source.assign_coords(x=[0.0, 1, 2])
     with pytest.raises(ValueError, match="in 'nanometer', but the samples are without a unit"):
         plain.n5.interp_like(grid)
-
-
-def test_samples_without_coordinates_have_no_place_in_a_target() -> None:
-    x = xr.Variable("x", [0.0, 1.0, 2.0], {"units": "um"})
-    grid = xr.Dataset(coords={"x": x})
-    bare = xr.DataArray([0.0, 10, 20], dims="x", name="raw")
-    with pytest.raises(ValueError, match="samples' dimension 'x' has no coordinates; assign"):
-        bare.n5.interp_like(grid)
-    with pytest.raises(ValueError, match="the dimension 'x' of the target has no coordinates"):
-        bare.assign_coords(x=x).n5.interp_like(bare)
 
 
 def test_axes_that_the_target_lacks_are_kept() -> None:

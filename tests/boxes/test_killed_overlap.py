@@ -63,9 +63,9 @@ def check_result(url: Path, log: Path) -> None:
     assert set(verify(url, "smooth/raw").state.values.ravel()) == {"ok"}
 
 
-def check_resumed(places: tuple[Path, Path], scheduler: str) -> None:
+def test_a_killed_process_is_resumed_by_another_one(places: tuple[Path, Path]) -> None:
     (url, log), held = places, hold(places[1], COUNT)
-    with start(url, log, scheduler) as writer:
+    with start(url, log, "threads") as writer:
         when(lambda: len(list(log.iterdir())) >= COUNT // 2, writer)
         assert kill(writer)
     held.unlink()
@@ -76,15 +76,6 @@ def check_resumed(places: tuple[Path, Path], scheduler: str) -> None:
     assert len(again) == COUNT
     assert {name for name, who in again.items() if who != first.get(name)} == {*again.keys() - done}
     check_result(url, log)
-
-
-def test_a_killed_process_is_resumed_by_another_one(places: tuple[Path, Path]) -> None:
-    check_resumed(places, "threads")
-
-
-@pytest.mark.exhaustive
-def test_a_killed_cluster_is_resumed(places: tuple[Path, Path]) -> None:
-    check_resumed(places, "cluster")
 
 
 @pytest.mark.exhaustive

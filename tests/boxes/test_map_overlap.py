@@ -420,24 +420,12 @@ def test_a_result_of_another_shape_raises(tmp_path: Path) -> None:
         found.compute()
 
 
-def returns_two(block: np.ndarray) -> Any:
-    return block, block
-
-
-def returns_labels(block: np.ndarray) -> Any:
-    return xr.DataArray(block, dims=("y", "x"))
-
-
-def returns_nothing(block: np.ndarray) -> Any:
-    del block
-
-
 @pytest.mark.parametrize(
     ("function", "what"),
     [
-        (returns_two, "a tuple of 2"),
-        (returns_labels, "a DataArray"),
-        (returns_nothing, "a NoneType"),
+        (lambda block: (block, block), "a tuple of 2"),
+        (lambda block: xr.DataArray(block, dims=("y", "x")), "a DataArray"),
+        (lambda _: None, "a NoneType"),
         (np.ndarray.tolist, "a list"),
     ],
 )
@@ -465,19 +453,6 @@ def test_an_error_of_the_function_names_its_block(scheduler: str, tmp_path: Path
     assert caught.value.__notes__ == [
         "in block (1, 2) of map_overlap, y=4:6, x=6:8 without its halo"
     ]
-
-
-def test_a_depth_and_a_boundary_for_each_array(tmp_path: Path) -> None:
-    array, values = stored(tmp_path / "a.n5", np.arange(30.0).reshape(5, 6))
-
-    def shapes(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        return one + other.sum()  # type: ignore[no-any-return]
-
-    how: dict[str, Any] = {"depth": [1, 2], "boundary": ["reflect", 0]}
-    ours = array.n5.map_overlap(shapes, array, chunks=3, **how)
-    blocks = da.from_array(values, chunks=3)
-    theirs = da.map_overlap(shapes, blocks, blocks, **how)
-    np.testing.assert_array_equal(ours, theirs.compute())
 
 
 def test_views_of_stacked_arrays_are_sources(tmp_path: Path) -> None:

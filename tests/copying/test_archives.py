@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 from subprocess import PIPE
@@ -22,7 +22,6 @@ from xarray_n5 import MetadataError, NodeExistsError, copy, open_array, set_opti
 from xarray_n5.cli import main
 from xarray_n5.copying import archives
 from xarray_n5.errors import DifferenceError, PathError, ReadOnlyError
-from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,8 +70,8 @@ def test_a_copy_is_an_archive_as_rfc_9_recommends(source: Path, tmp_path: Path) 
     assert comment == {"ome": {"version": version, "zipFile": layout}}
 
 
-def test_it_reads_as_the_source_does(source: Path, tmp_path: Path) -> None:
-    copy(source, tmp_path / "out.ozx")
+def test_archive_reads_as_its_source(source: Path, tmp_path: Path) -> None:
+    copy(source, tmp_path / "out.ozx", shards="auto")
     copy(tmp_path / "out.ozx", tmp_path / "back.n5")
     for path in ("out.ozx", "back.n5"):
         with xr.open_dataset(tmp_path / path, engine="n5", group="em", level=0) as image:
@@ -80,29 +79,17 @@ def test_it_reads_as_the_source_does(source: Path, tmp_path: Path) -> None:
             np.testing.assert_array_equal(image.y, np.arange(24) * 0.5)
             assert image.x.units in {"um", "micrometer"}
     assert xarray_n5.digest(tmp_path / "back.n5") == xarray_n5.digest(source)
-
-
-def test_equal_containers_become_equal_archives(source: Path, tmp_path: Path) -> None:
-    copy(source, tmp_path / "a.ozx")
-    copy(source, tmp_path / "b.ozx")
-    assert (tmp_path / "a.ozx").read_bytes() == (tmp_path / "b.ozx").read_bytes()
-
-
-def test_zarr_python_reads_it(source: Path, tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
-    copy(source, tmp_path / "out.ozx", shards="auto")
     with zarr.storage.ZipStore(tmp_path / "out.ozx", mode="r") as store:
         group = zarr.open_group(store, mode="r")
         np.testing.assert_array_equal(group["em/s0"][:], VALUES)
         np.testing.assert_array_equal(group["table"][:], np.arange(5))
 
 
-def test_the_program_unzip_tests_it(source: Path, tmp_path: Path) -> None:
-    if (program := shutil.which("unzip")) is None:
-        pytest.skip("no unzip here")
-    copy(source, tmp_path / "out.ozx")
-    done = subprocess.run([program, "-tq", tmp_path / "out.ozx"], check=False, capture_output=True)  # noqa: S603
-    assert done.returncode == 0, done.stdout
+def test_equal_containers_become_equal_archives(source: Path, tmp_path: Path) -> None:
+    copy(source, tmp_path / "a.ozx")
+    copy(source, tmp_path / "b.ozx")
+    assert (tmp_path / "a.ozx").read_bytes() == (tmp_path / "b.ozx").read_bytes()
 
 
 def test_the_command_writes_it(source: Path, tmp_path: Path) -> None:
@@ -158,13 +145,15 @@ def test_what_is_refused_leaves_nothing(name: str, source: Path, tmp_path: Path)
     assert only(tmp_path) == before
 
 
-def test_a_full_disk_is_found_before_packing(
+def test_copy_that_could_not_be_packed_is_resumed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = shutil.disk_usage(tmp_path)
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-        with pytest.raises(OSError, match="resume the copy"):
+        patch.setattr(shutil, "copyfileobj", full)
+        with pytest.raises(OSError, match="no space"):
             copy(source, tmp_path / "out.ozx")
     with pytest.raises(NodeExistsError, match="resume=True"):
         copy(source, tmp_path / "out.ozx")
@@ -243,17 +232,3 @@ def test_verify_finds_damage_of_the_archive(
     states = xarray_n5.verify(tmp_path / "out.ozx", "em/s0").state.values.ravel().tolist()
     assert sorted({*states}) == ["ok", "undecodable"]
     assert states.count("undecodable") == 1
-
-
-def test_many_files_are_packed(tmp_path: Path) -> None:
-    folder = tmp_path / "many"
-    folder.mkdir()
-    (folder / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
-    for number in range(300):
-        (folder / f"c{number}").write_bytes(b"%d" % number)
-    archives.write_archive(str(folder), str(tmp_path / "many.ozx"))
-    with zipfile.ZipFile(tmp_path / "many.ozx") as archive:
-        assert len(archive.namelist()) == 301
-        assert archive.read("c299") == b"299"
-    store = open_store(tmp_path / "many.ozx")
-    assert store.get("c17") == b"17"

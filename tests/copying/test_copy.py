@@ -325,13 +325,6 @@ def test_a_copy_into_its_source_is_refused(tmp_path: Path, form: Any) -> None:
     copy(f"{url}/em", f"{url}/em2")
 
 
-def test_an_unknown_dialect_is_refused_whatever_is_copied(tmp_path: Path) -> None:
-    to_n5(X, tmp_path / "a.n5", "plain")
-    with pytest.raises(ValueError, match="unknown dialect 'nonsense'"):
-        copy(tmp_path / "a.n5", tmp_path / "b.n5", dialect="nonsense")
-    assert not (tmp_path / "b.n5").exists()
-
-
 @pytest.mark.parametrize("name", NAMES.values())
 def test_open_arrays_and_groups_are_copied(tmp_path: Path, name: str) -> None:
     group = create_group(tmp_path / f"a_{name}")

@@ -323,21 +323,6 @@ def test_levels_have_the_fill_value_of_a_stored_base(
     assert masked == {fill is not None}
 
 
-@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
-def test_a_mask_of_levels_still_masks(tmp_path: Path, form: str) -> None:
-    pyramid(gapped("f4"), tmp_path / "a.n5", "em", chunks=4, levels=1, method="max")
-    tree = xr.open_datatree(tmp_path / "a.n5", engine="n5").load()
-    for level in ("s0", "s1"):
-        values = tree[f"em/{level}"]["em"]
-        tree[f"em/{level}"]["em"] = values.where(values > 0)
-        tree[f"em/{level}"]["em"].encoding = {"dtype": "u1", "_FillValue": 0}
-    tree.n5.to_n5(tmp_path / "b.zarr", format=form)
-    again = xr.open_datatree(tmp_path / "b.zarr", engine="n5")
-    for level in ("em/s0", "em/s1"):
-        xr.testing.assert_equal(again[level]["em"], tree[level]["em"])
-        assert int(again[level]["em"].isnull().sum()) > 0
-
-
 def test_a_pyramid_that_is_made_in_zarr_and_one_that_is_copied_are_alike(tmp_path: Path) -> None:
     for name in ("a.n5", "b.zarr"):
         pyramid(image(), tmp_path / name, "raw", factors=[(1, 2, 2), 2], chunks=8)

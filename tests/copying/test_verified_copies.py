@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -23,7 +22,6 @@ from xarray_n5 import (
     create_array,
     digest,
     open_array,
-    pyramid,
     to_n5,
 )
 from xarray_n5.cli import main
@@ -160,17 +158,6 @@ def test_what_has_no_values_or_axes_or_is_sparse_is_compared(tmp_path: Path) -> 
     copied[95] = 1
     with pytest.raises(DifferenceError, match=r"'sparse/9'"):
         copy(tmp_path / "a.zarr", tmp_path / "b.zarr", resume=True, verify=True)
-
-
-def test_pyramids_are_compared_level_by_level(tmp_path: Path) -> None:
-    image = xr.DataArray(da.from_array(VALUES, chunks=8), dims=("z", "y", "x"), name="raw")
-    pyramid(image, tmp_path / "a.n5", "em", levels=2)
-    report = copy(tmp_path / "a.n5", tmp_path / "b.zarr", verify=True)
-    levels = [open_array(tmp_path / "b.zarr", f"em/s{n}") for n in range(3)]
-    assert report.verified == sum(level.grid.size for level in levels)
-    open_array(tmp_path / "b.zarr", "em/s2", mode="r+")[0, 0, 0] += 1
-    with pytest.raises(DifferenceError, match=r"1 of .* 'em/s2/0\.0\.0'|'em/s2/0/0/0'"):
-        copy(tmp_path / "a.n5", tmp_path / "b.zarr", resume=True, verify=True)
 
 
 def test_nothing_is_read_back_unless_it_is_requested() -> None:

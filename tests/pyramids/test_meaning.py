@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from xarray_n5 import add_levels, copy, open_array, pyramid
+from xarray_n5 import add_levels, open_array, pyramid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,13 +120,3 @@ def test_levels_of_times_are_times(tmp_path: Path, form: Any) -> None:
     np.testing.assert_array_equal(found[0].to_numpy(), days)
     assert np.isnat(found[1].to_numpy()[0, 0])
     assert found[1].to_numpy()[1, 2] == days[2:, 4:].min() + np.timedelta64(84, "h")
-
-
-@pytest.mark.parametrize("form", ["n5", "zarr3"])
-def test_copied_pyramids_of_packed_arrays_are_decoded(tmp_path: Path, form: Any) -> None:
-    source, _ = stored(tmp_path, "packed", "hdf5", "em")
-    add_levels(source, path="em/s0", levels=2, factors=2)
-    before = levels_in(source, "em")
-    copy(source, tmp_path / NAMES[form], format=form)
-    for one, another in zip(levels_in(tmp_path / NAMES[form], "em"), before, strict=True):
-        xr.testing.assert_equal(one, another)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.spec import Mode
+    from xarray_n5.stores.base import Store
 
 _DOCUMENT = Zarr3.documents[0]
 
@@ -36,86 +36,80 @@ _MODE = 0o100644 << 16
 """The permissions of files that are unpacked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
-    """The archive that a copy becomes, and the container in which it is prepared.
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The archive that a copy becomes.
 
-    The container is a hidden directory next to the archive, so that a copy that was interrupted
-    can be resumed. The archive appears under its name when it is complete.
+    The copy is prepared in a hidden directory next to it, so that it can be resumed if it is
+    interrupted. The archive appears under its name when it is complete.
     """
 
     target: str
     """The absolute path of the archive."""
     path: str
     """The path in it that the user's URL leads to."""
-    ended: bool
-    """Whether the copy to resume had ended."""
 
     @classmethod
-    def of(
-        cls,
-        url: object,
-        options: Mapping[str, Any] | None,
-        *,
-        mode: Mode,
-        format: str | None,
-        resume: bool | str,
-    ) -> Self | None:
-        """Return the archive that a URL names, after all checks; None if it names none.
-
-        Raises
-        ------
-        NodeExistsError
-            If it exists, or an interrupted copy to it.
-        """
-        found = _named(url, options)
-        if found is None:
+    def at(cls, url: object, options: Mapping[str, Any] | None) -> Self | None:
+        """Return the local archive that a URL names, or None."""
+        links = {name: value for name, value in (options or {}).items() if name == "follow_links"}
+        store = LocalStore.at(url, links)
+        if store is None:
+            if isinstance(url, str) and url.partition("?")[0].lower().endswith(OZX):
+                raise PathError(
+                    f"{url.partition('?')[0]!r}: {OZX} archives are written to local paths; write "
+                    "it there, and upload it"
+                )
             return None
-        target, path = found
-        folder, name = os.path.split(target)
-        if format not in {None, Zarr3.name}:
-            raise MetadataError(f"{target}: {OZX} archives contain Zarr v3, not {format}")
-        if len(os.fsencode(partial_key(name))) > 255:  # noqa: PLR2004 - of file systems
-            raise PathError(f"{target}: the name is too long for a temporary file next to it")
-        packing = cls(target=target, path=path, ended=False)
-        begun, exists = os.path.lexists(packing.folder), os.path.lexists(target)
-        if begun and not resume:
-            hint = "resume it with resume=True, or remove this directory"
-            raise NodeExistsError(packing.folder, "", f"an interrupted copy to {name}", hint)
-        if exists and (os.path.isdir(target) or os.path.islink(target)):
-            what = "not a file; choose another name"
-            raise NodeExistsError(target, "", "a directory or a link", what)
-        if exists and resume and not begun:
-            return cls(target=target, path=path, ended=True)
-        if exists and mode == "a":
-            raise ReadOnlyError(target, path, "is an archive, to which nothing can be added")
-        if exists and mode == "w-" and not begun:
-            raise NodeExistsError(target, "", "an archive", "use mode='w' to replace all of it")
-        if not os.access(folder, os.W_OK) and os.path.isdir(folder):
-            raise PermissionError(errno.EACCES, "no file can be created in it", folder)
-        return packing
+        inner: list[str] = []
+        path = store.url
+        while not path.lower().endswith(OZX):
+            path, name = os.path.split(path)
+            if not name:
+                return None
+            inner.insert(0, name)
+        return None if os.path.isdir(path) and inner else cls(path, "/".join(inner))
 
     @property
     def folder(self) -> str:
-        """The directory of the container."""
+        """The directory of the container in which the copy is prepared."""
         folder, name = os.path.split(self.target)
         return os.path.join(folder, f".{name}.copying")
 
     @property
     def container(self) -> Container:
         """The container in which the copy is prepared."""
-        return KeyedContainer(LocalStore(self.folder), FORMATS[Zarr3.name])  # type: ignore[arg-type]
+        return _container(LocalStore(self.folder))
 
-    def check_unverified(self, *, verify: bool) -> None:
-        """Raise if a finished copy is to be compared: its container is gone."""
-        if verify:
-            raise ValueError(
-                f"{self.target!r} is a finished copy, which cannot be compared again with "
-                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
+    def is_complete(self, *, mode: Mode, format: str | None, resume: bool | str) -> bool:
+        """Return whether the copy to resume has ended, after checking what is there.
 
-    def finish(self) -> Container:
-        """Write the archive, remove the container, and return the archive as a container."""
+        Raises
+        ------
+        NodeExistsError
+            If there is an archive that must stay, or an interrupted copy to it.
+        """
+        begun, exists = os.path.lexists(self.folder), os.path.lexists(self.target)
+        if format not in {None, Zarr3.name}:
+            raise MetadataError(f"{self.target}: {OZX} archives contain Zarr v3, not {format}")
+        if len(os.fsencode(partial_key(os.path.basename(self.target)))) > 255:  # noqa: PLR2004
+            raise PathError(f"{self.target}: the name is too long for a temporary file next to it")
+        if begun and not resume:
+            hint = "resume it with resume=True, or remove this directory"
+            raise NodeExistsError(self.folder, "", f"an interrupted copy to {self.target}", hint)
+        if exists and (os.path.isdir(self.target) or os.path.islink(self.target)):
+            what = "not a file; choose another name"
+            raise NodeExistsError(self.target, "", "a directory or a link", what)
+        if not exists or begun:
+            return False
+        if not resume and mode == "a":
+            raise ReadOnlyError(self.target, self.path, "is an archive; nothing can be added")
+        if not resume and mode == "w-":
+            raise NodeExistsError(self.target, "", "an archive", "use mode='w' to replace it")
+        return bool(resume)
+
+    def pack(self) -> Container:
+        """Write the archive, remove the directory, and return the archive as a container."""
         folder, name = os.path.split(self.target)
         for other in os.listdir(folder):
             if final_key(other) == name:
@@ -131,7 +125,11 @@ class Packing:
         # A directory that is removed in part must not be resumed.
         os.rename(self.folder, partial)
         _remove(partial)
-        return KeyedContainer(open_store(self.target), FORMATS[Zarr3.name])  # type: ignore[arg-type]
+        return _container(open_store(self.target))
+
+
+def _container(store: Store) -> Container:
+    return KeyedContainer(store, FORMATS[Zarr3.name])  # type: ignore[arg-type]
 
 
 def _flush(path: str) -> None:
@@ -151,41 +149,17 @@ def _remove(path: str) -> None:
             os.unlink(path)
 
 
-def _named(url: object, options: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """Return the local archive that a URL names, and the path in it; None if it names none."""
-    given = {name: value for name, value in (options or {}).items() if name == "follow_links"}
-    store = LocalStore.at(url, given)
-    if store is None:
-        if isinstance(url, str) and url.partition("?")[0].lower().endswith(OZX):
-            raise PathError(
-                f"{url.partition('?')[0]!r}: {OZX} archives are written to local paths; write it "
-                "there, and upload it"
-            )
-        return None
-    inner: list[str] = []
-    path = store.url
-    while not path.lower().endswith(OZX):
-        path, name = os.path.split(path)
-        if not name:
-            return None
-        inner.insert(0, name)
-    return None if os.path.isdir(path) and inner else (path, "/".join(inner))
-
-
 def write_archive(folder: str, target: str) -> None:
     """Write all files of a Zarr v3 container to a new archive.
 
     Entries are not compressed, documents come first and breadth first, and the comment says so.
     """
-    infos = (each for each in LocalStore(folder).list_info("") if not is_partial(each.key))
-    sizes = {each.key: each.size for each in infos}
-    _check_room(target, sum(sizes.values()))
-    documents = [key for key in sizes if key.rpartition("/")[2] == _DOCUMENT]
+    keys = [info.key for info in LocalStore(folder).list_info("") if not is_partial(info.key)]
+    documents = [key for key in keys if key.rpartition("/")[2] == _DOCUMENT]
     documents.sort(key=lambda key: (key.count("/"), key))
-    others = sorted(sizes.keys() - {*documents})
     with zipfile.ZipFile(target, "x") as archive:
         archive.comment = _comment(folder, documents)
-        for key in (*documents, *others):
+        for key in (*documents, *sorted({*keys} - {*documents})):
             entry = zipfile.ZipInfo(key)  # of the earliest time: equal containers, equal archives
             entry.create_system, entry.external_attr = _UNIX, _MODE
             with (
@@ -195,13 +169,6 @@ def write_archive(folder: str, target: str) -> None:
                 shutil.copyfileobj(source, file, _PIECE)
     if current_options()["fsync"]:
         _flush(target)
-
-
-def _check_room(target: str, size: int) -> None:
-    folder = os.path.dirname(target)
-    if shutil.disk_usage(folder).free < size:
-        why = f"the archive needs {size} bytes; free them, and resume the copy with resume=True"
-        raise OSError(errno.ENOSPC, why, target)
 
 
 def _comment(folder: str, documents: Iterable[str]) -> bytes:

@@ -12,15 +12,17 @@ import xarray as xr
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import relisted
-from xarray_n5.copying.variables import (
-    NAMES,
-    described,
-    undecoded,
-    variable_alone,
-    without_nan,
+from xarray_n5.arrays.spec import ArraySpec, supported
+from xarray_n5.codecs import resolve
+from xarray_n5.copying.undecoded import elements, plain_numbers, undecoded
+from xarray_n5.datasets.encode import GroupPlan, VariablePlan, is_large, plan_group
+from xarray_n5.datasets.encoded import (
+    NAMELESS,
+    EncodedVariable,
+    N5Convention,
+    convention_of,
+    decode_attributes,
 )
-from xarray_n5.datasets.encode import GroupPlan
-from xarray_n5.datasets.encoded import NAMELESS, decode_attributes
 from xarray_n5.datasets.engine import tree_attributes
 from xarray_n5.datasets.write import existing_at, plan_node
 from xarray_n5.dialects.ngff_attributes import (
@@ -33,6 +35,9 @@ from xarray_n5.dialects.ngff_attributes import (
     without_images,
 )
 from xarray_n5.dialects.protocol import ArrayContext
+from xarray_n5.dialects.write import override, write_geometry
+from xarray_n5.formats.zarr3.codecs import compressor_to_json
+from xarray_n5.formats.zarr3.layout import adapted
 from xarray_n5.images.find import (
     levels_among,
     levels_of,
@@ -43,17 +48,23 @@ from xarray_n5.images.find import (
 from xarray_n5.images.levels import levels_of_datasets
 from xarray_n5.images.select import images_of_arrays, levels_in_groups, share_dimensions
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import axes_apart
 from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_dataset, is_text, user_attributes
+from xarray_n5.model.roundtrip_attrs import (
+    coords_from_axes,
+    is_dataset,
+    is_text,
+    note_of,
+    user_attributes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.copying.variables import Storage
-    from xarray_n5.datasets.encode import VariablePlan
     from xarray_n5.images.levels import Levels
+    from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.options import WriteOptions
@@ -61,14 +72,8 @@ if TYPE_CHECKING:
 _BESIDE_IMAGES = ("ome", "omero", "image-label")
 """The attributes of a group that belong to its image, besides axes."""
 
-
-def plan_array(array: Array, how: WriteOptions, path: str, storage: Storage) -> VariablePlan:
-    """Return an array as it is stored outside of its group."""
-    tree = Tree(arrays={"": array}, groups={}, how=how, path=path, storage=storage)
-    image = tree.images[""]
-    if tree.keeps([array]):
-        warn_lost(array.path, image.base.geometry.systems, {})
-    return tree.array("", image)
+_NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute of a variable with the names of its dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +86,12 @@ class Tree:
     how: WriteOptions
     path: str
     """The path of the copy in its container."""
-    storage: Storage
     images: dict[str, Image[Array]] = field(default_factory=dict)
     """The arrays with their axes."""
     attributes: dict[str, Attributes] = field(default_factory=dict)
     """The attributes of groups by their paths in the container, as far as they are planned."""
-    done: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The attributes of planned arrays."""
+    done: dict[str, Attributes] = field(default_factory=dict)
+    """The attributes of planned arrays; none of those in a Dataset or a pyramid."""
 
     def __post_init__(self) -> None:
         members: dict[str, dict[str, Array]] = {}
@@ -96,25 +100,15 @@ class Tree:
             members.setdefault(above, {})[name] = array
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are shown when the source is opened
-            for above, found in members.items():
-                images = images_of_arrays(found).items()
+            for above, arrays in members.items():
+                images = images_of_arrays(arrays).items()
                 self.images.update({join(above, name): image for name, image in images})
-        depth = {inner: inner.count("/") + 1 if inner else 0 for inner in self.arrays}
-        nodes = {inner: context_of(array.node) for inner, array in self.arrays.items()}
-        warn_uncopied((node, node.path.count("/") + 1 - depth[at]) for at, node in nodes.items())
+        nodes = [(inner, context_of(array.node)) for inner, array in self.arrays.items()]
+        warn_uncopied(
+            (node, node.path.count("/") - inner.count("/") + (not inner)) for inner, node in nodes
+        )
         around = groups_around(self.how.container, self.path)
         self.attributes.update({node.path: node.metadata.attributes for node in around})
-
-    def plan(self, *, is_part: bool) -> list[GroupPlan]:
-        """Return all groups as they are stored; `is_part` if some nodes are left out.
-
-        Raises
-        ------
-        MetadataError
-            If the format cannot store an array, or the user's dialects cannot describe it.
-        """
-        planned = {inner: self.group(inner, is_part=is_part) for inner in self.groups}
-        return list(self.with_labels(planned).values())
 
     def keeps(self, arrays: Iterable[Array]) -> bool:
         """Whether nodes are kept as they are stored; HDF5's strings of any length cannot be."""
@@ -125,84 +119,153 @@ class Tree:
             and not any(array.node.format.one_writer and array.dtype.hasobject for array in arrays)
         )
 
+    def plan(self, *, is_part: bool) -> list[GroupPlan]:
+        """Return all groups as they are stored; `is_part` if some nodes are left out.
+
+        Raises
+        ------
+        MetadataError
+            If the format cannot store an array, or the user's dialects cannot describe it.
+        """
+        planned = {inner: self.group(inner, is_part=is_part) for inner in self.groups}
+        for inner, plan in planned.items() if not self.keeps([]) else ():
+            images = {
+                at.rpartition("/")[2]: image.attributes
+                for at, image in planned.items()
+                if at and at.rpartition("/")[0] == inner
+            }
+            if labels := relisted(self.groups[inner].attrs, images):
+                rest = {k: v for k, v in plan.attributes.items() if k not in {"ome", "labels"}}
+                planned[inner] = replace(plan, attributes=rest | labels)
+        return [*planned.values()]
+
     def group(self, inner: str, *, is_part: bool) -> GroupPlan:
         """Return the plan of a group; `is_part` if some nodes are left out."""
-        group, path = self.groups[inner], join(self.path, inner)
+        group, path, how = self.groups[inner], join(self.path, inner), self.how
         members = {
             at.rpartition("/")[2]: array
             for at, array in self.arrays.items()
             if at.rpartition("/")[0] == inner and at not in self.done
         }
-        listed = [join(inner, level) for level in listed_levels(group.attrs)]
         levels = self._levels(group, inner, members)
-        lacks_levels = is_part and any(level not in self.arrays for level in listed)
-        keeps = self.keeps(members.values()) and not lacks_levels
-        variables: dict[str, VariablePlan] = {}
-        how = self.how
-        if not keeps and (pyramid := self._pyramid(group, path, levels)) is not None:
-            plan = plan_node(pyramid, path, None, how)
-            variables = self._stored(inner, plan.variables, levels)
-        elif not keeps and (dataset := self._dataset(group, inner, members)) is not None:
-            if how.format.native_to_xarray:
-                how = replace(how, dialect=None)
-            plan = plan_node(dataset, path, None, how)
-            variables = self._stored(inner, plan.variables, members)
+        listed = {join(inner, level) for level in listed_levels(group.attrs)}
+        keeps = self.keeps(members.values()) and (not is_part or listed <= self.arrays.keys())
+        described: Levels | xr.Dataset | None = None
+        if not keeps and (described := self._pyramid(group, path, levels)) is not None:
+            self.done.update({join(inner, level): {} for level in levels})
+        elif not keeps and (described := self._dataset(group, inner, members)) is not None:
+            self.done.update({join(inner, name): {} for name in members})
+            how = replace(how, dialect=None) if how.format.native_to_xarray else how
+        if described is not None:
+            plan = plan_node(described, path, None, how)
         else:
-            attributes = dict(group.attrs) if keeps else self._plain(group, inner, levels)
             plan = GroupPlan(
                 path=path,
                 variables={},
-                attributes=attributes,
+                attributes=group.attrs if keeps else self._plain(group, inner, levels),
                 is_pyramid=keeps and bool(levels),
                 existing=existing_at(path, how),
             )
         self.attributes[path] = plan.attributes
-        for name in [name for name in members if name not in variables]:
-            variables[name] = self.array(join(inner, name), self.images[join(inner, name)])
-        return replace(plan, variables=variables)
-
-    def _stored(
-        self, inner: str, variables: Mapping[str, VariablePlan], arrays: Mapping[str, Array]
-    ) -> dict[str, VariablePlan]:
-        """Return variables in the chunks of their arrays; others are coordinates."""
-        self.done.update({join(inner, name): {} for name in arrays})
-        return {
-            name: self.storage.of_variable(variable, arrays[name], variable.spec.path)
-            if name in arrays
-            else variable
-            for name, variable in variables.items()
+        alone = {
+            name: self.array(join(inner, name))
+            for name in members
+            if join(inner, name) not in self.done
         }
+        return replace(plan, variables={**plan.variables, **alone})
 
-    def array(self, inner: str, image: Image[Array]) -> VariablePlan:
+    def array(self, inner: str) -> VariablePlan:
         """Return an array that is not part of a Dataset or a described pyramid."""
-        array, geometry = image.base.first, image.base.geometry
-        context = self._context(inner, array)
-        if self.keeps([array]) or array.dtype.kind == "V":
-            attributes = without_nan(array.attrs)
-            attributes |= described(array, geometry, replace(context, attributes=attributes))
-            variable = self.storage.as_stored(array, geometry, attributes, context.path)
-        else:
-            name = array.node.name or NAMELESS
-            variable = variable_alone(name, image, context, self.how, self.storage)
+        array = self.arrays[inner]
+        keeps = self.keeps([array]) or array.dtype.kind in "Vc"
+        variable = self._as_stored(inner) if keeps else self._as_variable(inner)
         self.done[inner] = variable.spec.attributes or {}
         return variable
 
-    def _context(self, inner: str, array: Array) -> ArrayContext:
-        """Return an array of the copy, without attributes, in the groups around it."""
-        container, path = self.how.container, join(self.path, inner)
+    def _as_stored(self, inner: str) -> VariablePlan:
+        array, geometry = self.arrays[inner], self.images[inner].base.geometry
+        attributes = {k: v for k, v in plain_numbers(array.attrs).items() if v == v}  # noqa: PLR0124
+        attributes |= self._described(inner, geometry, attributes, {})
+        if not inner:
+            warn_lost(array.path, geometry.systems, {})
+        encoded = EncodedVariable(elements(array), tuple(attributes.get(_NAMES) or ()), attributes)
+        path, storage, form = join(self.path, inner), self.how.storage, self.how.format
+        compression = array.compression
+        if array.node.format.name != form.name and "compression" not in storage:
+            compression = supported(form, compression, array.shape, array.dtype, path)
+        spec = ArraySpec(
+            path=path,
+            chunks=None if is_large(array.chunks, array.dtype) else array.chunks,
+            shards=array.shards if form.holds_shards and "chunks" not in storage else None,
+            compression=compression,
+            attributes=attributes,
+            apart=axes_apart(geometry.axes),
+        )
+        spec = replace(spec, **storage)
+        if form.native_to_xarray and array.node.format.name == form.name:
+            chunks = spec.metadata(array.shape, array.dtype, path).inner
+            compressor = None
+            if "compression" in storage and form.holds_shards:
+                codec = compressor_to_json(resolve(spec.compression), array.dtype.itemsize)
+                compressor = [] if codec is None else [codec]
+            layout = adapted(form.layout_of(array.node.metadata), chunks, compressor)
+            spec = replace(spec, layout=layout)
+        return VariablePlan(encoded=encoded, spec=spec, geometry=geometry, axis_coords=())
+
+    def _as_variable(self, inner: str) -> VariablePlan:
+        """Return an array as the only variable of a Dataset, with its axes in its attributes.
+
+        Raises
+        ------
+        MetadataError
+            If the format cannot store it, or the dialects that the user chose cannot describe it.
+        """
+        array, image, path = self.arrays[inner], self.images[inner], join(self.path, inner)
+        how, convention, name = self.how, convention_of(self.how.format), array.node.name
+        dataset = undecoded({name or NAMELESS: image}, {})
+        key = next(iter(dataset.data_vars or dataset.variables))
+        plan = plan_group(dataset, path.rpartition("/")[0], how.format, storage=how.storage)
+        variable = plan.variables[NAMELESS if key is None else str(key)]
+        encoded, geometry = variable.encoded, image.base.named({name})
+        coords = [str(dim) for dim in dataset[key].dims if dim in dataset.coords and dim != key]
+        attributes = convention.array_attributes(encoded, coords, placed=geometry.placed)
+        if not how.format.native_to_xarray and coords_from_axes(array.attrs) is None:
+            attributes = _without_marks(attributes, array, coords)
+        if len(geometry.axes) == encoded.data.ndim:  # not of scalars, or strings of characters
+            axes: dict[str, Any] = {}
+            if image.base.geometry.named or geometry.placed:
+                axes = write_geometry(
+                    geometry,
+                    encoded.data.shape,
+                    how.dialect,
+                    lists_x_first=how.container.lists_x_first,
+                    where=path or "/",
+                )
+            attributes |= self._described(inner, geometry, attributes, axes)
+        return replace(variable, spec=replace(variable.spec, path=path, attributes=attributes))
+
+    def _described(
+        self, inner: str, geometry: Geometry, attributes: Attributes, axes: Attributes
+    ) -> dict[str, Any]:
+        """Return attributes by which an array lies where it was, with those of its `axes`."""
+        array, path = self.arrays[inner], join(self.path, inner)
         parts = path.split("/")[:-1]
         above = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)] if path else []
         context = ArrayContext(
+            attributes=attributes,
             shape=array.shape,
             path=path,
             parents=tuple(self.attributes.get(group, {}) for group in above[:3]),
-            lists_x_first=container.lists_x_first,
+            lists_x_first=self.how.container.lists_x_first,
         )
         base = join(inner.rpartition("/")[0], "s0")
-        if base == inner or base not in self.done or self.arrays[base].ndim != array.ndim:
-            return context
-        shape, attributes = self.arrays[base].shape, self.done[base]
-        return replace(context, base=context.other(join(self.path, base), attributes, shape))
+        if base != inner and base in self.done and self.arrays[base].ndim == array.ndim:
+            shape, known = self.arrays[base].shape, self.done[base]
+            context = replace(context, base=context.other(join(self.path, base), known, shape))
+        described, wrong = override(geometry, context, axes)
+        if wrong:
+            warn(f"{array.url}: the copy cannot describe {wrong}; to keep it, copy the whole image")
+        return described
 
     def _levels(self, group: Group, inner: str, members: Mapping[str, Array]) -> dict[str, Array]:
         """Return the levels in a group; a single one only if the group lists it."""
@@ -228,7 +291,7 @@ class Tree:
         beside = {key: each for key, each in beside.items() if key in attributes}
         others = {key: value for key, value in attributes.items() if key not in beside}
         found = levels_of_datasets(
-            {level: undecoded({level: image}, {}, self.storage) for level, image in images.items()},
+            {level: undecoded({level: image}, {}) for level, image in images.items()},
             decode_attributes(others, group.path or "/"),
             path,
             self.how,
@@ -258,7 +321,7 @@ class Tree:
         if not all(_is_variable(name, image) for name, image in images.items()):
             return None
         with suppress(ValueError):  # coordinates differ
-            return undecoded(images, group.attrs, self.storage)
+            return undecoded(images, group.attrs)
         return None
 
     def _plain(self, group: Group, inner: str, levels: Mapping[str, Array]) -> dict[str, Any]:
@@ -276,23 +339,21 @@ class Tree:
         used -= {*user_attributes(group.attrs), "multiscales"}
         return {key: value for key, value in kept.items() if key not in used}
 
-    def with_labels(self, planned: Mapping[str, GroupPlan]) -> dict[str, GroupPlan]:
-        """Return groups with lists of labels in the version of their images."""
-        listed = dict(planned)
-        for inner, plan in planned.items() if not self.keeps([]) else ():
-            images = {
-                name: each.attributes
-                for at, each in planned.items()
-                if (name := at.removeprefix(f"{inner}/".lstrip("/"))) and "/" not in name
-            }
-            if new := relisted(self.groups[inner].attrs, images):
-                rest = {
-                    key: value
-                    for key, value in plan.attributes.items()
-                    if key not in {"ome", "labels"}
-                }
-                listed[inner] = replace(plan, attributes=rest | new)
-        return listed
+
+def _without_marks(
+    attributes: dict[str, Any], array: Array, coords: Sequence[str]
+) -> dict[str, Any]:
+    """Return attributes in N5 and HDF5 without those that make an array one of a Dataset.
+
+    Dimensions are named only if elements are decoded.
+    """
+    key = N5Convention.roundtrip_key
+    note = dict(note_of(attributes))
+    if len(coords) in {0, array.ndim}:
+        note.pop("axes", None)
+    marks = {key} if _NAMES in array.attrs or array.dtype.kind in "bSUO" else {key, _NAMES}
+    kept = {name: value for name, value in attributes.items() if name not in marks}
+    return {**kept, key: note} if note else kept
 
 
 def _is_variable(name: str, image: Image[Array]) -> bool:
@@ -307,7 +368,7 @@ def _is_variable(name: str, image: Image[Array]) -> bool:
         return False  # it opens under another name
     if coords_from_axes(level.attributes) is not None:
         return True
-    others = level.geometry.keys - {NAMES, "units"}
+    others = level.geometry.keys - {_NAMES, "units"}
     return not (level.geometry.placed and others & level.attributes.keys())
 
 

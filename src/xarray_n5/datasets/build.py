@@ -229,7 +229,7 @@ def _variable(source: _Source, options: DatasetOptions) -> xr.Variable:
         _attributes(source),
         {
             "source": array.url,
-            "chunks": level.chunks,
+            "chunks": level.chunks[: len(level.chunks) - source.is_string],
             **({"shards": level.shards} if level.shards else {}),
             "preferred_chunks": dict(
                 zip(source.dims, limit_blocks(level.chunks, level.shape), strict=False)

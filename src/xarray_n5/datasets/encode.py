@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -44,10 +45,14 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.encoded import Convention
     from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.formats.protocol import Format
+    from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.writing.options import Encoding
 
 _ENCODINGS = CF | {"chunks", "compression", "n5_compression", "layout", "shards"}
 """The encodings of a variable that users may set."""
+
+_MOST = 1 << 28
+"""The maximum size of a chunk that keeps its shape, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +95,10 @@ def plan_group(
     encoding: Encoding | None = None,
     *,
     shared: bool = False,
+    storage: Mapping[str, Any] | None = None,
 ) -> GroupPlan:
     """Encode and check a Dataset; see :func:`plan_variables`."""
-    variables = plan_variables(dataset, path, form, encoding, shared=shared)
+    variables = plan_variables(dataset, path, form, encoding, shared=shared, storage=storage)
     for name, variable in variables.items():
         warn_lost(name, variable.geometry.systems, {})
     _, attributes = encode_dataset_coordinates(dataset)
@@ -112,6 +118,7 @@ def plan_variables(
     encoding: Encoding | None = None,
     *,
     shared: bool = False,
+    storage: Mapping[str, Any] | None = None,
 ) -> dict[str, VariablePlan]:
     """Encode and check the variables of a Dataset; return them by the names of their arrays.
 
@@ -126,6 +133,8 @@ def plan_variables(
     shared
         Whether other arrays remain in the group. Then each coordinate is an array, which applies to
         all of them, whatever their axes describe.
+    storage
+        The chunks, shards and compression that the user chose for all variables but coordinates.
 
     Raises
     ------
@@ -156,10 +165,13 @@ def plan_variables(
         geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
         if key in dataset.data_vars:
             geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
+        demands = dict(chosen.get(key, {}))
+        if key in dataset.data_vars or len(dataset.variables) == 1:
+            demands |= storage or {}
         spec = ArraySpec(path=join(path, name), apart=axes_apart(geometry.axes))
         plans[name] = VariablePlan(
             encoded=checked,
-            spec=_spec(spec, name, checked, form, explicit=key in chosen),
+            spec=_spec(spec, name, checked, form, demands),
             geometry=geometry,
             axis_coords=tuple(dim for dim in encoded.dims if dim in in_axes),
         )
@@ -297,22 +309,28 @@ def _encode(
 
 
 def _spec(
-    spec: ArraySpec, name: str, encoded: EncodedVariable, form: Format, *, explicit: bool
+    spec: ArraySpec,
+    name: str,
+    encoded: EncodedVariable,
+    form: Format,
+    demands: Mapping[str, Any],
 ) -> ArraySpec:
     """Return how an array is stored; what an opened file had is ignored if it does not fit."""
     spec = replace(spec, layout=_layout(name, encoded))
-    data, encoding = encoded.data, encoded.encoding
+    data, encoding = encoded.data, {**encoded.encoding, **demands}
+    if "chunks" in demands and "shards" not in demands:
+        encoding.pop("shards", None)  # which were those of other chunks
     for key in ("n5_compression", "compression", "chunks", "shards"):
         if key not in encoding:
             continue
-        option, value = key.removeprefix("n5_"), encoding[key]
+        option, value, explicit = key.removeprefix("n5_"), encoding[key], key in demands
         try:
             value = _chunks(encoded, value) if option == "chunks" else value
             chosen: dict[str, Any] = {option: value}
             wanted = replace(spec, **chosen)
             metadata = wanted.metadata(data.shape, data.dtype, name)
             if not explicit:
-                check_storable(completed(form, metadata, spec.layout, name), form, name)
+                _check_wish(metadata, spec, name, form)
         except (TypeError, ValueError) as error:
             if explicit:
                 raise MetadataError(f"variable {name!r}: {error}") from error
@@ -322,6 +340,18 @@ def _spec(
         else:
             spec = wanted
     return spec
+
+
+def _check_wish(metadata: ArrayMetadata, spec: ArraySpec, name: str, form: Format) -> None:
+    """Raise if an array cannot be stored as a file had it."""
+    if is_large(metadata.inner or metadata.chunks, metadata.dtype):
+        raise ValueError("the chunks are too large")
+    check_storable(completed(form, metadata, spec.layout, name), form, name)
+
+
+def is_large(chunks: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Return whether chunks are too large to be kept: HDF5 may store an array in one piece."""
+    return math.prod(chunks) * dtype.itemsize > _MOST
 
 
 def _layout(name: str, encoded: EncodedVariable) -> Mapping[str, Any] | None:

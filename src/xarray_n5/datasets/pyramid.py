@@ -52,7 +52,8 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         above, _, name = level.rpartition("/")
         encoding: dict[Hashable, Any] = {name: chosen[levels.name]} if chosen else {}
         alone = xr.Dataset({name: dataset[levels.name].variable})
-        planned = plan_variables(alone, join(path, above), how.format, encoding)[name]
+        group = join(path, above)
+        planned = plan_variables(alone, group, how.format, encoding, storage=how.storage)[name]
         layout = {**nested, **(planned.spec.layout or {})}
         described = _array_attributes(planned, levels, number, convention)
         if "fill_value" not in layout:

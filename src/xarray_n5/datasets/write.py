@@ -107,7 +107,7 @@ def plan_node(
             "and DataArrays in Zarr, whose coordinates are arrays; omit it, or write an image of "
             "OME-Zarr with xarray_n5.pyramid(image, url, levels=0)"
         )
-    plan = plan_group(dataset, path, how.format, encoding, shared=shared)
+    plan = plan_group(dataset, path, how.format, encoding, shared=shared, storage=how.storage)
     return replace(plan, existing=existing)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
 from xarray_n5.arrays.node import OpenOptions
@@ -128,6 +128,8 @@ class WriteOptions:
     """Whether Dask arrays are computed later; other data is written immediately."""
     consolidated: bool | None = None
     """Whether a group gets consolidated metadata; None to follow xarray's Zarr engine."""
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    """The chunks, shards and compression of all arrays of a copy, as far as the user chose."""
 
     def __post_init__(self) -> None:
         check_option("mode", self.mode, "w-", "w", "a", "r+")
