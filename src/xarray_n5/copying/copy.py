@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from fnmatch import fnmatch
 from hashlib import blake2b
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import xarray as xr
+from dask.array import PerformanceWarning
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
@@ -16,11 +18,13 @@ from xarray_n5.arrays.open import Walk, open_node
 from xarray_n5.copying.archives import Archive
 from xarray_n5.copying.compare import compare
 from xarray_n5.copying.groups import Tree
+from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.write import request_of, write, write_plans
 from xarray_n5.dialects import find_dialects
 from xarray_n5.errors import MetadataError, NodeExistsError, RefusedError
 from xarray_n5.formats import split_url
 from xarray_n5.formats.containers import find_scene
+from xarray_n5.graph import source_of
 from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
@@ -288,7 +292,13 @@ def _with_state(request: WriteRequest, array: Array, is_compared: bool) -> Write
         count = state = 0
     around = {} if is_compared or not state else {"source": short_hash((node.etag(), state))}
     options = replace(request.options, write_empty_chunks=count == node.metadata.grid.size)
-    return replace(request, options=options, around=around)
+    source = request.source
+    metadata = request.spec.metadata(source.shape, source.dtype, request.path)
+    if metadata.inner is not None and source_of(source) is not None:  # a task writes a shard
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerformanceWarning)  # chunks read for several shards
+            source = from_n5(array, chunks=metadata.chunks)
+    return replace(request, source=source, options=options, around=around)
 
 
 def _nodes(
