@@ -79,7 +79,7 @@ def array_keys() -> frozenset[str]:
 def group_keys() -> frozenset[str]:
     """Return the attributes by which any dialect describes an image on its group."""
     return frozenset().union(
-        *(getattr(dialect, "group_keys", _group_signs(dialect)) for dialect in DIALECTS.values())
+        *(getattr(dialect, "group_keys", dialect.keys) for dialect in DIALECTS.values())
     )
 
 
@@ -88,10 +88,6 @@ def level_lists() -> frozenset[str]:
     return frozenset().union(
         *(getattr(dialect, "level_lists", ()) for dialect in DIALECTS.values())
     )
-
-
-def _group_signs(dialect: Dialect) -> tuple[str, ...]:
-    return getattr(dialect, "group_signs", dialect.keys)
 
 
 def register_dialect(dialect: Dialect) -> None:
@@ -160,9 +156,8 @@ def resolve_geometry(
     node = node.without_users_own().without_units_of_values()
     keys: list[str] = []
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
-    signs = node.signs
     for known in dialects:
-        if not is_shown(known, node, signs, chosen=dialect is not None):
+        if not is_shown(known, node, chosen=dialect is not None):
             continue
         try:
             geometry = read(known, node)
@@ -193,22 +188,18 @@ def resolve_geometry(
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 
-def is_shown(
-    dialect: Dialect,
-    node: ArrayContext,
-    signs: tuple[set[str], set[str]],
-    *,
-    chosen: bool = False,
-) -> bool:
+def is_shown(dialect: Dialect, node: ArrayContext, *, chosen: bool = False) -> bool:
     """Return whether an array has attributes that may be those of a dialect."""
-    own, around = signs
-    if not chosen and (hidden_by := getattr(dialect, "hidden_by", ())):
-        near = own.union(*node.parents[:1])
-        if not near.isdisjoint(hidden_by):
-            return False
-    of_array, of_group = getattr(dialect, "signs", dialect.keys), _group_signs(dialect)
-    unsigned = not (of_array or of_group)
-    return unsigned or not own.isdisjoint(of_array) or not around.isdisjoint(of_group)
+    near = node.attributes.keys() | set().union(*node.parents[:1])
+    if not chosen and not near.isdisjoint(getattr(dialect, "hidden_by", ())):
+        return False
+    around = [*node.parents, *([] if node.base is None else [node.base.attributes])]
+    of_groups = frozenset(getattr(dialect, "group_keys", dialect.keys))
+    return (
+        not dialect.keys
+        or not node.attributes.keys().isdisjoint(dialect.keys)
+        or any(not of_groups.isdisjoint(attributes) for attributes in around)
+    )
 
 
 def read(dialect: Dialect, node: ArrayContext) -> Geometry | None:
@@ -237,14 +228,11 @@ def _known(item: str | Dialect) -> Dialect:
 
 def _ignored_offset(node: ArrayContext, names: tuple[str, ...]) -> list[str]:
     """Return a message if ``axes`` or ``units`` are why an offset is not one of Paintera's."""
-    around = (node.attributes, *node.parents[:1])
-    if Paintera.name in names or not all(any(k in a for a in around) for k in Paintera.signs):
-        return []
-    paintera, found = Paintera(), None
+    around = node.attributes.keys() | set().union(*node.parents[:1])
     with suppress(*ODD):
-        found = read(paintera, node)
-    if found is None or not any(axis.base[1] for axis in found.axes):
-        return []
-    both = [paintera.name, *names]
-    ignored = f"{found.sources['offset']!r} is ignored next to 'axes' or 'units'"
-    return [f"{' and '.join(both)} metadata disagree: {ignored} (dialect={both!r} uses it)"]
+        geometry = read(Paintera(), node) if {"resolution", "offset"} <= around else None
+        if geometry and Paintera.name not in names and any(a.base[1] for a in geometry.axes):
+            both = [Paintera.name, *names]
+            ignored = f"{geometry.sources['offset']!r} is ignored next to 'axes' or 'units'"
+            return [f"{' and '.join(both)} metadata disagree: {ignored} (dialect={both!r} uses it)"]
+    return []

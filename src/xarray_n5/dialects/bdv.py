@@ -16,7 +16,6 @@ from xarray_n5.dialects import lists
 from xarray_n5.dialects.levels import images_in, listings
 from xarray_n5.dialects.lists import numbers, per_axis
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.protocol import VIEW
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
@@ -46,8 +45,6 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
-    signs = (VIEW,)
-    group_signs = ()
     group_keys = ("downsamplingFactors",)
     level_lists = ("downsamplingFactors", "saved_completely")
     list_order: ClassVar[Literal["N5"]] = "N5"
@@ -182,7 +179,6 @@ class BigStitcher:
 
     name: ClassVar[str] = "bigstitcher"
     keys: ClassVar[tuple[str, ...]] = ()
-    group_signs = (_ROOT,)
     group_keys = (_ROOT,)
     level_lists = (_ROOT,)
     list_order: ClassVar[Literal["N5"]] = "N5"

@@ -32,8 +32,7 @@ class Canonical:
 
     name: ClassVar[str] = "canonical"
     keys: ClassVar[tuple[str, ...]] = (_KEY,)
-    group_signs = ("multiscales", "ome")
-    group_keys = ("multiscales",)
+    group_keys = ("multiscales", "ome")
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""

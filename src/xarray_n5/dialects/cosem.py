@@ -42,8 +42,7 @@ class Cosem:
 
     name: ClassVar[str] = "cosem"
     keys: ClassVar[tuple[str, ...]] = ("transform",)
-    group_signs = ("multiscales", "ome")
-    group_keys = ("axes", "units", "pixelResolution", "scales", "multiscales")
+    group_keys = ("axes", "units", "pixelResolution", "scales", "multiscales", "ome")
     level_lists = ("scales", "multiscales")
     list_order: ClassVar[Literal["N5"]] = "N5"
 

@@ -23,7 +23,7 @@ class ArrayDimensions:
 
     name: ClassVar[str] = "array_dimensions"
     keys: ClassVar[tuple[str, ...]] = ("_ARRAY_DIMENSIONS",)
-    group_signs = ()
+    group_keys = ()
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -61,7 +61,7 @@ class DimensionLabels:
 
     name: ClassVar[str] = "dimension_labels"
     keys: ClassVar[tuple[str, ...]] = ("DIMENSION_LABELS",)
-    group_signs = ()
+    group_keys = ()
     list_order: ClassVar[Literal["C"]] = "C"
 
     def read(self, node: ArrayContext) -> Geometry | None:

@@ -9,7 +9,7 @@ arrays/metadata.py.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.lists import axis, numbers, texts, whole_number
@@ -22,7 +22,7 @@ _UNNAMED = re.compile(r"d\d+")
 """The names that funlib.persistence gives to unnamed axes."""
 
 
-_SHARED = ("offset", "units", "types")
+_SHARED = frozenset({"offset", "units", "types"})
 """The usual keys that do not show this dialect."""
 
 _PHYSICAL = ("space", "time", "")
@@ -62,25 +62,21 @@ class Funlib:
     units_attr: str = "units"
     types_attr: str = "types"
 
-    keys: tuple[str, ...] = field(init=False, repr=False)
-    signs: tuple[str, ...] = field(init=False, repr=False)
-    group_signs = ()
+    group_keys = ()
 
-    def __post_init__(self) -> None:
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes with its metadata."""
         lists = (self.voxel_size_attr, self.axis_names_attr)
-        others = (self.offset_attr, self.units_attr, self.types_attr)
-        # Other dialects have lists that are called "offset" or "units".
-        unusual = [key for key in others if key not in _SHARED]
-        object.__setattr__(self, "keys", (*lists, *others))
-        object.__setattr__(self, "signs", (*lists, *unusual))
+        return (*lists, self.offset_attr, self.units_attr, self.types_attr)
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, or None if no list is one that only this dialect has."""
         found = {key: node.attributes.get(key) for key in self.keys}
+        if all(found[key] is None for key in found.keys() - _SHARED):
+            return None  # other dialects have lists that are called "offset" or "units"
         if node.attribute_order == "N5":
             found = {k: v[::-1] if isinstance(v, list) else v for k, v in found.items()}
-        if all(found[key] is None for key in self.signs):
-            return None
         ndim, empty = len(node.shape), ("",) * len(node.shape)
         names = texts(self.axis_names_attr, found[self.axis_names_attr], ndim, exact=True) or empty
         types = texts(self.types_attr, found[self.types_attr], ndim, exact=True) or empty

@@ -31,8 +31,7 @@ class ImageJ:
 
     name: ClassVar[str] = "imagej"
     keys: ClassVar[tuple[str, ...]] = (*sorted(_NEEDED), "frameInterval", "fps")
-    signs = ("pixelUnit",)
-    group_signs = ()
+    group_keys = ()
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes if all attributes of ImageJ exist."""

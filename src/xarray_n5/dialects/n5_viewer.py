@@ -32,7 +32,6 @@ class N5Viewer:
 
     name: ClassVar[str] = "n5_viewer"
     keys: ClassVar[tuple[str, ...]] = (_KEY, "downsamplingFactors", _LAST)
-    group_signs = ("downsamplingFactors", "scales")
     group_keys = (_KEY, "downsamplingFactors", "scales")
     level_lists = ("downsamplingFactors", "scales")
     list_order: ClassVar[Literal["N5"]] = "N5"

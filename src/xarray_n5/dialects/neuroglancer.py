@@ -36,8 +36,7 @@ class Neuroglancer:
 
     name: ClassVar[str] = "neuroglancer"
     keys: ClassVar[tuple[str, ...]] = ("coordinateArrays",)
-    group_signs = ("coordinateArrays", *_SHARED)
-    group_keys = (*_SHARED, "downsamplingFactors", "scales", "translate")
+    group_keys = ("coordinateArrays", *_SHARED, "downsamplingFactors", "scales", "translate")
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:
@@ -151,8 +150,7 @@ class TensorStore:
 
     name: ClassVar[str] = "tensorstore"
     keys: ClassVar[tuple[str, ...]] = ("axes", "units", "resolution")
-    signs = ("axes", "units")
-    group_signs = ()
+    group_keys = ()
     list_order: ClassVar[Literal["N5"]] = "N5"
 
     def read(self, node: ArrayContext) -> Geometry | None:

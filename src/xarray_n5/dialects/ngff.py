@@ -56,7 +56,6 @@ class Ngff:
 
     name: ClassVar[str] = "ngff"
     keys: ClassVar[tuple[str, ...]] = ()
-    group_signs = ("multiscales", "ome")
     group_keys = ("multiscales", "ome")
     level_lists = ("multiscales", "ome")
     version: str | None = None

@@ -35,8 +35,6 @@ class Paintera:
 
     name: ClassVar[str] = "paintera"
     keys: ClassVar[tuple[str, ...]] = ("resolution", "offset", *_UNITS, "downsamplingFactors")
-    signs = ("resolution", "offset")
-    group_signs = ("resolution", "offset")
     hidden_by = ("axes", "units")
     group_keys = ("resolution", "offset", *_UNITS)
     level_lists = ("multiScale",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.level_names import fused_in, number_in, view_in
 from xarray_n5.model.roundtrip_attrs import user_attributes
 from xarray_n5.model.units import unit_of
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Attributes
-
-VIEW = "(view of BigDataViewer)"
-"""The sign of arrays that are called like a view of BigDataViewer."""
 
 AttributeOrder: TypeAlias = Literal["auto", "C", "N5"]
 """The order of lists of axes: that of the dialect's writer, NumPy's, or x first."""
@@ -53,16 +51,9 @@ class ArrayContext:
     depth: int = 0
     """The number of groups between a new array and the group of its pyramid."""
 
-    @property
-    def signs(self) -> tuple[set[str], set[str]]:
-        """The attributes of the array, and those around it: they show whose metadata it has.
-
-        :data:`VIEW` is in the former for arrays that are called like a view of BigDataViewer.
-        """
-        around = [*self.parents, *([] if self.base is None else [self.base.attributes])]
-        # In HDF5, members of an object may be attributes of their own.
-        names = {key.partition("/")[0] for attributes in around for key in attributes}
-        return {*self.attributes, *([] if self.view is None else [VIEW])}, names
+    def warn(self, text: str) -> None:
+        """Warn about metadata of the array."""
+        warn(f"{self.path or '/'}: {text}")
 
     @property
     def level(self) -> int | None:
@@ -130,12 +121,11 @@ class Dialect(Protocol):
 
     It may have more members, which are tuples of names of attributes:
 
-    - ``signs`` of an array, and ``group_signs`` of what is around it: only arrays with one of them
-      are read. Both are `keys` by default; without keys, all arrays are read.
+    - ``group_keys``: attributes of a group that describe the axes of an image, `keys` by default;
+      another image in the group replaces them. Only arrays with one of `keys`, or with one of these
+      around them, are read; all arrays without keys.
     - ``hidden_by``: attributes of the array or its group that are those of another dialect, unless
       the user chooses this one.
-    - ``group_keys``: attributes of a group that describe the axes of an image, `group_signs` by
-      default; another image in the group replaces them.
     - ``level_lists``: attributes of a group that show that it has levels.
 
     If its lists may be in either order, ``list_order`` is that of its writers: "C", "N5", or

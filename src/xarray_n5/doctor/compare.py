@@ -135,7 +135,7 @@ def _read(level: StoredArray, dialect: str) -> Geometry | None:
     reader = DIALECTS[dialect]
     node = level.context.without_users_own().without_units_of_values()
     try:
-        geometry = read(reader, node) if is_shown(reader, node, node.signs) else None
+        geometry = read(reader, node) if is_shown(reader, node) else None
     except ODD:
         return None
     return geometry if geometry is not None and geometry.ndim == level.ndim else None
