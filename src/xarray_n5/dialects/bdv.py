@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from xarray_n5.dialects import lists
-from xarray_n5.dialects.levels import images_in, listings
+from xarray_n5.dialects.levels import images_in, level_paths, listings
 from xarray_n5.dialects.lists import numbers, per_axis
 from xarray_n5.dialects.ngff import Ngff
+from xarray_n5.dialects.ngff_systems import path_of_image
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
+from xarray_n5.model.paths import join
 from xarray_n5.model.tolerances import NEAR, SAME
 
 if TYPE_CHECKING:
@@ -30,9 +32,16 @@ NDIM = 3
 
 _NAMES = ("x", "y", "z")
 
+_NO_UNITS = (None,) * NDIM
+
 _OME_AXES = ("t", "c", "z", "y", "x")
 
 _MULTISCALES = "multiscales of the group"
+
+_ROOT = "Bigstitcher-Spark"
+"""The root's attribute; in HDF5 its members may be attributes of their own."""
+
+_BOX, _PRESERVED, _FACTOR = "Boundingbox_min", "PreserveAnisotropy", "AnisotropyFactor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +60,16 @@ class Bdv:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a view's level, and a matrix if the XML rotates the view."""
-        found = node.view
-        if found is None or len(node.shape) != NDIM:
+        if node.view is None or len(node.shape) != NDIM:
             return None
-        factors, placed = lists.factors_of(node), None
-        if node.xml:
-            try:
-                placed = _placed(node.xml, *found)
-            except ValueError as error:
-                warn(f"{node.path}: the XML next to the container is ignored: {error}")
+        factors, placed = lists.factors_of(node), _placed(node, *node.view)
         fusion = fusion_around(node.parents, node.path)
         if fusion is not None and fusion.completes(placed):
-            axes = lists.axes_at_level(_NAMES, (None,) * NDIM, fusion.voxel, factors, fusion.offset)
-            return Geometry(axes, {"scale": fusion.source, "offset": f"{_ROOT}/{_BOX}"})
+            return fusion.at_level(factors)
+        if placed is None and factors is None:
+            return None
         if placed is None:
-            if factors is None:
-                return None
-            axes = lists.axes_at_level(_NAMES, (None,) * NDIM, (1.0,) * NDIM, factors)
+            axes = lists.axes_at_level(_NAMES, _NO_UNITS, (1.0,) * NDIM, factors)
             return Geometry(axes, {"scale": "downsamplingFactors"})
         rows, unit, where = placed
         sources = {"names": "layout of the container", "units": "voxelSize of the XML"}
@@ -84,20 +86,17 @@ class Bdv:
         return {"downsamplingFactors": [lists.factors_in(geometry) for _, geometry in levels]}
 
 
-def _placed(xml: bytes, setup: int, timepoint: int) -> tuple[np.ndarray, str | None, str] | None:
-    """Return the matrix of a view, its unit and its source, as the XML has them."""
-    reader = scene_reader(xml)
-    if reader is None:
-        raise ValueError("it does not describe a project")
-    return reader.placement(xml, timepoint, setup)
-
-
-_ROOT = "Bigstitcher-Spark"
-"""The root's attribute; in HDF5 its members may be attributes of their own."""
-
-_BOX, _PRESERVED, _FACTOR, _LEVELS = (
-    *("Boundingbox_min", "PreserveAnisotropy", "AnisotropyFactor", "MultiResolutionInfos"),
-)
+def _placed(
+    node: ArrayContext, setup: int, timepoint: int
+) -> tuple[np.ndarray, str | None, str] | None:
+    """Return the matrix of a view, its unit and its source, as the XML has them, if it is valid."""
+    reader = None if node.xml is None else scene_reader(node.xml)
+    try:
+        if node.xml is not None and reader is not None:
+            return reader.placement(node.xml, timepoint, setup)
+    except ValueError as error:
+        node.warn(f"the XML next to the container is ignored: {error}")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +112,15 @@ class Fusion:
     start: tuple[float, ...] | None
     """The first voxel, if the attributes state it."""
 
-    @property
-    def offset(self) -> tuple[float, ...]:
-        """The position of the first voxel."""
+    def at_level(
+        self, factors: Sequence[float] | None, units: Sequence[str | None] = _NO_UNITS
+    ) -> Geometry:
+        """Return the axes of a level with the factors."""
         start = self.start or (0.0,) * NDIM
-        return tuple(first * step for first, step in zip(start, self.voxel, strict=True))
+        offsets = [first * step for first, step in zip(start, self.voxel, strict=True)]
+        axes = lists.axes_at_level(_NAMES, units, self.voxel, factors, offsets)
+        offset = {} if self.start is None else {"offset": f"{_ROOT}/{_BOX}"}
+        return Geometry(axes, {"scale": self.source} | offset)
 
     def voxel_over(self, listed: Sequence[float], where: str) -> tuple[float, ...]:
         """Return the voxel in x, y, z from that of other metadata; warn if its depth differs.
@@ -152,21 +155,21 @@ def fusion_in(groups: Iterable[Mapping[str, Any]]) -> Fusion | None:
     ValueError
         If its attributes are invalid.
     """
-    found = next(filter(None, map(_settings, groups)), None)
-    if found is None:
+    settings = next(filter(None, map(_settings, groups)), None)
+    if settings is None:
         return None
-    box = numbers(_BOX, found.get(_BOX), NDIM, positive=False, exact=True)
-    return Fusion(*_voxel(found), box)
+    box = numbers(_BOX, settings.get(_BOX), NDIM, positive=False, exact=True)
+    return Fusion(*_voxel(settings), box)
 
 
 def fusion_around(groups: Iterable[Mapping[str, Any]], where: str) -> Fusion | None:
     """Return the fusion that views are part of, if its position is known; warn if it is invalid."""
     try:
-        found = fusion_in(groups)
+        fusion = fusion_in(groups)
     except ValueError as error:
         warn(f"{where}: {_ROOT!r} is ignored: {error}")
         return None
-    return None if found is None or found.start is None else found
+    return None if fusion is None or fusion.start is None else fusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,19 +197,15 @@ class BigStitcher:
         fusion = fusion_in(node.parents)
         if fusion is None:
             return None
-        factors, where = lists.factors_of(node), fusion.source
-        if factors is not None:
-            where = f"{where}, downsamplingFactors"
-        else:
+        factors, where = lists.factors_of(node), ", downsamplingFactors"
+        if factors is None:
             settings = next(filter(None, map(_settings, node.parents)), {})
-            factors = _listed_factors(settings, node)
+            factors, where = _listed_factors(settings, node), ""
         if not lists.check_level(node, factors):
             return None
-        sources = {"names": "layout of the container", "scale": where}
-        sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
-        units = (None,) * NDIM
-        axes = lists.axes_at_level(_NAMES, units, fusion.voxel, factors, fusion.offset)
-        return Geometry(axes, sources)
+        geometry = replace(fusion, source=f"{fusion.source}{where}").at_level(factors)
+        names = {"names": "layout of the container"}
+        return replace(geometry, sources={**names, **geometry.sources})
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute of a level; the root's cannot be written."""
@@ -225,67 +224,62 @@ def _in_ome_zarr(node: ArrayContext) -> Geometry | None:
     fusion = fusion_in([group])
     if listed is None or fusion is None:
         return None
-    _, entry, first = listed
-    above = node.path.removesuffix(str(entry["path"]).removeprefix("./").strip("/"))
-    base = f"{above}{str(first.get('path', '')).removeprefix('./').strip('/')}"
-    found, whole = Ngff().read(node), Ngff().read(replace(node, path=base))
-    if found is None or whole is None or found.affine is not None or whole.affine is not None:
+    image, entry, _ = listed
+    base = join(path_of_image(entry, node), next(iter(level_paths(image))))
+    level, whole = Ngff().read(node), Ngff().read(replace(node, path=base))
+    if level is None or whole is None or level.affine is not None or whole.affine is not None:
         return None
     spatial = whole.axes[-NDIM:]
-    if tuple(axis.name for axis in found.axes) != _OME_AXES or any(a.offset for a in spatial):
+    if tuple(axis.name for axis in level.axes) != _OME_AXES or any(a.offset for a in spatial):
         return None
     voxel = fusion.voxel_over([axis.step for axis in spatial[::-1]], node.path)
-    ratios = [a.step / b.step for a, b in zip(found.axes[-NDIM:], spatial, strict=True)][::-1]
+    ratios = [a.step / b.step for a, b in zip(level.axes[-NDIM:], spatial, strict=True)][::-1]
     factors = _own_factors(node) or tuple(ratios)
     if not np.allclose(factors, ratios, rtol=NEAR, atol=0):
-        warn(
-            f"{node.path}: 'multiscales' has the factors {ratios[::-1]} along z, y, x, but "
+        node.warn(
+            f"'multiscales' has the factors {ratios[::-1]} along z, y, x, but "
             f"'downsamplingFactors' has {list(factors[::-1])}; using the latter"
         )
     # Pixels of the input are not micrometres.
     pixels = voxel[0] == voxel[1] == 1
     units = [None if pixels else axis.unit for axis in spatial[::-1]]
-    placed = replace(fusion, voxel=voxel)
-    axes = lists.axes_at_level(_NAMES, units, voxel, factors, placed.offset)
-    time, channel = (replace(axis, unit=None) for axis in found.axes[:-NDIM])
-    sources = {"names": _MULTISCALES, "scale": f"{_MULTISCALES}, {fusion.source}"}
-    sources |= {"offset": f"{_ROOT}/{_BOX}"} if fusion.start is not None else {}
-    return Geometry((time, channel, *axes), sources)
+    placed = replace(fusion, voxel=voxel, source=f"{_MULTISCALES}, {fusion.source}")
+    geometry = placed.at_level(factors, units)
+    others = tuple(replace(axis, unit=None) for axis in level.axes[:-NDIM])
+    return Geometry((*others, *geometry.axes), {"names": _MULTISCALES, **geometry.sources})
 
 
 def _own_factors(node: ArrayContext) -> tuple[float, ...] | None:
     """Return the factors of a level of an OME-Zarr image in x, y, z, if it has any."""
-    listed = node.attributes.get("downsamplingFactors")
-    found = numbers("downsamplingFactors", listed, len(node.shape), exact=True)
-    return None if found is None or found[NDIM:] != (1.0, 1.0) else found[:NDIM]
+    key = "downsamplingFactors"
+    factors = numbers(key, node.attributes.get(key), len(node.shape), exact=True)
+    return None if factors is None or factors[NDIM:] != (1.0, 1.0) else factors[:NDIM]
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the settings of a fusion, or None if the group has none."""
-    match group.get(_ROOT):
-        case dict(found):
-            return found
+    if isinstance(settings := group.get(_ROOT), dict):
+        return settings
     head = f"{_ROOT}/"
-    found = {k.removeprefix(head): value for k, value in group.items() if k.startswith(head)}
-    return found or None
+    return {k.removeprefix(head): value for k, value in group.items() if k.startswith(head)} or None
 
 
-def _voxel(found: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
+def _voxel(settings: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
     """Return the voxel in x, y, z, and the attribute that states it."""
-    preserved = found.get(_PRESERVED, False)
+    preserved = settings.get(_PRESERVED, False)
     if not isinstance(preserved, int):  # HDF5 has no booleans
         raise ValueError(f"{_PRESERVED!r} is {preserved!r}; expected true or false")  # noqa: TRY004
     if not preserved:
         return (1.0, 1.0, 1.0), f"{_ROOT}/{_PRESERVED}"
-    if found.get(_FACTOR) is None:
+    if settings.get(_FACTOR) is None:
         raise ValueError(f"{_PRESERVED!r} is true, but {_FACTOR!r} is missing")
-    (factor,) = numbers(_FACTOR, [found[_FACTOR]], 1) or (1.0,)
+    (factor,) = numbers(_FACTOR, [settings[_FACTOR]], 1) or (1.0,)
     return (1.0, 1.0, factor), f"{_ROOT}/{_FACTOR}"
 
 
-def _listed_factors(found: Mapping[str, Any], node: ArrayContext) -> tuple[float, ...] | None:
+def _listed_factors(settings: Mapping[str, Any], node: ArrayContext) -> tuple[float, ...] | None:
     """Return the factors of a level as the root lists them; those of all images are the same."""
-    match found.get(_LEVELS):
+    match settings.get("MultiResolutionInfos"):
         case [[*levels], *_]:
             level = node.level or 0
             entry = levels[level] if level < len(levels) else None
