@@ -244,7 +244,7 @@ def _moved(start: Sequence[float], name: str) -> Registration:
 def _offset(attributes: Attributes, where: str) -> tuple[float, ...] | None:
     """Return the first voxel that a non-rigid fusion states on the array of the base level."""
     try:
-        return numbers(_OFFSET, attributes.get(_OFFSET), NDIM, positive=False, exact=True)
+        return numbers(_OFFSET, attributes.get(_OFFSET), NDIM, kind="finite", exact=True)
     except ValueError as error:
         warn(f"{where}: {_OFFSET!r} is ignored: {error}")
         return None

@@ -90,12 +90,15 @@ def _placed(
     node: ArrayContext, setup: int, timepoint: int
 ) -> tuple[np.ndarray, str | None, str] | None:
     """Return the matrix of a view, its unit and its source, as the XML has them, if it is valid."""
-    reader = None if node.xml is None else scene_reader(node.xml)
-    try:
-        if node.xml is not None and reader is not None:
+    if not node.xml:
+        return None
+    problem: object = "it does not describe a project"
+    if (reader := scene_reader(node.xml)) is not None:
+        try:
             return reader.placement(node.xml, timepoint, setup)
-    except ValueError as error:
-        node.warn(f"the XML next to the container is ignored: {error}")
+        except ValueError as error:
+            problem = error
+    node.warn(f"the XML next to the container is ignored: {problem}")
     return None
 
 
@@ -158,7 +161,7 @@ def fusion_in(groups: Iterable[Mapping[str, Any]]) -> Fusion | None:
     settings = next(filter(None, map(_settings, groups)), None)
     if settings is None:
         return None
-    box = numbers(_BOX, settings.get(_BOX), NDIM, positive=False, exact=True)
+    box = numbers(_BOX, settings.get(_BOX), NDIM, kind="finite", exact=True)
     return Fusion(*_voxel(settings), box)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.lists import axis, in_c_order, matrix, over, per_axis, whole_number
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Geometry, kind_of
+from xarray_n5.model.axes import Geometry, axis_kind
 from xarray_n5.model.units import same_unit, written_unit
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Canonical:
             ]
         numbers = [whole_number(number) for row in rows for number in row]
         described = [
-            {"type": each.kind or kind_of(each.name, each.unit) or "data"}
-            | {"name": each.name, "unit": each.unit or "none"}
+            {"type": axis_kind(each) or "data"} | {"name": each.name, "unit": each.unit or "none"}
             for each in axes
         ]
         units = [one["unit"] for one in described if one["type"] == "space"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.lists import (
+    Kind,
     axis,
     by_axis,
     factors_in,
@@ -45,6 +46,8 @@ class Cosem:
     group_keys = ("axes", "units", "pixelResolution", "scales", "multiscales", "ome")
     level_lists = ("scales", "multiscales")
     list_order: ClassVar[Literal["N5"]] = "N5"
+    transform_only: bool = False
+    """Whether nothing else is written; in Zarr, on the levels only."""
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that ``transform`` describes."""
@@ -56,7 +59,8 @@ class Cosem:
             own, key = listed.get("transform"), "multiscales of the group"
         if base is None and node.base is not None:
             base = node.base.attributes.get("transform")
-        found, under = _parse(own, node, key), _parse(base, node, key)
+        found = _parse(own, node, key)
+        under = found if base is own else _parse(base, node, key)
         if found is None:
             return None
         return moved(over(_at_level(_warned(found, own, node), under, node), under), node)
@@ -75,13 +79,16 @@ class Cosem:
             "scale": [whole_number(axis.step) for axis in axes],
             "translate": [whole_number(axis.offset) for axis in axes],
         }
+        written = {"transform": transform}
+        if self.transform_only:
+            return written
         if _is_alike(geometry):
-            steps = [whole_number(axis.step) for axis in axes[::-1]]
-            resolution = {"dimensions": steps, "unit": axes[0].unit}
-            return {"transform": transform} | in_si_units({"pixelResolution": resolution})
+            sizes = [whole_number(axis.step) for axis in axes[::-1]]
+            resolution = {"dimensions": sizes, "unit": axes[0].unit}
+            return written | in_si_units({"pixelResolution": resolution})
         if not node.lists_x_first:
-            return {"transform": transform}
-        return {"transform": transform} | Neuroglancer().write(_bare(geometry), node)
+            return written
+        return written | Neuroglancer().write(_bare(geometry), node)
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: the ``transform`` of each level.
@@ -89,11 +96,13 @@ class Cosem:
         The base level's axes, units and resolution are added, in N5 order.
         """
         node, base = levels[0]
-        own = [self.write(geometry, node) for node, geometry in levels]
         entries = [
-            {"path": node.listed_path, "transform": each["transform"]}
-            for (node, _), each in zip(levels, own, strict=True)
+            {"path": node.listed_path, "transform": self.write(geometry, node)["transform"]}
+            for node, geometry in levels
         ]
+        images = {"multiscales": [{"name": None, "datasets": entries}]}
+        if self.transform_only:
+            return images if node.lists_x_first else {}
         around: dict[str, Any] = {
             "axes": list(names(base.axes))[::-1],
             "units": [axis.unit or "" for axis in base.axes[::-1]],
@@ -103,10 +112,7 @@ class Cosem:
             around = in_si_units(around)
         else:
             around |= Neuroglancer().write(_bare(base), node)
-        return around | {
-            "scales": [factors_in(geometry) for _, geometry in levels],
-            "multiscales": [{"name": None, "datasets": entries}],
-        }
+        return around | {"scales": [factors_in(geometry) for _, geometry in levels]} | images
 
 
 def _is_alike(geometry: Geometry) -> bool:
@@ -122,7 +128,7 @@ def _bare(geometry: Geometry) -> Geometry:
 
 
 def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
-    if not isinstance(transform, dict) or "scale" not in transform:
+    if not isinstance(transform, dict) or transform.get("scale") is None:
         return None
     ndim = len(node.shape)
     names = texts("transform.axes", transform.get("axes"), ndim, exact=True) or ("",) * ndim
@@ -130,18 +136,19 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
     if isinstance(units, list):  # ignore numbers
         units = [unit if isinstance(unit, str) else None for unit in units]
     units = texts("transform.units", units, ndim, exact=True) or (None,) * ndim
-    lists = {
-        word: numbers(f"transform.{word}", transform.get(word), ndim, positive=False, exact=True)
-        for word in ("scale", "translate")
-    }
-    starts = lists["translate"] or (0.0,) * ndim
+    known: dict[str, Kind] = {"scale": "non-zero", "translate": "finite"}
+    scales, starts = (
+        numbers(f"transform.{k}", transform.get(k), ndim, kind=kind, exact=True, node=node)
+        for k, kind in known.items()
+    )
     given = (transform.get(word) for word in _ORDERS)
     orders = {str(order).upper() for order in given if order is not None}  # n5-universe writes null
     if not orders and node.attribute_order == "N5":
         orders = {"F"}
     if orders - {"C", "F"} or len(orders) > 1:
         raise ValueError(f"'transform' has the orders {sorted(orders)}; expected C or F")
-    axes = [axis(*facts) for facts in zip(names, units, lists["scale"] or (), starts, strict=True)]
+    facts = zip(names, units, scales or (), starts or (0.0,) * ndim, strict=True)
+    axes = [axis(*fact) for fact in facts]
     said = {"names": key} if any(names) else {}
     said |= {"units": key} if any(units) else {}
     geometry = Geometry(tuple(axes), said | {"scale": key, "offset": key})

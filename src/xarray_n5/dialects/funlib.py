@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.lists import axis, numbers, texts, whole_number
+from xarray_n5.dialects.lists import Kind, axis, numbers, texts, whole_number
 from xarray_n5.model.axes import Geometry, names
 
 if TYPE_CHECKING:
@@ -90,8 +90,11 @@ class Funlib:
             places = list(range(ndim - count, ndim))  # channels come first
         units = texts(self.units_attr, own[self.units_attr], count, exact=True)
         units = units if units and any(units) else None
-        starts = numbers(self.offset_attr, own[self.offset_attr], count, positive=False, exact=True)
-        scales = numbers(self.voxel_size_attr, own[self.voxel_size_attr], count, exact=True)
+        kinds: dict[str, Kind] = {self.offset_attr: "finite", self.voxel_size_attr: "positive"}
+        starts, scales = (
+            numbers(key, own[key], count, kind=kind, exact=True, node=node)
+            for key, kind in kinds.items()
+        )
         placed = any(values is not None for values in (units, scales, starts))
         facts = zip(
             units or ("",) * count,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.dialects.lists import axis, numbers, whole_number
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit
 
@@ -45,22 +44,26 @@ class ImageJ:
                 f"{list(_COUNTS.values())} are {list(counts.values())}, which makes "
                 f"{len(order)} axes; the array has {len(node.shape)}"
             )
-        moved = [key for key in _ORIGINS.values() if _number(said, key)]
+        origins = {name: _number(said, key) for name, key in _ORIGINS.items()}
+        moved = [_ORIGINS[name] for name, origin in origins.items() if origin]
         if moved:
-            warn(
-                f"{node.path or '/'}: reading {moved} as coordinates, as n5-ij does; ImageJ itself "
-                "counts them in pixels"
+            node.warn(
+                f"reading {moved} as coordinates, as n5-ij does; ImageJ itself counts them in pixels"
             )
+        spatial = [name for name in order if name in _SPACE]
+        keys = ", ".join(_SPACE[name] for name in spatial)
+        listed = [said[_SPACE[name]] for name in spatial]
+        sizes = dict(
+            zip(spatial, numbers(keys, listed, len(spatial), node=node) or (), strict=True)
+        )
         axes = []
         for name in order:
-            if name in _SPACE:
-                size = _number(said, _SPACE[name], positive=True)
-                axes.append(axis(name, said["pixelUnit"], size, _number(said, _ORIGINS[name])))
+            if name in sizes:
+                axes.append(axis(name, said["pixelUnit"], sizes[name], origins[name]))
             else:
                 interval = _number(said, "frameInterval") if name == "t" else 0.0
                 timed = interval > 0
                 axes.append(axis(name, "s" if timed else None, interval if timed else None))
-        keys = ", ".join([*(_SPACE[name] for name in order if name in _SPACE)])
         sources = {"names": "numChannels, numSlices, numFrames", "units": "pixelUnit"}
         return Geometry(
             tuple(axes[::-1]), sources | {"scale": keys, "offset": "xOrigin, yOrigin, zOrigin"}
@@ -96,6 +99,6 @@ def _written(axes: Mapping[str, Any], name: str, field: str, default: float) -> 
     return whole_number(getattr(axes[name], field)) if name in axes else default
 
 
-def _number(said: Mapping[str, Any], key: str, *, positive: bool = False) -> float:
-    found = numbers(key, [said.get(key, 0)], 1, positive=positive)
-    return 0.0 if found is None else found[0]
+def _number(said: Mapping[str, Any], key: str) -> float:
+    (number,) = numbers(key, [said.get(key, 0)], 1, kind="finite") or (0.0,)
+    return number

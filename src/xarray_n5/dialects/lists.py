@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,12 +16,21 @@ from xarray_n5.model.transformations import compose, parse_transformation
 from xarray_n5.model.units import ratio, split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
 
 T = TypeVar("T")
+
+Kind: TypeAlias = Literal["positive", "non-zero", "finite"]
+"""What finite numbers must be: steps of samples, those that may be reversed, and positions."""
+
+_PROPER: Mapping[Kind, Callable[[float], bool]] = {
+    "positive": lambda number: number > 0,
+    "non-zero": bool,
+    "finite": math.isfinite,
+}
 
 
 def texts(key: str, value: object, ndim: int, *, exact: bool = False) -> tuple[str, ...] | None:
@@ -48,14 +57,18 @@ def numbers(
     value: object,
     ndim: int,
     *,
-    positive: bool = True,
+    kind: Kind = "positive",
     filler: float = 1.0,
     exact: bool = False,
+    node: ArrayContext | None = None,
 ) -> tuple[float, ...] | None:
     """Return `ndim` numbers, or None if there is no attribute.
 
     A single number is for all axes; numbers may be strings. A short list is for the first axes,
     which are spatial in N5, with `filler` for the rest, unless it must be `exact`.
+
+    For a `node`, invalid ones between valid ones are NaN, with a warning: :func:`axis` makes axes
+    without coordinates of them.
 
     Raises
     ------
@@ -65,21 +78,26 @@ def numbers(
     if value is None:
         return None
     items = [value] * ndim if isinstance(value, (int, float, str)) else value
-    result = tuple(map(as_number, items)) if isinstance(items, list) else (math.nan,)
-    if not all(math.isfinite(number) and (number > 0 or not positive) for number in result):
-        kind = "positive, finite" if positive else "finite"
-        raise ValueError(f"{key!r} is {value!r}; expected a list of {kind} numbers")
-    return _fill(key, result, filler, ndim, exact=exact)
+    result = [as_number(item, kind) for item in items] if isinstance(items, list) else [math.nan]
+    valid = [number for number in result if not math.isnan(number)]
+    text = f"{key!r} is {value!r}; expected a list of {kind} numbers"
+    if len(valid) < len(result) and (node is None or not valid):
+        raise ValueError(text)
+    filled = _fill(key, tuple(result), filler, ndim, exact=exact)
+    if node is not None and len(valid) < len(result):
+        node.warn(f"{text}: axes with others have no coordinates")
+    return filled
 
 
-def as_number(item: object) -> float:
-    """Return a number, which may be a string; NaN if it is not a number."""
+def as_number(item: object, kind: Kind = "finite") -> float:
+    """Return a number, which may be a string; NaN if it is not one of its kind."""
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
         return math.nan
     try:
-        return float(item)
+        number = float(item)
     except (ValueError, OverflowError):
         return math.nan
+    return number if math.isfinite(number) and _PROPER[kind](number) else math.nan
 
 
 def _fill(key: str, items: tuple[T, ...], filler: T, ndim: int, *, exact: bool) -> tuple[T, ...]:
@@ -278,24 +296,20 @@ def axis(
     """Return an axis from its metadata.
 
     A number before a unit multiplies it, as in TensorStore. A channel axis with scale 1 and offset
-    0, which some dialects require, has no coordinates.
+    0, which some dialects require, has no coordinates. Neither has an axis with an invalid number,
+    nor a unit, with which copies would give it a scale of 1.
     """
     if not isinstance(name, str | None):
         raise ValueError(f"an axis has the name {name!r}; expected a string")  # noqa: TRY004
     name = name or None
     times, text = split_unit(written_unit(unit))
-    found = kind if kind in {"space", "time", "channel"} else kind_of(name, text)
+    known = kind if kind in {"space", "time", "channel"} else kind_of(name, text)
+    if math.isnan(offset) or (scale is not None and math.isnan(scale)):
+        return Axis(name=name, kind=known)
     scale = None if scale is None else scale * times
-    if found == "channel" and text is None and (scale, offset) == (1.0, 0.0):
+    if known == "channel" and text is None and (scale, offset) == (1.0, 0.0):
         scale = None
-    return Axis(
-        name=name,
-        kind=found,
-        unit=text,
-        scale=scale,
-        offset=offset * times,
-        factor=factor,
-    )
+    return Axis(name=name, kind=known, unit=text, scale=scale, offset=offset * times, factor=factor)
 
 
 def over(geometry: Geometry, base: Geometry | None) -> Geometry:
@@ -378,7 +392,7 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
         (attributes for attributes in around if {"translate", "scales"} <= attributes.keys()), {}
     )
     ndim = len(node.shape)
-    starts = numbers("translate", source.get("translate"), ndim, positive=False, filler=0.0)
+    starts = numbers("translate", source.get("translate"), ndim, kind="finite", filler=0.0)
     scales = resolution_in(source, "pixelResolution", ndim)
     if starts is None or scales is None or not any(starts):
         return geometry

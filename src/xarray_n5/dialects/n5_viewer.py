@@ -44,7 +44,7 @@ class N5Viewer:
         listed = "downsamplingFactors" in group or "scales" in group
         source = group if _KEY not in own and listed else own
         steps, unit = lists.steps_and_unit(source.get(_KEY))
-        scales, factors = _level(node, numbers(_KEY, steps, ndim))
+        scales, factors = _level(node, numbers(_KEY, steps, ndim, node=node))
         if scales is None and ("downsamplingFactors" not in own or factors is None):
             return None
         where = _KEY if source is own else f"{_KEY} of the group"
@@ -59,14 +59,13 @@ class N5Viewer:
         units = texts("units", own.get("units"), ndim)
         said |= {"names": "axes"} if any(names) else {}
         said |= {"units": "units" if units else where} if units or unit else {}
-        rows = np.eye(ndim, ndim + 1)
-        rows[:, :ndim] *= scales
-        if _LAST in own:
-            rows = matrix({"type": "affine", "affine": own[_LAST]}, ndim) @ np.vstack(
-                [rows, [[0.0] * ndim + [1.0]]]
-            )
-            said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
-        axes, affine = lists.axes_under(names, units or (unit,) * ndim, rows, factors)
+        units = units or (unit,) * ndim
+        if _LAST not in own:
+            axes = lists.axes_at_level(names, units, scales, factors)
+            return lists.moved(Geometry(axes, said), node)
+        rows = matrix({"type": "affine", "affine": own[_LAST]}, ndim) @ np.diag([*scales, 1.0])
+        said |= {"scale": f"{said['scale']}, {_LAST}", "offset": _LAST}
+        axes, affine = lists.axes_under(names, units, rows, factors)
         return lists.moved(Geometry(axes, said, affine=affine), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:

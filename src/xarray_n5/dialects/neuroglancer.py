@@ -52,7 +52,7 @@ class Neuroglancer:
             return None
         ndim = len(node.shape)
         units = texts("units", merged.get("units"), ndim)
-        scales = numbers(key, steps, ndim)
+        scales = numbers(key, steps, ndim, node=node)
         if scales is None and units and any(units):
             key, scales = "units", (1.0,) * ndim
         given = texts("axes", merged.get("axes"), ndim) or ("",) * ndim
@@ -168,7 +168,7 @@ class TensorStore:
         # With named axes, short lists are for the first ones, which are spatial.
         exact = found["axes"] is None
         units = texts("units", found["units"], ndim, exact=exact)
-        scales = numbers("resolution", found["resolution"], ndim, exact=exact)
+        scales = numbers("resolution", found["resolution"], ndim, exact=exact, node=node)
         if len({name for name in names if name}) != sum(map(bool, names)):
             raise ValueError(f"'axes' is {list(names)}; expected unique names")
         said = {"names": "axes"} if any(names) else {}

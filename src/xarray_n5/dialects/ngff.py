@@ -7,6 +7,7 @@ NgffSingleScaleAxesMetadata in n5-universe.
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from xarray_n5.dialects.ngff_systems import (
 )
 from xarray_n5.dialects.precedence import disagreement, names_disagreement
 from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.axes import Geometry, kind_of
+from xarray_n5.model.axes import Geometry, axis_kind, kind_of
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -115,19 +116,15 @@ class Ngff:
         base = ordered(levels[0][1])
         axes = [_described(axis) for axis in base]
         image = {"version": "0.4", "name": "", "axes": axes, "datasets": datasets}
-        labels = next((a.labels for a in base if a.labels and _kind(a) == "channel"), ())
+        labels = next((a.labels for a in base if a.labels and axis_kind(a) == "channel"), ())
         if version == VERSION:
-            if not can_show([_kind(axis) for axis in base]):
+            if not can_show([axis_kind(axis) for axis in base]):
                 raise ValueError(
                     f"OME-Zarr {VERSION} cannot describe the axes {[axis.name for axis in base]}; "
                     f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
                 )
             image = with_systems(image, levels[0][1].systems)
         return described([image], omero_for(labels), version)
-
-
-def _kind(one: Axis) -> str | None:
-    return one.kind or kind_of(one.name, one.unit)
 
 
 def can_show(kinds: Sequence[str | None]) -> bool:
@@ -146,7 +143,7 @@ def can_show(kinds: Sequence[str | None]) -> bool:
 def _described(one: Axis) -> dict[str, str]:
     """Return an axis of OME-NGFF; a known unit as a whole word, others verbatim."""
     known = unit_of(one.unit)
-    kind = _kind(one)
+    kind = axis_kind(one)
     unit = known.word if known else one.unit
     return (
         {"name": str(one.name)}
@@ -188,21 +185,23 @@ def _placed(
     without a valid scale, no axis has coordinates.
     """
     rows, invalid, problems = level_matrix(image, entry, [name for name, _, _ in described])
-    axes = [axis(name, unit, None, kind=kind) for name, kind, unit in described]
-    bare = [replace(axis, unit=None) for axis in axes]
     split = None if rows is None else per_axis(rows)
-    if rows is None or (split is None and invalid):
-        return Geometry(tuple(bare), {"names": _KEY}), problems
+    scales: Sequence[float | None] = [None] * len(described)
+    starts: Sequence[float] = [0.0] * len(described)
     said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
-    if split is None:
-        return Geometry(tuple(axes), said, affine=as_tuples(rows)), problems
-    for number, (scale, offset) in enumerate(zip(*split, strict=True)):
-        name, kind, unit = described[number]
-        if number not in invalid and scale == 0:
-            problems.append(f"the scale of axis {name!r} is 0")
-        elif number not in invalid:
-            bare[number] = axis(name, unit, scale, offset, kind=kind)
-    return Geometry(tuple(bare), said), problems
+    if rows is None or (split is None and invalid):
+        starts, said = [math.nan] * len(described), {"names": _KEY}
+    elif split is not None:
+        zeros = {at for at, scale in enumerate(split[0]) if scale == 0} - invalid
+        problems += [f"the scale of axis {described[at][0]!r} is 0" for at in sorted(zeros)]
+        without = invalid | zeros
+        scales, starts = split[0], [math.nan if n in without else s for n, s in enumerate(split[1])]
+    axes = tuple(
+        axis(name, unit, scale, start, kind=kind)
+        for (name, kind, unit), scale, start in zip(described, scales, starts, strict=True)
+    )
+    affine = None if rows is None or split is not None or invalid else as_tuples(rows)
+    return Geometry(axes, said, affine=affine), problems
 
 
 def _ignored(problems: Sequence[str], node: ArrayContext) -> str:

@@ -138,13 +138,12 @@ def _valid(
             problems.append(f"the {kind} {values!r} is for {count} axes, expected {len(names)}")
             scaled = scaled and kind != "scale"
         else:
-            numbers = [as_number(value) for value in values]
-            for axis, number in enumerate(numbers):
-                if not math.isfinite(number) or (kind == "scale" and number == 0):
-                    invalid.add(axis)
-                    problems.append(f"the {kind} of axis {names[axis]!r} is {values[axis]!r}")
-                    numbers[axis] = _NEUTRAL[kind]
-            valid.append({**step, kind: numbers})
+            numbers = [as_number(v, "non-zero" if kind == "scale" else "finite") for v in values]
+            odd = [axis for axis, number in enumerate(numbers) if math.isnan(number)]
+            problems += [f"the {kind} of axis {names[axis]!r} is {values[axis]!r}" for axis in odd]
+            invalid.update(odd)
+            neutral = [_NEUTRAL[kind] if math.isnan(number) else number for number in numbers]
+            valid.append({**step, kind: neutral})
     return valid, scaled
 
 

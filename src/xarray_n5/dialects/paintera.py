@@ -59,8 +59,9 @@ class Paintera:
 
         found = {**around, **{key: own[key] for key in keys if key in own}}
         ndim = len(node.shape)
-        scales = numbers("resolution", found.get("resolution"), ndim) or (1.0,) * ndim
-        starts = numbers("offset", found.get("offset"), ndim, positive=False, filler=0.0)
+        scales = numbers("resolution", found.get("resolution"), ndim, node=node) or (1.0,) * ndim
+        listed = found.get("offset")
+        starts = numbers("offset", listed, ndim, kind="finite", filler=0.0, node=node)
         unit, starts = _unit_of(found, starts)
         scales, factors = lists.base_and_factors(node, "resolution", scales)
         if not placed and not lists.check_level(node, factors):

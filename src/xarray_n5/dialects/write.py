@@ -24,7 +24,7 @@ from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, kind_of
+from xarray_n5.model.axes import Geometry, axis_kind
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import meant_unit, same_unit
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.metadata import Attributes
+
+
+_TRANSFORM = Cosem(transform_only=True)
 
 
 def write_geometry(
@@ -69,9 +72,10 @@ def write_geometry(
     node = ArrayContext(shape=shape, lists_x_first=lists_x_first)
     with _refusing(where):
         if dialect is None:
-            return _default_attributes(geometry, node)
-        _, (attributes,) = _checked([(node, geometry)], dialect, group=False)
-        return attributes
+            _, own = _written([(node, geometry)], _of_array(geometry, node), group=False)
+        else:
+            _, own = _checked([(node, geometry)], dialect, group=False)
+    return own[0]
 
 
 def write_pyramid(
@@ -200,7 +204,7 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
 def _lack(levels: Sequence[tuple[ArrayContext, Geometry]]) -> str:
     """Return why OME-NGFF cannot describe levels in Zarr with several axes of space, or ""."""
     node, base = levels[0]
-    kinds = [_kind(axis) for axis in base.axes]
+    kinds = [axis_kind(axis) for axis in base.axes]
     if node.lists_x_first or kinds.count("space") < 2 or can_show(kinds):  # noqa: PLR2004
         return ""
     axes = ", ".join(str(axis.name) for axis in base.with_names().axes)
@@ -228,9 +232,7 @@ def _overrides(geometry: Geometry, node: ArrayContext) -> Iterator[dict[str, Any
     """Iterate over attributes that take precedence over others, the least first."""
     if geometry.named and not geometry.placed:
         yield DimensionLabels().write(geometry, node)
-    yield (
-        _transform(geometry, node) if geometry.affine is None else Canonical().write(geometry, node)
-    )
+    yield (_TRANSFORM if geometry.affine is None else Canonical()).write(geometry, node)
 
 
 def _checked(
@@ -240,36 +242,42 @@ def _checked(
     group: bool,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of a group and of its levels, or of an array, after reading them."""
-    names = None if dialect is None else _names(dialect)
-    around, own = _default_pyramid(levels) if names is None else _written(levels, names, group)
+    if dialect is None:
+        what = "the default"
+        around, own = _written(levels, _of_pyramid(levels), group=True)
+        around, *own = map(in_si_units, (around, *own))
+    else:
+        names = _names(dialect)
+        what, dialects = " and ".join(names), find_dialects(names)
+        for name, known in zip(names, dialects, strict=True):
+            if not group and not known.write(levels[0][1], levels[0][0]):
+                raise ValueError(
+                    f"{name} metadata cannot be written on a single array; write an image of one "
+                    "level with xarray_n5.pyramid(array, url, levels=0), or choose another dialect"
+                )
+        around, own = _written(levels, dialects, group=group)
     nodes = [
         replace(node, attributes=attributes, parents=(*({},) * node.depth, around) if group else ())
         for attributes, (node, _) in zip(own, levels, strict=True)
     ]
-    geometries = [geometry for _, geometry in levels]
-    check_pyramid(nodes, geometries, " and ".join(names or ("the default",)), group=group)
+    check_pyramid(nodes, [geometry for _, geometry in levels], what, group=group)
     return around, own
 
 
 def _written(
     levels: Sequence[tuple[ArrayContext, Geometry]],
-    names: Sequence[str],
+    dialects: Sequence[Dialect],
+    *,
     group: bool,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of several dialects on a pyramid's group, and on each level."""
     around: dict[str, Any] = {}
     own: list[dict[str, Any]] = [{} for _ in levels]
-    for name, dialect in zip(names, find_dialects(names), strict=True):
+    for dialect in dialects:
         if group and isinstance(dialect, PyramidDialect):
-            _merge(around, dialect.write_group(levels), name)
+            _merge(around, dialect.write_group(levels), dialect.name)
         for attributes, (node, geometry) in zip(own, levels, strict=True):
-            written = dialect.write(geometry, node)
-            if not written and not group:
-                raise ValueError(
-                    f"{name} metadata cannot be written on a single array; write an image of one "
-                    "level with xarray_n5.pyramid(array, url, levels=0), or choose another dialect"
-                )
-            _merge(attributes, written, name)
+            _merge(attributes, dialect.write(geometry, node), dialect.name)
     if group:
         complete_factors(own, len(levels[0][0].shape))
     return around, own
@@ -303,60 +311,35 @@ def _names(dialect: str | Iterable[str]) -> list[str]:
     return listed
 
 
-def _default_attributes(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-    """Return the attributes of a single array.
+def _of_array(geometry: Geometry, node: ArrayContext) -> list[Dialect]:
+    """Return the default dialects of a single array.
 
     If lists of axes are not in N5 order, these are names for xarray and COSEM's ``transform``,
     which states its order.
     """
-    placed = geometry.placed or any(axis.unit for axis in geometry.axes)
+    axes = geometry.axes
     if not node.lists_x_first:
-        attributes = ArrayDimensions().write(geometry, node)
-        return attributes | (_transform(geometry, node) if placed else {})
-    attributes, verbatim = Neuroglancer().write(geometry, node), TensorStore().write(geometry, node)
-    respelled = any(attributes[key] != value for key, value in verbatim.items())
-    scales = [axis.scale for axis in geometry.axes if axis.scale is not None]
-    backwards = any(scale < 0 for scale in scales)
-    apart = scales and any(axis.kind in {"time", "channel"} for axis in geometry.axes)
-    if any(axis.offset for axis in geometry.axes) or apart or backwards or respelled:
-        attributes |= _transform(geometry, node)
-    if geometry.affine is not None:
-        attributes |= Canonical().write(geometry, node)
-    return attributes
+        placed = geometry.placed or any(axis.unit for axis in axes)
+        return [ArrayDimensions(), *([_TRANSFORM] if placed else [])]
+    steps = [axis.scale for axis in axes if axis.scale is not None]
+    apart = steps and any(axis.kind in {"time", "channel"} for axis in axes)
+    backwards = any(step < 0 for step in steps)
+    listed = TensorStore().write(geometry, node)
+    hidden = any(axis.offset for axis in axes) or in_si_units(listed) != listed
+    of_matrix: list[Dialect] = [] if geometry.affine is None else [Canonical()]
+    return [Neuroglancer(), *([_TRANSFORM] if hidden or apart or backwards else []), *of_matrix]
 
 
-def _default_pyramid(
-    levels: Sequence[tuple[ArrayContext, Geometry]],
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the attributes of a pyramid's group, and those of each level.
+def _of_pyramid(levels: Sequence[tuple[ArrayContext, Geometry]]) -> list[Dialect]:
+    """Return the default dialects of a pyramid.
 
     In N5, those of Neuroglancer and n5-viewer, if these can describe it, and COSEM's. In Zarr,
     names for xarray, OME-NGFF, and COSEM's ``transform``, which keeps units verbatim.
     """
-    if not levels[0][0].lists_x_first:
-        axes = levels[0][1].axes
-        shown = can_show([_kind(axis) for axis in axes])
-        own = [ArrayDimensions().write(g, node) | _transform(g, node) for node, g in levels]
-        return (Ngff().write_group(levels) if shown else {}), own
-    around = Neuroglancer().write_group(levels)
-    around["multiscales"] = Cosem().write_group(levels)["multiscales"]
-    own = [Neuroglancer().write(g, node) | _transform(g, node) for node, g in levels]
-    if _is_n5_viewers(levels):
-        around |= N5Viewer().write_group(levels)
-        own = [
-            said | N5Viewer().write(g, node) for said, (node, g) in zip(own, levels, strict=True)
-        ]
-        around, own = in_si_units(around), [in_si_units(attributes) for attributes in own]
-    complete_factors(own, len(levels[0][0].shape))
-    return around, own
-
-
-def _kind(axis: Axis) -> str | None:
-    return axis.kind or kind_of(axis.name, axis.unit)
-
-
-def _transform(geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
-    return {"transform": Cosem().write(geometry, node)["transform"]}
+    if levels[0][0].lists_x_first:
+        return [Neuroglancer(), _TRANSFORM, *([N5Viewer()] if _is_n5_viewers(levels) else [])]
+    shown = can_show([axis_kind(axis) for axis in levels[0][1].axes])
+    return [ArrayDimensions(), _TRANSFORM, *([Ngff()] if shown else [])]
 
 
 def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:

@@ -415,6 +415,11 @@ def kind_of(name: str | None, unit: str | None) -> Kind | None:
     return None
 
 
+def axis_kind(axis: Axis) -> Kind | None:
+    """Return the kind of an axis: as stated, or by its name and unit."""
+    return axis.kind or kind_of(axis.name, axis.unit)
+
+
 def axes_apart(axes: Sequence[Axis]) -> tuple[int, ...]:
     """Return the axes of an image other than those of space, of which a chunk has one sample.
 
@@ -424,7 +429,7 @@ def axes_apart(axes: Sequence[Axis]) -> tuple[int, ...]:
     >>> axes_apart([Axis(name=name) for name in "tczyx"]), axes_apart([Axis(name="t"), Axis()])
     ((0, 1), ())
     """
-    kinds = [axis.kind or kind_of(axis.name, axis.unit) for axis in axes]
+    kinds = [axis_kind(axis) for axis in axes]
     spatial = [k == "space" or (k is None and not a.name) for k, a in zip(kinds, axes, strict=True)]
     return tuple(i for i, s in enumerate(spatial) if not s) if sum(spatial) > 1 else ()
 
@@ -454,7 +459,7 @@ def as_geometry(axes: Iterable[Axis | str | None] | Geometry, ndim: int) -> Geom
 def _completed(axis: Axis) -> Axis:
     """Return an axis with its kind, and with a number before its unit moved into its scale."""
     times, unit = split_unit(axis.unit)
-    kind = axis.kind or kind_of(axis.name, unit)
-    if times == 1:
-        return replace(axis, kind=kind)
-    return replace(axis, kind=kind, unit=unit, scale=axis.step * times, offset=axis.offset * times)
+    if times != 1:
+        scale, offset = axis.step * times, axis.offset * times
+        axis = replace(axis, unit=unit, scale=scale, offset=offset)
+    return replace(axis, kind=axis_kind(axis))

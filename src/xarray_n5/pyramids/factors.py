@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from xarray_n5.model.axes import kind_of
+from xarray_n5.model.axes import axis_kind
 from xarray_n5.model.units import unit_of
 from xarray_n5.pyramids.reduce import coarse_shape
 
@@ -170,4 +170,4 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
 
 
 def _is_space(axis: Axis) -> bool:
-    return (axis.kind or kind_of(axis.name, axis.unit)) == "space" and axis.labels is None
+    return axis_kind(axis) == "space" and axis.labels is None
