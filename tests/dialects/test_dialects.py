@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -87,12 +89,10 @@ def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() 
         {"axes": ["x", "y"]},
         {"units": ["um"]},
         {"units": [1, 2, 3]},
-        {"resolution": [0, 1, 1]},
-        {"resolution": [-1, 1, 1]},
-        {"resolution": [True, 1, 1]},
-        {"resolution": ["a", 1, 1]},
+        {"resolution": [0, -1, True]},
+        {"resolution": ["a", None, []]},
         {"resolution": {"x": 1}},
-        {"pixelResolution": {"dimensions": [float("inf"), 1, 1]}},
+        {"pixelResolution": {"dimensions": [float("inf")] * 3}},
         {"transform": {"scale": [1], "translate": [1]}},
         {"transform": {"scale": ["a"] * 3, "translate": [0] * 3}},
         {"transform": {"scale": [0] * 3, "translate": [0] * 3}},
@@ -164,6 +164,43 @@ def test_cosem_as_it_is_made_by_hand(more: dict[str, Any], expected: tuple[Any, 
     assert facts(read({"transform": {**COSEM, **more}}))[0] == expected
 
 
+PLACED: dict[str, dict[str, Any]] = {
+    "cosem": {"transform": {"scale": [40, 4, 8], "translate": [0, 2, 2]}},
+    "tensorstore": {"units": ["nm"] * 3, "resolution": [8, 4, 40]},
+    "n5_viewer": {"pixelResolution": {"dimensions": [8, 4, 40], "unit": "nm"}},
+    "paintera": {"resolution": [8, 4, 40], "offset": [2, 2, 0]},
+    "funlib": {"axis_names": ["z", "y", "x"], "voxel_size": [40, 4, 8], "offset": [0, 2, 2]},
+    "imagej": {
+        "pixelWidth": 8,
+        "pixelHeight": 4,
+        "pixelDepth": 40,
+        "pixelUnit": "nm",
+        "xOrigin": 0,
+        "yOrigin": 0,
+        "zOrigin": 0,
+        "numChannels": 1,
+        "numSlices": 3,
+        "numFrames": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize("bad", [0, "a", None, float("inf"), True, [1]], ids=repr)
+def test_a_bad_number_costs_the_coordinates_of_its_axis_alone(name: str, bad: Any) -> None:
+    text = json.dumps(PLACED[name])
+    number = re.search(r"(?<=[\[ ])4(?=,)", text)
+    assert number
+    attributes = json.loads(f"{text[: number.start()]}{json.dumps(bad)}{text[number.end() :]}")
+    with pytest.warns(UserWarning, match="axes with others have no coordinates"):
+        geometry = read(attributes)
+    right = read(PLACED[name])
+    assert [axis.placed for axis in geometry.axes] == [True, False, True]
+    assert geometry.axes[1].unit is None
+    assert geometry.axes[::2] == right.axes[::2]
+    assert geometry.with_names().axes[1].name == right.with_names().axes[1].name
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -173,7 +210,6 @@ def test_cosem_as_it_is_made_by_hand(more: dict[str, Any], expected: tuple[Any, 
         {"axes": [["x"], "y", "z"]},
         {"axes": ["z", "y"]},
         {"translate": [1, 2]},
-        {"scale": [1, 2, float("nan")]},
     ],
 )
 def test_cosem_that_makes_no_sense_only_warns(more: dict[str, Any]) -> None:

@@ -325,12 +325,12 @@ def test_imagejs_counts_tell_the_axes() -> None:
     ]
     frames = IMAGEJ | {"numSlices": 1, "numFrames": 2, "frameInterval": 0}
     assert facts(read(frames))[0] == ("t", None, None, 0)
-    with pytest.warns(UserWarning, match="counts them in pixels"):
+    with pytest.warns(UserWarning, match="in ImageJ they are pixels"):
         assert places(read(IMAGEJ | {"xOrigin": 3.0}))[-1] == (0.1, 3.0)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"numChannels": 4}, {"pixelWidth": 0}, {"pixelDepth": "deep"}, {"numFrames": []}]
+    "wrong", [{"numChannels": 4}, {"xOrigin": None}, {"yOrigin": "far"}, {"numFrames": []}]
 )
 def test_imagejs_attributes_that_do_not_fit_only_warn(wrong: dict[str, Any]) -> None:
     with pytest.warns(UserWarning, match="imagej"):
