@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from xarray_n5.dialects.bdv import Bdv, BigStitcher
 from xarray_n5.dialects.canonical import Canonical
@@ -17,7 +19,7 @@ from xarray_n5.dialects.cosem import Cosem
 from xarray_n5.dialects.dimension_names import ArrayDimensions, DimensionLabels
 from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ
-from xarray_n5.dialects.list_order import context_for
+from xarray_n5.dialects.lists import in_c_order
 from xarray_n5.dialects.n5_viewer import N5Viewer
 from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
@@ -30,6 +32,7 @@ from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
+    from xarray_n5.model.metadata import Attributes
 
 __all__ = [
     "DIALECTS",
@@ -153,7 +156,7 @@ def resolve_geometry(
     """Return the geometry of an array, and messages about invalid attributes."""
     readings: list[tuple[str, Geometry]] = []
     invalid: list[str] = []
-    node = node.without_users_own().without_units_of_values()
+    node = node.without_users_own()
     keys: list[str] = []
     dialects = list(DIALECTS.values()) if dialect is None else find_dialects(dialect)
     for known in dialects:
@@ -203,8 +206,55 @@ def is_shown(dialect: Dialect, node: ArrayContext, *, chosen: bool = False) -> b
 
 
 def read(dialect: Dialect, node: ArrayContext) -> Geometry | None:
-    """Return what a dialect reads, from lists in the order that the user states."""
-    return dialect.read(node if node.attribute_order == "auto" else context_for(dialect, node))
+    """Return what a dialect reads, from lists in the order that the user states.
+
+    Files do not show the order of most lists: z5py, for example, stores lists as scripts pass
+    them. Dialects without ``list_order`` find out themselves.
+    """
+    expected = getattr(dialect, "list_order", node.attribute_order)
+    if expected == "format":
+        expected = "N5" if node.lists_x_first else "C"
+    is_read = node.attribute_order in {"auto", expected}
+    return dialect.read(node if is_read else _reversed_context(node))
+
+
+def _reversed_context(node: ArrayContext) -> ArrayContext:
+    return replace(
+        node,
+        attributes=_reversed_attributes(node.attributes),
+        parents=tuple(map(_reversed_attributes, node.parents)),
+        base=None if node.base is None else _reversed_context(node.base),
+    )
+
+
+def _reversed_attributes(attributes: Attributes) -> dict[str, Any]:
+    matrix = "affineTransform"
+    return {
+        key: _reversed_matrix(value) if key == matrix else _reversed(value)
+        for key, value in attributes.items()
+    }
+
+
+def _reversed(value: Any) -> Any:
+    """Return a list of axes reversed, each of a list of lists, or the one in a resolution."""
+    match value:
+        case {"dimensions": list(steps)}:
+            return {**value, "dimensions": steps[::-1]}
+        case [list(), *_] if all(isinstance(item, list) for item in value):
+            return [item[::-1] for item in value]
+        case list() if not any(isinstance(item, dict) for item in value):
+            return value[::-1]
+    return value
+
+
+def _reversed_matrix(value: Any) -> Any:
+    """Return the numbers of a matrix for the reverse order of axes; invalid ones unchanged."""
+    try:
+        numbers = np.array(value, dtype=np.float64)
+        ndim = round(((1 + 4 * numbers.size) ** 0.5 - 1) / 2)
+        return [number for row in in_c_order(numbers.reshape(ndim, ndim + 1)) for number in row]
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 def find_dialects(choice: DialectChoice) -> list[Dialect]:

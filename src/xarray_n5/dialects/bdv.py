@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from xarray_n5.dialects import lists
-from xarray_n5.dialects.levels import images_in, level_paths, listings
+from xarray_n5.dialects.levels import images_in, level_paths, listings, path_of_image
 from xarray_n5.dialects.lists import numbers, per_axis
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.ngff_systems import path_of_image
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry

@@ -6,14 +6,13 @@ CanonicalSpatialMetadata and its adapter in n5-universe.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.levels import stated
 from xarray_n5.dialects.lists import axis, in_c_order, matrix, over, per_axis, whole_number
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Geometry, axis_kind
 from xarray_n5.model.units import same_unit, written_unit
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
-    from xarray_n5.model.axes import Axis
 
 _KEY = "spatialTransform"
 
@@ -36,39 +34,28 @@ class Canonical:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes, and a matrix if the transform is not per axis."""
-        own = node.attributes.get(_KEY)
-        entries = ((e, base) for _, e, base in listings(node) if {_KEY} & {*e, *base})
-        listed = next(entries, ({}, {}))
-        said = own if own is not None else listed[0].get(_KEY)
-        if said is None:
+        value, where, base = stated(node, _KEY)
+        if value is None:
             return None
-        found = _parse(said, node, _KEY if own is not None else "multiscales of the group")
-        under = listed[1].get(_KEY)
-        if under is None and node.base is not None:
-            under = node.base.attributes.get(_KEY)
-        return found if under is None else over(found, _parse(under, node, _KEY))
+        geometry = _parse(value, node, where)
+        return geometry if base is None else over(geometry, _parse(base, node, _KEY))
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return the attribute, with an affine transform over all axes."""
         axes = geometry.with_names().axes[::-1]
+        diagonal = np.diag([axis.step for axis in axes])
+        rows = np.column_stack([diagonal, [axis.offset for axis in axes]])
         if geometry.affine is not None:
-            rows = [list(row) for row in in_c_order(np.array(geometry.affine))]
-        else:
-            rows = [
-                [each.step if number == other else 0.0 for other in range(len(axes))]
-                + [each.offset]
-                for number, each in enumerate(axes)
-            ]
-        numbers = [whole_number(number) for row in rows for number in row]
+            rows = np.array(in_c_order(np.array(geometry.affine)))
+        transform = {"type": "affine", "affine": [*map(whole_number, rows.ravel().tolist())]}
         described = [
-            {"type": axis_kind(each) or "data"} | {"name": each.name, "unit": each.unit or "none"}
-            for each in axes
+            {"type": axis_kind(axis) or "data", "name": axis.name, "unit": axis.unit or "none"}
+            for axis in axes
         ]
-        units = [one["unit"] for one in described if one["type"] == "space"]
+        units = [axis["unit"] for axis in described if axis["type"] == "space"]
         shared = units and written_unit(units[0]) is not None and same_unit(*units)
         unit = {"unit": units[0]} if shared else {}
-        whole = {"transform": {"type": "affine", "affine": numbers}, "axes": described, "path": ""}
-        return {_KEY: whole | unit}
+        return {_KEY: {"transform": transform, "axes": described, "path": "", **unit}}
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: each level's transform once more."""
@@ -78,40 +65,28 @@ class Canonical:
         return {"multiscales": {"path": "", "datasets": datasets}}
 
 
-def _parse(said: Any, node: ArrayContext, key: str) -> Geometry:
+def _parse(value: Any, node: ArrayContext, where: str) -> Geometry:
     ndim = len(node.shape)
-    common = written_unit(said.get("unit"))
-    listed = said.get("axes") or [{}] * ndim
+    common = written_unit(value.get("unit"))
+    listed = value.get("axes") or [{}] * ndim
     if len(listed) != ndim:
-        raise ValueError(f"{key!r} has {len(listed)} axes, the array {ndim}")
-    units = [written_unit(member.get("unit")) for member in listed]
+        raise ValueError(f"{where!r} has {len(listed)} axes, the array {ndim}")
     names = [member.get("name", member.get("label")) for member in listed]
     kinds = [member.get("type") for member in listed]
-    rows = _rows(said["transform"], kinds)
-    spatial = [kind in {None, "space"} for kind in kinds]
-    if any(
-        one and common and spaced and not same_unit(one, common)
-        for one, spaced in zip(units, spatial, strict=True)
-    ):
-        warn(
-            f"{node.path or '/'}: {key!r} has the unit {common!r}, its axes {units}; using that "
-            "of the transform"
-        )
-    units = [common if s and common else one for one, s in zip(units, spatial, strict=True)]
-    sources = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})
-    sources |= {"units": key} if any(units) else {}
-    split = per_axis(rows)
-    scales, offsets = split if split is not None else ([None] * ndim, [0.0] * ndim)
-    axes: list[Axis] = [
-        axis(name, unit, scale, offset, kind=kind)
-        for name, unit, scale, offset, kind in zip(
-            names, units, scales, offsets, kinds, strict=True
-        )
+    rows = _rows(value["transform"], kinds)
+    own = [written_unit(member.get("unit")) for member in listed]
+    units = [
+        common if common and kind in {None, "space"} else unit
+        for unit, kind in zip(own, kinds, strict=True)
     ]
-    if split is None:
-        geometry = replace(Geometry(tuple(axes[::-1]), sources), affine=in_c_order(rows))
-    else:
-        geometry = Geometry(tuple(axes[::-1]), sources)
+    if any(unit and not same_unit(unit, used) for unit, used in zip(own, units, strict=True)):
+        node.warn(f"{where!r} has the unit {common!r}, its axes {own}; using that of the transform")
+    sources = {"scale": where, "offset": where} | ({"names": where} if any(names) else {})
+    sources |= {"units": where} if any(units) else {}
+    split = per_axis(rows)
+    facts = zip(names, units, *(split or ([None] * ndim, [0.0] * ndim)), kinds, strict=True)
+    axes = tuple(axis(n, u, s, o, kind=kind) for n, u, s, o, kind in facts)[::-1]
+    geometry = Geometry(axes, sources, affine=None if split else in_c_order(rows))
     return geometry.transpose() if node.attribute_order == "C" else geometry
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.levels import stated
 from xarray_n5.dialects.lists import (
     Kind,
     axis,
@@ -24,7 +24,6 @@ from xarray_n5.dialects.lists import (
     whole_number,
 )
 from xarray_n5.dialects.neuroglancer import Neuroglancer, in_si_units
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, names
 from xarray_n5.model.units import same_unit
 
@@ -51,19 +50,13 @@ class Cosem:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes that ``transform`` describes."""
-        entries = ((e, base) for _, e, base in listings(node) if {"transform"} & {*e, *base})
-        listed, first = next(entries, ({}, {}))
-        own, base = node.attributes.get("transform"), first.get("transform")
-        key = "transform"
-        if own is None:
-            own, key = listed.get("transform"), "multiscales of the group"
-        if base is None and node.base is not None:
-            base = node.base.attributes.get("transform")
-        found = _parse(own, node, key)
-        under = found if base is own else _parse(base, node, key)
-        if found is None:
+        transform, where, of_base = stated(node, "transform")
+        geometry = _parse(transform, node, where)
+        base = geometry if of_base is transform else _parse(of_base, node, where)
+        if geometry is None:
             return None
-        return moved(over(_at_level(_warned(found, own, node), under, node), under), node)
+        _warn_of_order(geometry, transform, node)
+        return moved(over(_at_level(geometry, base, node), base), node)
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
         """Return ``transform`` in C order, and the level's own ``pixelResolution``.
@@ -141,17 +134,16 @@ def _parse(transform: object, node: ArrayContext, key: str) -> Geometry | None:
         numbers(f"transform.{k}", transform.get(k), ndim, kind=kind, exact=True, node=node)
         for k, kind in known.items()
     )
-    given = (transform.get(word) for word in _ORDERS)
-    orders = {str(order).upper() for order in given if order is not None}  # n5-universe writes null
+    given = filter(None, map(transform.get, _ORDERS))  # n5-universe writes null
+    orders = {str(order).upper() for order in given}
     if not orders and node.attribute_order == "N5":
         orders = {"F"}
     if orders - {"C", "F"} or len(orders) > 1:
         raise ValueError(f"'transform' has the orders {sorted(orders)}; expected C or F")
     facts = zip(names, units, scales or (), starts or (0.0,) * ndim, strict=True)
     axes = [axis(*fact) for fact in facts]
-    said = {"names": key} if any(names) else {}
-    said |= {"units": key} if any(units) else {}
-    geometry = Geometry(tuple(axes), said | {"scale": key, "offset": key})
+    said = {"scale": key, "offset": key} | ({"names": key} if any(names) else {})
+    geometry = Geometry(tuple(axes), said | ({"units": key} if any(units) else {}))
     return geometry.transpose() if orders == {"F"} else geometry
 
 
@@ -161,34 +153,27 @@ def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> 
     if base is None or factors is None or all(factor == 1 for factor in factors):
         return geometry
     pairs = list(zip(geometry.axes, base.axes, strict=True))
-    if not all(own.step == under.step for own, under in pairs):
+    if not all(axis.step == of_base.step for axis, of_base in pairs):
         return geometry
     ordered = by_axis(geometry, node.parents[0] if node.parents else {}, factors)
-    warn(
-        f"{node.path}: 'transform' has the scale of the base level, but the group lists "
-        f"{list(factors)} as the factors of this level; using the factors"
+    node.warn(
+        f"'transform' has the scale of the base level, but the group lists {list(factors)} as the "
+        "factors of this level; using the factors"
     )
-    axes = tuple(
-        replace(
-            own,
-            scale=own.step * factor,
-            offset=own.offset
-            + (centre_shift(under.step, factor) if own.offset == under.offset else 0.0),
-        )
-        if own.scale is not None
-        else own
-        for (own, under), factor in zip(pairs, ordered, strict=True)
-    )
-    return replace(geometry, axes=axes)
+    axes = []
+    for (listed, of_base), factor in zip(pairs, ordered, strict=True):
+        coarser = replace(listed, scale=listed.step * factor)
+        if listed.offset == of_base.offset:
+            coarser = replace(coarser, offset=listed.offset + centre_shift(listed.step, factor))
+        axes.append(listed if listed.scale is None else coarser)
+    return replace(geometry, axes=tuple(axes))
 
 
-def _warned(geometry: Geometry, transform: Any, node: ArrayContext) -> Geometry:
-    """Return a geometry; warn if its axes were probably meant in reverse order."""
-    silent = isinstance(transform, dict) and all(transform.get(word) is None for word in _ORDERS)
-    unknown = silent and node.attribute_order == "auto"
+def _warn_of_order(geometry: Geometry, transform: Any, node: ArrayContext) -> None:
+    """Warn if axes were probably meant in reverse order."""
+    unknown = node.attribute_order == "auto" and not any(map(transform.get, _ORDERS))
     if geometry.axes[0].name == "x" != geometry.axes[-1].name and unknown:
-        warn(
-            f"{node.path or '/'}: 'transform' lists the axes {transform['axes']} without their "
-            "order; using C order: the array's first axis in NumPy is x"
+        node.warn(
+            f"'transform' lists the axes {transform['axes']} without their order; using C order: "
+            "the array's first axis in NumPy is x"
         )
-    return geometry

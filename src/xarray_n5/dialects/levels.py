@@ -32,20 +32,22 @@ def image_of(node: ArrayContext) -> str | None:
     if node.view is not None:
         return f"setup{node.view[0]}"
     node = node.without_users_own()
-    parts = node.path.split("/")
-    for depth, group in enumerate(node.parents[: len(parts)], start=1):
-        if _lists(group, "/".join(parts[-depth:])):
-            return "/".join(parts[:-depth])
+    for _, entry, _ in listings(node):
+        return path_of_image(entry, node)
     around = node.parents[0] if node.parents else {}
     described = _has_factors(around) or "downsamplingFactors" in node.attributes
     described = described or any("Bigstitcher-Spark" in group for group in node.parents[1:])
-    return "/".join(parts[:-1]) if described and node.level is not None else None
+    return node.path.rpartition("/")[0] if described and node.level is not None else None
 
 
-def _lists(group: Attributes, path: str) -> bool:
-    """Return whether the images of a group list an array, by its path in the group."""
-    listed = (path for image in images_in(group) for path in level_paths(image))
-    return path in listed
+def path_of_image(entry: Mapping[str, Any], node: ArrayContext) -> str:
+    """Return the path of the group whose images list an array."""
+    return node.path.removesuffix(_path_in(entry)).strip("/")
+
+
+def _path_in(entry: Mapping[str, Any]) -> str:
+    """Return the path of a level in its group, as ``multiscales`` list it."""
+    return str(entry.get("path", "")).removeprefix("./").strip("/")
 
 
 def _has_factors(group: Attributes) -> bool:
@@ -98,6 +100,24 @@ def level_paths(image: Mapping[str, Any]) -> list[str]:
     return [path.removeprefix("./").strip("/") for path in entries if isinstance(path, str)]
 
 
+def stated(node: ArrayContext, key: str) -> tuple[Any, str, Any]:
+    """Return a value of an array, or of its entry in a group's ``multiscales``.
+
+    Returns
+    -------
+    tuple
+        The value, or None; where it is, for messages; and that of the base level.
+    """
+    entries = ((entry, first) for _, entry, first in listings(node) if key in {*entry, *first})
+    entry, first = next(entries, ({}, {}))
+    value, where, base = node.attributes.get(key), key, first.get(key)
+    if value is None:
+        value, where = entry.get(key), "multiscales of the group"
+    if base is None and node.base is not None:
+        base = node.base.attributes.get(key)
+    return value, where, base
+
+
 def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Iterate over the entries of groups' ``multiscales`` for an array.
 
@@ -114,5 +134,5 @@ def listings(node: ArrayContext) -> Iterator[tuple[dict[str, Any], dict[str, Any
                 entry if isinstance(entry, dict) else {"path": entry} for entry in image["datasets"]
             ]
             for entry in entries:
-                if str(entry.get("path", "")).removeprefix("./").strip("/") == path:
+                if _path_in(entry) == path:
                     yield image, entry, entries[0]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from xarray_n5.model import transformations
-from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.transformations import compose, parse_transformation
@@ -138,8 +137,6 @@ def _steps(transform: Any) -> Iterator[Any]:
     """Iterate over the steps of a transform as in OME-Zarr 0.6, without the systems at its ends."""
     match transform:
         case {"type": "sequence", "transformations": [*parts]} | [*parts]:
-            if any(isinstance(part, dict) and "inputAxes" in part for part in parts):
-                raise ValueError("'sequence' has steps for some axes only, as in a draft")
             for part in parts:
                 yield from _steps(part)
         case {"type": "scale_offset", "scale": [*scale], "offset": [*offset]}:
@@ -233,9 +230,9 @@ def check_level(node: ArrayContext, factors: Sequence[float] | None) -> bool:
     level = node.level or 0
     if factors is not None or not level:
         return True
-    warn(
-        f"{node.path}: level {level} has no factors, and so no coordinates; add "
-        "'downsamplingFactors' to it or to its group"
+    node.warn(
+        f"level {level} has no factors, and so no coordinates; add 'downsamplingFactors' to it or "
+        "to its group"
     )
     return False
 

@@ -7,6 +7,7 @@ data source (src/datasource/n5); TensorStore's n5 driver page, "Metadata" and "D
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xarray_n5.dialects import lists
@@ -127,21 +128,20 @@ def _labels(geometry: Geometry) -> dict[str, Any]:
 
 
 def _labelled(
-    axes: tuple[Axis, ...], labels: dict[str, Any], shape: tuple[int, ...]
+    axes: tuple[Axis, ...], labels: Mapping[str | None, Any], shape: tuple[int, ...]
 ) -> tuple[Axis, ...]:
     result = []
     given = {axis.name for axis in axes}
     defaults = [None if name in given else name for name in _DEFAULT_NAMES]
-    defaults = [*[None] * (len(axes) - len(defaults)), *defaults[: len(axes)][::-1]]
-    called = [axis.name or name for axis, name in zip(axes, defaults, strict=True)]
-    for axis, name, size in zip(axes, called, shape, strict=True):
-        found = labels.get(name or "")
-        if isinstance(found, list) and len(found) == size:
-            axis = replace(  # noqa: PLW2901
-                axis, name=name, labels=tuple(map(str, found)), unit=None, scale=None, offset=0.0
-            )
-        result.append(axis)
-    return tuple(result)
+    for axis, default, size in zip_longest(axes[::-1], defaults[: len(axes)], shape[::-1]):
+        name = axis.name or default
+        values = labels.get(name)
+        if isinstance(values, list) and len(values) == size:
+            bare = replace(axis, unit=None, scale=None, offset=0.0)
+            result.append(replace(bare, name=name, labels=tuple(map(str, values))))
+        else:
+            result.append(axis)
+    return tuple(result[::-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import listings
+from xarray_n5.dialects.levels import listings, path_of_image
 from xarray_n5.dialects.lists import as_tuples, axis, over, per_axis, whole_number
-from xarray_n5.dialects.ngff_attributes import described, omero_for, warn_unapplied
+from xarray_n5.dialects.ngff_attributes import (
+    channel_labels,
+    described,
+    omero_for,
+    omero_of,
+    warn_unapplied,
+)
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
     chosen_version,
     described_problems,
     has_systems,
     level_matrix,
-    path_of_image,
     system_of,
     systems_around,
     with_systems,
@@ -72,19 +77,20 @@ class Ngff:
                 return None
             if "coordinateTransformations" not in entry:
                 axes = tuple(axis(name, None, None, kind=kind) for name, kind, _ in described)
-                found = Geometry(axes, {"names": _KEY})
+                geometry = Geometry(axes, {"names": _KEY})
             else:
-                found, problems = _placed(image, entry, described)
+                geometry, problems = _placed(image, entry, described)
                 if problems:
-                    warn(_ignored(problems, node))
-                found = over(found, _placed(image, first, described)[0])
+                    shown = "; ".join(problems)
+                    node.warn(f"some numbers of ngff metadata ('multiscales') are ignored: {shown}")
+                geometry = over(geometry, _placed(image, first, described)[0])
                 if has_systems(image):
-                    found = replace(found, systems=_systems(image, entry, node))
+                    geometry = replace(geometry, systems=_systems(image, entry, node))
                     warn_unapplied(node)
-            if found.ndim > 1 and not _in_c_order(described, node):
-                found = found.transpose()
-            _warn_of_older(found, node)
-            return _labelled(found, node)
+            if geometry.ndim > 1 and not _in_c_order(described, node):
+                geometry = geometry.transpose()
+            _warn_of_older(geometry, node)
+            return _labelled(geometry, node)
         return None
 
     def write(self, geometry: Geometry, node: ArrayContext) -> dict[str, Any]:
@@ -164,16 +170,11 @@ def _axes(
         # In N5, bioformats2raw wrote the source's order without stating it.
         fixed = ndim == len(_FIXED) and not node.lists_x_first
         return [(name, None, None) for name in _FIXED] if fixed else None
-    found = [
-        (each["name"], each.get("type"), each.get("unit"))
-        if isinstance(each, dict)
-        else (each, None, None)
-        for each in listed
-    ]
-    names = [name for name, _, _ in found]
+    known = [axis if isinstance(axis, dict) else {"name": axis} for axis in listed]
+    names = [axis["name"] for axis in known]
     if not all(isinstance(name, str) for name in names) or not len(names) == len({*names}) == ndim:
         raise ValueError(f"'multiscales' has invalid axes: {names}")
-    return found
+    return [(axis["name"], axis.get("type"), axis.get("unit")) for axis in known]
 
 
 def _placed(
@@ -204,11 +205,6 @@ def _placed(
     return Geometry(axes, said, affine=affine), problems
 
 
-def _ignored(problems: Sequence[str], node: ArrayContext) -> str:
-    shown = "; ".join(problems)
-    return f"{node.path or '/'}: some numbers of ngff metadata ('multiscales') are ignored: {shown}"
-
-
 def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
     """Warn about a ``multiscales`` next to ``ome`` that describes other axes."""
     if not any({"ome", "multiscales"} <= group.keys() for group in node.parents):
@@ -222,9 +218,9 @@ def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
         return
     both = (("ome", geometry), ("multiscales", older))
     if geometry.affine != older.affine or disagreement(*both) or names_disagreement(*both):
-        warn(
-            f"{node.path or '/'}: 'ome' and the older 'multiscales' next to it disagree; using "
-            "'ome'. Delete the one that is wrong"
+        node.warn(
+            "'ome' and the older 'multiscales' next to it disagree; using 'ome'. Delete the one "
+            "that is wrong"
         )
 
 
@@ -232,10 +228,9 @@ def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -
     """Return the coordinate systems of an image; warn about those that cannot be computed."""
     path = path_of_image(entry, node)
     systems = systems_around(image, system_of(image, entry), path)
-    if not systems.needs_arrays:
-        text = described_problems(systems, systems.placements()[1])
-        if text is not None:
-            warn(text)
+    problems = [] if systems.needs_arrays else systems.placements()[1]
+    if (text := described_problems(systems, problems)) is not None:
+        warn(text)
     return systems
 
 
@@ -254,26 +249,21 @@ def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext)
         return True
     if listed[0] == "x" or (kinds[0] == "space" and kinds[-1] != "space"):
         return False
-    warn(
-        f"{node.path}: 'multiscales' of its group lists the axes {listed} in an unknown order; "
-        "using that of 'dimensions'"
+    node.warn(
+        f"'multiscales' of its group lists the axes {listed} in an unknown order; using that of "
+        "'dimensions'"
     )
     return False
 
 
 def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
     """Return the geometry with the channels labelled as in ``omero``."""
-    for group in node.parents:
-        ome = group.get("ome")
-        match group.get("omero", ome.get("omero") if isinstance(ome, dict) else None):
-            case {"channels": list(channels)}:
-                texts = [channel.get("label") for channel in channels if isinstance(channel, dict)]
-            case _:
-                continue
-        for number, (one, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):
-            if one.kind == "channel" and len(texts) == size and all(texts):
-                own = replace(one, labels=tuple(map(str, texts)), scale=None, unit=None, offset=0.0)
-                axes = (*geometry.axes[:number], own, *geometry.axes[number + 1 :])
-                said = {**geometry.sources, "labels": "omero of the group"}
-                return replace(geometry, axes=axes, sources=said)
+    for labels in (channel_labels(omero_of(group)) for group in node.parents):
+        for number, (listed, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):
+            if listed.kind == "channel" and len(labels) == size and all(labels):
+                bare = replace(listed, scale=None, unit=None, offset=0.0)
+                axes = list(geometry.axes)
+                axes[number] = replace(bare, labels=tuple(map(str, labels)))
+                sources = {**geometry.sources, "labels": "omero of the group"}
+                return replace(geometry, axes=tuple(axes), sources=sources)
     return geometry

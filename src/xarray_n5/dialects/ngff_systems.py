@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.systems import CoordinateSystem
     from xarray_n5.model.transformations import Transformation
 
@@ -42,8 +41,6 @@ _MOST = 256
 
 _SHOWN = 3
 """The number of problems that a warning names."""
-
-_ENDS = ("input", "output")
 
 
 def has_systems(image: Mapping[str, Any]) -> bool:
@@ -164,25 +161,17 @@ def systems_around(
     for number, value in enumerate(listed):
         kind = value.get("type") if isinstance(value, dict) else None
         try:
-            edge = _edge(value, f"'coordinateTransformations' {number}, {kind!r}", systems)
+            where = f"'coordinateTransformations' {number}, {kind!r}"
+            edge = parse_transformation(value, where)
         except MetadataError as error:
             problems.append(str(error))
             continue
         ends = [end for end in (edge.input, edge.output) if end is not None]
         unknown = [end for end in ends if not end.path and end not in systems]
-        if unknown or len(ends) < len(_ENDS):
+        if unknown or None in {edge.input, edge.output}:
             problems.append(f"{edge}: expected two systems in 'coordinateSystems'")
         edges.append(edge)
     return ImageSystems(intrinsic, SystemGraph(tuple(edges), systems), path, tuple(problems))
-
-
-def _edge(value: Any, where: str, systems: Mapping[Reference, CoordinateSystem]) -> Transformation:
-    """Return a transformation; those of drafts may name the axes of its systems."""
-    ends = [value.get(key) if isinstance(value, dict) else None for key in _ENDS]
-    known = [None if e is None else systems.get(parse_reference(e, where)) for e in ends]
-    names = [[axis.name for axis in system.axes] for system in known if system is not None]
-    axes = (names[0], names[1]) if len(names) == len(_ENDS) else None
-    return parse_transformation(value, where, axes=axes)
 
 
 def described_problems(systems: ImageSystems, problems: Sequence[str]) -> str | None:
@@ -197,12 +186,6 @@ def described_problems(systems: ImageSystems, problems: Sequence[str]) -> str | 
     )
 
 
-def path_of_image(entry: Mapping[str, Any], node: ArrayContext) -> str:
-    """Return the path of the group whose images list an array."""
-    level = str(entry.get("path", "")).removeprefix("./").strip("/")
-    return node.path.removesuffix(level).strip("/")
-
-
 def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) -> dict[str, Any]:
     """Return an image of version 0.4 or 0.5 as one of 0.6, with the other systems of an image.
 
@@ -211,8 +194,6 @@ def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) 
     MetadataError
         If an axis is in reverse direction, which version 0.6 does not have.
     """
-    if "axes" not in image:
-        return dict(image)
     name = _INTRINSIC if systems is None else systems.intrinsic.name
     known = [] if systems is None else list(systems.graph.systems.values())
     before = {a.name: a.to_json() for system in known if system.name == name for a in system.axes}

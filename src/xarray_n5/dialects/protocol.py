@@ -82,21 +82,17 @@ class ArrayContext:
         return replace(self, path=path, attributes=attributes, shape=shape, base=None)
 
     def without_users_own(self) -> ArrayContext:
-        """Return the context without the user's own attributes, which are not metadata of axes."""
-        if not any(map(user_attributes, (self.attributes, *self.parents))):
-            return self
+        """Return the context without the user's own attributes, which are not metadata of axes.
+
+        The array's ``units`` are left out, too, if they are those of the values.
+        """
         own, *parents = map(_without_own, (self.attributes, *self.parents))
+        if units_of_values(own):
+            del own["units"]
         return replace(self, attributes=own, parents=tuple(parents))
 
-    def without_units_of_values(self) -> ArrayContext:
-        """Return the context without ``units`` if they are the units of the values."""
-        if not units_of_values(self.attributes):
-            return self
-        rest = {key: value for key, value in self.attributes.items() if key != "units"}
-        return replace(self, attributes=rest)
 
-
-def _without_own(attributes: Attributes) -> Attributes:
+def _without_own(attributes: Attributes) -> dict[str, Any]:
     own = user_attributes(attributes)
     return {key: value for key, value in attributes.items() if key not in own}
 

@@ -133,7 +133,7 @@ def _stated(level: StoredArray, dialect: str) -> Reading:
 
 def _read(level: StoredArray, dialect: str) -> Geometry | None:
     reader = DIALECTS[dialect]
-    node = level.context.without_users_own().without_units_of_values()
+    node = level.context.without_users_own()
     try:
         geometry = read(reader, node) if is_shown(reader, node) else None
     except ODD:

@@ -7,7 +7,7 @@ The way from JSON to a matrix, and back to JSON::
     parse_reference(json, where="") -> Reference(name, path)
 
     # here
-    parse_transformation(json, where="", *, axes=None) -> Transformation
+    parse_transformation(json, where="") -> Transformation
     Transformation.to_json() -> dict            # the syntax of 0.6, all numbers verbatim
     Transformation.between(input, output, name=None) -> Transformation
     Transformation.below(path) -> Transformation  # as an edge of a group around its own
@@ -28,7 +28,7 @@ systems" and "Coordinate transformations".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -42,9 +42,6 @@ Loader: TypeAlias = Callable[[str], Any]
 """Opens the array at a path, relative to the group of the graph: an object with ``shape`` and
 ``dtype`` that NumPy can convert, such as :class:`xarray_n5.Array`. It is read only if it is small.
 """
-
-MOST_DEPTH = 16
-"""The maximum depth of nested transformations."""
 
 MOST_PARTS = 4096
 """The maximum number of transformations in one."""
@@ -70,10 +67,7 @@ _INVERTED = ("forward", "inverse")
 """The members of ``bijection``."""
 
 _AXES = ("inputAxes", "outputAxes")
-_DRAFT_AXES = ("input_axes", "output_axes")
-"""The members of parts of ``byDimension``, also in drafts of version 0.6."""
-
-_Names: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""The members of parts of ``byDimension`` besides the transformation."""
 
 _Span: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """The indices of input and output axes."""
@@ -109,8 +103,6 @@ class Transformation:
         if self.type not in AFFINE:
             fields = self.type in {"displacements", "coordinates"}
             return f"{self.type!r} is {'not affine' if fields else 'an unknown transformation'}"
-        if self.type == "sequence" and "transformations" in self.members:
-            return "'sequence' has steps for some axes only, as in a draft of version 0.6"
         used = self.parts[:1] if self.type == "bijection" else self.parts
         return next((part.reason for part in used if part.reason), None)
 
@@ -142,17 +134,12 @@ class Transformation:
                 {"transformation": part, "inputAxes": [*into], "outputAxes": [*out]}
                 for part, (into, out) in zip(parts, self.spans, strict=True)
             ]
-        elif self.type == "sequence" and "transformations" not in self.members:
+        elif self.type == "sequence":
             document["transformations"] = parts
         return document
 
 
-def parse_transformation(
-    value: Any,
-    where: str = "coordinateTransformations",
-    *,
-    axes: tuple[Sequence[str], Sequence[str]] | None = None,
-) -> Transformation:
+def parse_transformation(value: Any, where: str = "coordinateTransformations") -> Transformation:
     """Return a transformation from JSON.
 
     One of an unknown type is kept verbatim, and has a :attr:`Transformation.reason`.
@@ -163,72 +150,53 @@ def parse_transformation(
         The object.
     where
         What it is, for errors.
-    axes
-        The names of the axes of its input and output, for ``byDimension`` of drafts of version 0.6,
-        which name axes.
 
     Raises
     ------
     MetadataError
-        If its members are invalid, or it is nested too deep, or too large.
+        If its members are invalid, or there are too many transformations in it.
     """
-    return _parse(value, where, axes, MOST_DEPTH, iter(range(MOST_PARTS)))
+    return _parse(value, where, iter(range(MOST_PARTS)))
 
 
-def _parse(
-    value: Any, where: str, axes: _Names | None, depth: int, budget: Iterator[int]
-) -> Transformation:
+def _parse(value: Any, where: str, budget: Iterator[int]) -> Transformation:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise invalid(where, "", value, "an object with a 'type'")
     kind, name = value["type"], value.get("name")
-    if depth == 0 or next(budget, None) is None:
-        most = f"at most {MOST_DEPTH} levels and {MOST_PARTS} parts of transformations"
-        raise invalid(where, "", f"more at a {kind!r}", most)
+    if next(budget, None) is None:
+        raise invalid(where, "", f"more at a {kind!r}", f"at most {MOST_PARTS} transformations")
     inside = f"{where}, {kind}"
     ends = [value.get(key) for key in _ENDS]
     start, end = (None if e is None else parse_reference(e, inside) for e in ends)
     members = {key: member for key, member in value.items() if key not in {"type", "name", *_ENDS}}
-    parts, spans = _parts(members, kind, axes, where)
+    if members.keys() & {*_AXES}:  # as in a draft
+        raise invalid(
+            where, "", f"{_AXES} of {kind!r}", "parts for some axes in 'byDimension' only"
+        )
+    parts, spans = _parts(members, kind, where)
     _check_members(members, kind, where)
-    inner = tuple(_parse(part, inside, None, depth - 1, budget) for part in parts)
+    inner = tuple(_parse(part, inside, budget) for part in parts)
     name = name if isinstance(name, str) and name else None
     return Transformation(kind, members, inner, spans, name, start, end)
 
 
-def _parts(
-    members: dict[str, Any], kind: str, axes: _Names | None, where: str
-) -> tuple[list[Any], tuple[_Span, ...]]:
+def _parts(members: dict[str, Any], kind: str, where: str) -> tuple[list[Any], tuple[_Span, ...]]:
     """Remove the transformations in one from its members, and return them."""
     if kind == "bijection":
         return [members.pop(key, None) for key in _INVERTED], ()
     if kind not in {"sequence", "byDimension"}:
         return [], ()
-    parts = members.get("transformations")
+    parts = members.pop("transformations", None)
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise invalid(where, "transformations", parts, "a list of objects")
-    if kind == "sequence" and any("inputAxes" in part for part in parts):
-        return [], ()  # a draft had parts for some of the axes; these are kept verbatim
-    del members["transformations"]
     if kind == "sequence":
         return parts, ()
-    spans = tuple(_span(part, axes, where) for part in parts)
-    outputs = [index for _, out in spans for index in out]
-    if sorted(outputs) != [*range(len(outputs))]:
-        raise invalid(where, "outputAxes", outputs, "each output axis exactly once")
-    # In drafts, the axes were members of the transformation.
-    drafts = ({k: v for k, v in part.items() if k not in {*_AXES, *_DRAFT_AXES}} for part in parts)
-    return [p.get("transformation", draft) for p, draft in zip(parts, drafts, strict=True)], spans
-
-
-def _span(part: dict[str, Any], axes: _Names | None, where: str) -> _Span:
-    """Return the indices of the input and output axes of a part of ``byDimension``."""
-    ends = []
-    for key, draft, names in zip(_AXES, _DRAFT_AXES, axes or ((), ()), strict=True):
-        listed = part.get(key, part.get(draft))
-        if names and isinstance(listed, list):
-            listed = [[*names].index(name) if name in names else name for name in listed]
-        ends.append(_indices(listed, key, where))
-    return ends[0], ends[1]
+    inputs, outputs = ([_indices(part.get(key), key, where) for part in parts] for key in _AXES)
+    listed = [index for out in outputs for index in out]
+    if sorted(listed) != [*range(len(listed))]:
+        raise invalid(where, "outputAxes", listed, "each output axis exactly once")
+    spans = tuple(zip(inputs, outputs, strict=True))
+    return [part.get("transformation") for part in parts], spans
 
 
 def _indices(value: Any, key: str, where: str) -> tuple[int, ...]:
