@@ -208,7 +208,9 @@ def test_levels_of_bossdb_are_as_coarse_as_their_group_says(tmp_path: Path) -> N
 DACAPO: dict[str, Any] = {"voxel_size": [40, 4, 8], "offset": [400, 40, 80], "units": ["nm"] * 3}
 
 FULL: dict[str, Any] = {
-    "voxel_size": [5, 40, 4, 8], "offset": [1, 400, 40, 80], "units": ["", *["nm"] * 3]
+    "voxel_size": [5, 40, 4, 8],
+    "offset": [1, 400, 40, 80],
+    "units": ["", *["nm"] * 3],
 }
 """The same, with numbers for a channel, too."""
 

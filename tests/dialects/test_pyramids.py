@@ -325,7 +325,7 @@ def test_imagejs_counts_tell_the_axes() -> None:
     ]
     frames = IMAGEJ | {"numSlices": 1, "numFrames": 2, "frameInterval": 0}
     assert facts(read(frames))[0] == ("t", None, None, 0)
-    with pytest.warns(UserWarning, match="in ImageJ they are pixels"):
+    with pytest.warns(UserWarning, match="counts them in pixels"):
         assert places(read(IMAGEJ | {"xOrigin": 3.0}))[-1] == (0.1, 3.0)
 
 

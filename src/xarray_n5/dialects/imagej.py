@@ -47,7 +47,8 @@ class ImageJ:
         origins = {name: _number(said, key) for name, key in _ORIGINS.items()}
         moved = [_ORIGINS[name] for name, origin in origins.items() if origin]
         if moved:
-            node.warn(f"reading {moved} as coordinates, as n5-ij does; in ImageJ they are pixels")
+            otherwise = "as n5-ij does; ImageJ itself counts them in pixels"
+            node.warn(f"reading {moved} as coordinates, {otherwise}")
         spatial = [name for name in order if name in _SPACE]
         keys = ", ".join(_SPACE[name] for name in spatial)
         listed = [said[_SPACE[name]] for name in spatial]
