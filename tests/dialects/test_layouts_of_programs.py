@@ -314,8 +314,9 @@ def test_a_dialect_with_options_is_written_by_its_name_only(tmp_path: Path) -> N
     dialect: Any = Funlib(offset_attr="begin")
     with pytest.raises(TypeError, match=r"expected the names of dialects to write, got Funlib"):
         to_n5(image, tmp_path / "x.n5", "a", dialect=dialect)
+    wrong: Any = Funlib
     with pytest.raises(ValueError, match="unknown dialect"):
-        read({}, dialect=type(dialect))
+        read({}, dialect=wrong)
 
 
 @pytest.mark.parametrize("value", [None, ["x", "y"], [{"b": {}}], {"b": [1, 2]}, {"0": 1}])

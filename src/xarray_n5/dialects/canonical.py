@@ -84,7 +84,9 @@ def _parse(value: Any, node: ArrayContext, where: str) -> Geometry:
     sources = {"scale": where, "offset": where} | ({"names": where} if any(names) else {})
     sources |= {"units": where} if any(units) else {}
     split = per_axis(rows)
-    facts = zip(names, units, *(split or ([None] * ndim, [0.0] * ndim)), kinds, strict=True)
+    scales: Sequence[float | None] = [None] * ndim if split is None else split[0]
+    offsets = [0.0] * ndim if split is None else split[1]
+    facts = zip(names, units, scales, offsets, kinds, strict=True)
     axes = tuple(axis(n, u, s, o, kind=kind) for n, u, s, o, kind in facts)[::-1]
     geometry = Geometry(axes, sources, affine=None if split else in_c_order(rows))
     return geometry.transpose() if node.attribute_order == "C" else geometry
