@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import multiprocessing
-import os
 import pickle
 import random
-import shutil
 import struct
-import subprocess
-import threading
 import tracemalloc
 import warnings
 import zipfile
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -104,13 +98,6 @@ def streamed(container: Path, target: Path) -> None:
                 archive.write(container / name, name)
 
 
-def by_program(container: Path, target: Path, *options: str) -> None:
-    if (program := shutil.which("zip")) is None:
-        pytest.skip("no zip here")
-    command = [program, "-q", "-r", *options, str(target), "."]
-    subprocess.run(command, cwd=container, check=True)  # noqa: S603
-
-
 def by_zarr(container: Path, target: Path) -> None:
     zarr = pytest.importorskip("zarr")
     with warnings.catch_warnings(), zarr.storage.ZipStore(target, mode="w") as store:
@@ -130,27 +117,6 @@ def by_zarr(container: Path, target: Path) -> None:
             made[:] = inner[:]
 
 
-def with_gaps(container: Path, target: Path) -> None:
-    """Update a file, as programs do that append to archives, and leave the old one."""
-    by_zipfile(container, target)
-    with warnings.catch_warnings(), zipfile.ZipFile(target, "a") as archive:
-        warnings.simplefilter("ignore")
-        archive.writestr("zarr.json", (container / "zarr.json").read_bytes())
-    data = bytearray(target.read_bytes())
-    first = data.find(b"PK\1\2")
-    while data[first + 46 : first + 55] != b"zarr.json":
-        first = data.find(b"PK\1\2", first + 1)
-    size = 46 + sum(struct.unpack_from("<HHH", data, first + 28))
-    del data[first : first + size]
-    count, length = struct.unpack_from("<H", data, len(data) - 12)[0] - 1, len(data) - 22
-    struct.pack_into("<HHL", data, length + 8, count, count, sized(data, length) - size)
-    target.write_bytes(data)
-
-
-def sized(data: bytearray, end: int) -> int:
-    return int(struct.unpack_from("<L", data, end + 12)[0])
-
-
 MAKERS: dict[str, Callable[[Path, Path], None]] = {
     "stored": by_zipfile,
     "another order": lambda container, target: by_zipfile(container, target, seed=7),
@@ -158,10 +124,7 @@ MAKERS: dict[str, Callable[[Path, Path], None]] = {
     "directories": with_directories,
     "zip64": with_zip64,
     "streamed": streamed,
-    "program": by_program,
-    "program, stored": lambda container, target: by_program(container, target, "-0"),
     "zarr-python": by_zarr,
-    "gaps": with_gaps,
 }
 
 
@@ -333,13 +296,10 @@ class Place:
 
 
 @contextlib.contextmanager
-def local(folder: Path, *, rename: bool = True) -> Iterator[Place]:
+def local(folder: Path) -> Iterator[Place]:
     def put(data: bytes) -> None:
-        if rename:
-            (folder / "new").write_bytes(data)
-            (folder / "new").replace(folder / "a.ozx")
-        else:
-            (folder / "a.ozx").write_bytes(data)
+        (folder / "new").write_bytes(data)
+        (folder / "new").replace(folder / "a.ozx")
 
     yield Place(location=folder / "a.ozx", put=put)
 
@@ -359,12 +319,6 @@ def by_obstore(folder: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def dictionary(folder: Path) -> Iterator[Place]:
-    store = MemoryStore(name=f"{folder.name}.ozx")
-    yield Place(location=store, put=lambda data: store.set("", data))
-
-
-@contextlib.contextmanager
 def web(folder: Path, headers: Callable[[bytes], dict[str, str]]) -> Iterator[Place]:
     del folder
     pytest.importorskip("aiohttp")
@@ -378,10 +332,6 @@ def etag(data: bytes) -> dict[str, str]:
     return {"ETag": f'"{zlib.crc32(data):x}"', "Last-Modified": "Mon, 05 Jan 2026 09:30:00 GMT"}
 
 
-def weak_etag(data: bytes) -> dict[str, str]:
-    return {"ETag": f'W/"{zlib.crc32(data):x}"'}
-
-
 def modified(data: bytes) -> dict[str, str]:
     minutes, seconds = divmod(int.from_bytes(hashlib.blake2b(data).digest()) % 3600, 60)
     return {"Last-Modified": f"Mon, 05 Jan 2026 09:{minutes:02}:{seconds:02} GMT"}
@@ -389,12 +339,9 @@ def modified(data: bytes) -> dict[str, str]:
 
 PLACES: dict[str, Callable[[Path], Any]] = {
     "local": local,
-    "local, overwritten": partial(local, rename=False),
     "memory of fsspec": memory,
     "memory of obstore": by_obstore,
-    "dictionary": dictionary,
     "web with ETag": partial(web, headers=etag),
-    "web with weak ETag": partial(web, headers=weak_etag),
     "web with Last-Modified": partial(web, headers=modified),
     "web without either": partial(web, headers=lambda _: {}),
 }
@@ -492,77 +439,6 @@ def test_an_archive_that_is_stored_again_remains_open(tmp_path: Path, place: str
                 arrays = [open_array(at.location, name) for name in ("chunks", "shards")]
             for array in arrays:
                 np.testing.assert_array_equal(array[2:9], values_of(3)[2:9])
-
-
-# Locks
-
-
-@dataclass(frozen=True, eq=False)
-class Gate(MemoryStore):
-    """An archive whose end is sent while a gate is open."""
-
-    opened: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
-    """Set by the first request for the end."""
-
-    def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
-        if ranges[0].start < 0:
-            self.asked.set()
-            assert self.opened.wait(60)
-        return super().get_ranges(ranges)
-
-    def parent(self) -> None:
-        return None
-
-
-def gate(name: str, *, opened: bool = False) -> Gate:
-    file = Gate({"": archive_of({"a/b": b"12", "c": b"3"})}, name=f"{name}.ozx")
-    if opened:
-        file.opened.set()
-    return file
-
-
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
-def test_archives_do_not_wait_for_each_other(threads: ThreadPoolExecutor) -> None:
-    slow, fast = gate("slow"), gate("fast", opened=True)
-    try:
-        opening = threads.submit(open_store, slow)
-        assert slow.asked.wait(60)
-        assert threads.submit(lambda: open_store(fast).get("c")).result(60) == b"3"
-        assert not opening.done()
-    finally:
-        slow.opened.set()
-    assert opening.result(60).get("c") == b"3"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_does_not_wait_for_a_thread_of_its_parent(
-    threads: ThreadPoolExecutor,
-) -> None:
-    file = gate("parent")
-    try:
-        opening = threads.submit(open_store, file)
-        assert file.asked.wait(60)
-        child = multiprocessing.get_context("fork").Process(target=_read_in_child, args=(file,))
-        child.start()
-        child.join(60)
-        code = child.exitcode
-        child.kill()
-    finally:
-        file.opened.set()
-    assert code == 0
-    opening.result(60)
-
-
-def _read_in_child(file: Gate) -> None:
-    file.opened.set()
-    assert open_store(file).get("c") == b"3"
 
 
 # The directory
@@ -726,40 +602,42 @@ def test_ranges_of_entries(tmp_path: Path) -> None:
 
 @pytest.mark.more
 @pytest.mark.filterwarnings("ignore")
-def test_mutated_archives_give_data_or_an_error(container: Path, tmp_path: Path) -> None:
-    for name in ("stored", "deflated"):
-        MAKERS[name](container, tmp_path / "good.ozx")
-        good = (tmp_path / "good.ozx").read_bytes()
-        path, found = tmp_path / "bad.ozx", {"data": 0, "error": 0}
-        for seed in range(cases(100, 500)):
-            chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same in each run
-            data = bytearray(good)
-            directory = good.index(b"PK\1\2")
-            for _ in range(chance.randint(1, 4)):
-                at = chance.choice(
-                    [chance.randrange(len(data)), chance.randrange(directory, len(data))]
-                )
-                at = min(at, len(data) - 1)
-                how = chance.randrange(4)
-                if how == 0:
-                    data[at] = chance.randrange(256)
-                elif how == 1:
-                    data[at : at + 4] = b"\xff" * 4
-                elif how == 2:
-                    del data[at : at + chance.randint(1, 40)]
-                else:
-                    data[at:at] = data[at : at + chance.randint(1, 60)]
-            path.write_bytes(data)
-            tracemalloc.start()
-            try:
-                for inner in ("em/shards", "em/plain"):
-                    xr.open_dataset(path, engine="n5", group=inner).load()
-                [*open_store(path).list_info("")]
-                found["data"] += 1
-            except (N5Error, ValueError):
-                found["error"] += 1
-            finally:
-                peak = tracemalloc.get_traced_memory()[1]
-                tracemalloc.stop()
-            assert peak < 32 << 20
-        assert min(found.values()) > 0
+@pytest.mark.parametrize("maker", ["stored", "deflated"])
+def test_mutated_archives_give_data_or_an_error(
+    maker: str, container: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.ozx"
+    MAKERS[maker](container, path)
+    good, outcomes = path.read_bytes(), set()
+    for seed in range(cases(100, 500)):
+        chance = random.Random(f"{maker} {seed}")  # noqa: S311 - the same in each run
+        path.write_bytes(mutated(good, chance))
+        tracemalloc.start()
+        try:
+            for inner in ("em/shards", "em/plain"):
+                xr.open_dataset(path, engine="n5", group=inner).load()
+            outcomes.add("data")
+        except (N5Error, ValueError):
+            outcomes.add("error")
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 32 << 20
+    assert outcomes == {"data", "error"}
+
+
+def mutated(good: bytes, chance: random.Random) -> bytes:
+    data = bytearray(good)
+    for _ in range(chance.randint(1, 4)):
+        first = chance.choice([0, good.index(b"PK\1\2")])
+        at = min(chance.randrange(first, len(data)), len(data) - 1)
+        match chance.randrange(4):
+            case 0:
+                data[at] = chance.randrange(256)
+            case 1:
+                data[at : at + 4] = b"\xff" * 4
+            case 2:
+                del data[at : at + chance.randint(1, 40)]
+            case _:
+                data[at:at] = data[at : at + chance.randint(1, 60)]
+    return bytes(data)

@@ -10,26 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.docs.test_extending import CONTRACT
 from tests.support.exhaustive import cases
-from tests.support.stores import CountingStore
+from tests.support.stores import CountingStore, ReadingStore
 from xarray_n5.stores import CachedStore, LocalStore, MemoryStore, uncached
-
-OTHERS = "test_a_listing_shows_what_another_client_wrote"
-"""The promise that a cache does not make."""
-
-
-class Complete(CountingStore):
-    """A store far away whose listings name every file."""
-
-    complete_listings = True
-
-
-@pytest.mark.parametrize("name", sorted(CONTRACT.keys() - {OTHERS}))
-@pytest.mark.parametrize("kind", [Complete, CountingStore])
-def test_it_keeps_the_contract_of_stores(kind: Any, name: str) -> None:
-    CONTRACT[name](CachedStore(kind()))
-
 
 KEYS = [
     *("attributes.json", ".xn5/open-x.json", "a/attributes.json", "a/.zarray", "a/0", "a/1/2"),
@@ -72,7 +55,7 @@ def apply(store: Any, step: Any) -> Any:
 
 @pytest.mark.more
 @settings(deadline=None, max_examples=cases(100, 300))
-@given(st.lists(changes | looks, max_size=30), st.sampled_from([Complete, CountingStore]))
+@given(st.lists(changes | looks, max_size=30), st.sampled_from([ReadingStore, CountingStore]))
 def test_it_answers_as_the_store_itself_would(steps: list[Any], kind: Any) -> None:
     plain, cached = MemoryStore(), CachedStore(kind())
     for step in steps:
@@ -82,15 +65,15 @@ def test_it_answers_as_the_store_itself_would(steps: list[Any], kind: Any) -> No
 
 
 @pytest.fixture
-def counting() -> Complete:
-    store = Complete()
+def counting() -> ReadingStore:
+    store = ReadingStore()
     for key in ("attributes.json", "a/attributes.json", "a/0", "b/attributes.json"):
         store.set(key, b"{}")
     store.requests()
     return store
 
 
-def test_documents_and_listings_are_requested_once(counting: Complete) -> None:
+def test_documents_and_listings_are_requested_once(counting: ReadingStore) -> None:
     store = CachedStore(counting)
     for _ in range(3):
         store.list("a")
@@ -99,7 +82,7 @@ def test_documents_and_listings_are_requested_once(counting: Complete) -> None:
     assert Counter(counting.requests()) == {"list": 1, "get": 2}
 
 
-def test_what_a_listing_does_not_name_is_missing_without_a_request(counting: Complete) -> None:
+def test_what_a_listing_does_not_name_is_missing_without_a_request(counting: ReadingStore) -> None:
     store = CachedStore(counting)
     store.list("")
     store.list("a")
@@ -123,7 +106,7 @@ def test_listings_that_hide_files_say_nothing_of_them() -> None:
     assert inner.requests() == {"get": 1}
 
 
-def test_what_is_written_is_known(counting: Complete) -> None:
+def test_what_is_written_is_known(counting: ReadingStore) -> None:
     store = CachedStore(counting)
     store.list("")
     counting.requests()
@@ -145,7 +128,7 @@ def test_what_is_written_is_known(counting: Complete) -> None:
     assert counting.requests() == {}
 
 
-def test_chunks_are_never_known(counting: Complete) -> None:
+def test_chunks_are_never_known(counting: ReadingStore) -> None:
     store = CachedStore(counting)
     store.list("a")
     assert store.get("a/0") == b"{}"
@@ -155,8 +138,8 @@ def test_chunks_are_never_known(counting: Complete) -> None:
     assert store.exists("a/1")
 
 
-def test_a_write_that_fails_forgets_everything(counting: Complete) -> None:
-    class Full(Complete):
+def test_a_write_that_fails_forgets_everything(counting: ReadingStore) -> None:
+    class Full(ReadingStore):
         def set(self, key: str, data: Any) -> None:
             super().set(key, data)
             raise OSError("full")
@@ -169,7 +152,7 @@ def test_a_write_that_fails_forgets_everything(counting: Complete) -> None:
     assert store.get("a/.zattrs") == b"{}"
 
 
-def test_another_handle_shows_what_others_wrote(counting: Complete) -> None:
+def test_another_handle_shows_what_others_wrote(counting: ReadingStore) -> None:
     store = CachedStore(counting)
     assert store.get("a/attributes.json") == b"{}"
     counting.set("a/attributes.json", b"others")
@@ -188,7 +171,7 @@ def test_only_the_store_itself_travels(tmp_path: Any) -> None:
 
 
 def test_what_another_thread_has_changed_meanwhile_is_read_again() -> None:
-    class Meanwhile(Complete):
+    class Meanwhile(ReadingStore):
         """A store whose answers come after another thread has written."""
 
         def list(self, prefix: str) -> Any:

@@ -81,28 +81,23 @@ READS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LINKS)
-@pytest.mark.parametrize("how", ["open_array", "compute", "open_dataset", "skip_missing"])
-def test_a_link_that_leaves_the_container_is_not_read(
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        *((name, "open_dataset") for name in LINKS if name != "a/0"),
+        *(("a/0", how) for how in READS),
+    ],
+)
+def test_a_link_that_leaves_the_container_is_not_read_or_taken_for_missing_chunks(
     name: str, how: str, places: tuple[Path, Path]
 ) -> None:
     inside, outside = places
     swap(inside / name, outside / name)
-    with pytest.raises(UnsafePathError, match="outside of the container") as raised:
+    with pytest.raises(UnsafePathError) as raised:
         READS[how](inside)
-    assert isinstance(raised.value, N5Error | PathError)
+    assert isinstance(raised.value, PathError)
     assert isinstance(raised.value, PermissionError)
     assert str(outside) in str(raised.value)
-
-
-@pytest.mark.parametrize("how", READS)
-def test_a_folder_of_chunks_that_leaves_the_container_is_never_taken_for_missing_chunks(
-    how: str, places: tuple[Path, Path]
-) -> None:
-    inside, outside = places
-    swap(inside / "a/0", outside / "a/0")
-    with pytest.raises(UnsafePathError):
-        READS[how](inside)
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -148,14 +143,12 @@ def test_the_container_itself_may_be_reached_through_links(places: tuple[Path, P
     link.symlink_to("outside")
     to_n5(values(), link, "b", chunks=8)
     assert (inside.with_name("outside") / "b/0/0").exists()
-
-
-def test_a_container_replaced_through_a_link_leaves_the_link(tmp_path: Path) -> None:
-    to_n5(values(), tmp_path / "real.n5", "", chunks=8)
-    (tmp_path / "link.n5").symlink_to("real.n5")
-    to_n5(values() + 1, tmp_path / "link.n5", "", chunks=8, mode="w")
-    assert (tmp_path / "link.n5").is_symlink()
-    np.testing.assert_array_equal(open_array(tmp_path / "real.n5")[...], values() + 1)
+    real, root = inside.with_name("real.n5"), inside.with_name("root.n5")
+    root.symlink_to("real.n5")
+    for number in range(2):
+        to_n5(values() + number, real if number == 0 else root, "", chunks=8, mode="w")
+    assert root.is_symlink()
+    np.testing.assert_array_equal(open_array(real)[...], values() + 1)
 
 
 @pytest.mark.parametrize("options", [None, FOLLOW])
@@ -169,35 +162,11 @@ def test_a_link_to_nothing_is_an_error_and_no_fill_value(
         open_array(inside, "a", storage_options=options)[...]
 
 
-def test_a_link_to_itself_is_an_error(places: tuple[Path, Path]) -> None:
-    inside, _ = places
-    swap(inside / "a/0/0", Path("0"))
-    with pytest.raises(UnsafePathError):
-        open_array(inside, "a")[...]
-
-
 @pytest.fixture(params=["descriptors", "paths"])
 def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Systems that can use names in open directories, and others, such as Windows."""
     monkeypatch.setattr("xarray_n5.stores._folders.BY_DESCRIPTOR", request.param == "descriptors")
     return str(request.param)
-
-
-@pytest.mark.usefixtures("system")
-def test_all_systems_refuse_links_that_leave(places: tuple[Path, Path]) -> None:
-    inside, outside = places
-    array = open_array(inside, "a", mode="r+")
-    array[...] = values() + 1
-    np.testing.assert_array_equal(array[...], values() + 1)
-    swap(inside / "a/0", outside / "a/0")
-    before = contents(outside)
-    with pytest.raises(UnsafePathError):
-        array[...]
-    with pytest.raises(UnsafePathError):
-        array[...] = 1
-    with pytest.raises(UnsafePathError):
-        LocalStore(str(inside)).delete(["a/0/0"])
-    assert contents(outside) == before
 
 
 @pytest.mark.usefixtures("system")
@@ -563,12 +532,6 @@ def test_a_fifo_is_an_error_and_is_not_waited_for(name: str, places: tuple[Path,
     with pytest.raises(UnsafePathError, match="not a regular file"):
         read()
     assert LocalStore(str(inside)).exists(name)
-
-
-def test_a_fifo_does_not_stop_xarray_from_guessing_an_engine(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "attributes.json")
-    with pytest.raises(ValueError, match="engine"):
-        xr.open_dataset(tmp_path)
 
 
 def test_a_fifo_beside_a_container_is_warned_of(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import xarray as xr
 from tests.support.killing import SHAPE, hold, kill, source, when
 from tests.support.processes import Python
 from tests.support.servers import KEY, SECRET, SERVED, Bucket
-from tests.support.stores import keys_below
 from xarray_n5 import Array, NodeNotFoundError, from_n5, open_array, open_group, to_n5, verify
 from xarray_n5.errors import RequestError
 from xarray_n5.formats.containers import open_store
@@ -42,7 +41,7 @@ pytestmark = pytest.mark.exhaustive
 def test_a_bucket_that_does_not_exist_is_named(bucket: Bucket) -> None:
     absent = replace(bucket, url=f"{bucket.url}-absent")
     place, options = absent.place("x.n5")
-    with pytest.raises(RequestError, match=r"(?s)bucket does not exist .*; create the bucket, or"):
+    with pytest.raises(RequestError, match="create the bucket, or"):
         to_n5(NUMBERS, place, "a", options, chunks=SOME)
     with pytest.raises((NodeNotFoundError, RequestError)):
         open_array(place, "a", storage_options=options)
@@ -127,24 +126,6 @@ def test_each_of_many_chunks_is_one_put(bucket: Bucket, cluster: Client) -> None
         assert {key: puts[key] for key in wanted} == dict.fromkeys(wanted, 1)
 
 
-def test_writes_ask_for_no_conditions(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    from s3fs import S3FileSystem
-
-    asked: list[dict[str, Any]] = []
-    call = S3FileSystem._call_s3
-
-    async def noting(self: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        asked.append({"method": method, **kwargs})
-        return await call(self, method, *args, **kwargs)
-
-    monkeypatch.setattr(S3FileSystem, "_call_s3", noting)
-    place, options = s3.place("free.n5")
-    to_n5(NUMBERS, place, "a", options, chunks=20)
-    puts = [each for each in asked if each["method"] == "put_object"]
-    assert len(puts) >= 5
-    assert not any({"IfMatch", "IfNoneMatch"} & set(each) for each in puts)
-
-
 # Datasets and trees
 
 
@@ -223,29 +204,6 @@ def test_names_are_as_they_are(bucket: Bucket) -> None:
     assert {key.rpartition("/")[0] for key in left if "/" in key} >= {NAMES[0]}
     assert all(key.startswith(NAMES[0]) or key.endswith("attributes.json") for key in left)
     assert all(left.values())
-
-
-def test_what_another_client_writes_is_seen(bucket: Bucket) -> None:
-    store, other = bucket.store("shared"), bucket.fs()
-    root = f"{bucket.name}/shared"
-    store.set("a/0", b"old")
-    assert store.list("a") == ((), ("0",))
-    assert [each.key for each in store.list_info("")] == ["a/0"]
-    before = store.etag("a/0")
-    other.pipe_file(f"{root}/a/0", b"newer")
-    other.pipe_file(f"{root}/a/1", b"x")
-    other.pipe_file(f"{root}/b/c/2", b"x")
-    assert store.head("a/0", 9) == (b"newer", 5)
-    assert store.etag("a/0") != before
-    assert store.exists("a/1")
-    assert store.is_folder("b")
-    assert store.list("a") == ((), ("0", "1"))
-    assert sorted(keys_below(store, "")) == ["a/0", "a/1", "b/c/2"]
-    for key in ("a/0", "b/c/2"):
-        other.rm_file(f"{root}/{key}")
-    assert not store.exists("a/0")
-    assert not store.is_folder("b/c") or bucket.keeps_folders
-    assert sorted(keys_below(store, "")) == ["a/1"]
 
 
 # TensorStore's own client

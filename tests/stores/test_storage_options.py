@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -11,12 +10,13 @@ import pytest
 import xarray as xr
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.support.servers import Bucket, serving
 from xarray_n5 import from_n5, open_group, to_n5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.support.servers import Bucket
 
     Served = Callable[[str], Bucket]
     Place = tuple[Any, dict[str, Any]]
@@ -97,32 +97,6 @@ def test_a_place_is_written_and_read(name: str, served: Served, tmp_path: Path) 
     to_n5(NUMBERS[:1], place, "g/a", options, chunks=(2, 3), mode="w")
     np.testing.assert_array_equal(from_n5(place, "g/a", options), NUMBERS[:1])
     assert repr(options) == before
-
-
-@pytest.mark.exhaustive
-def test_a_zip_is_read_wherever_it_lies(served: Served, tmp_path: Path) -> None:
-    to_n5(NUMBERS, tmp_path / "x.n5", "g/a", chunks=(2, 3))
-    archive = tmp_path / "x.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for each in sorted((tmp_path / "x.n5").rglob("*.json")):
-            file.write(each, each.relative_to(tmp_path))
-        for each in sorted((tmp_path / "x.n5/g/a").glob("*/*")):
-            file.write(each, each.relative_to(tmp_path))
-    bucket = served("moto")
-    bucket.fs().put_file(str(archive), f"{bucket.name}/x.zip")
-    s3 = {"s3": bucket.options}
-    cached = {**s3, "simplecache": {"cache_storage": str(tmp_path / "cache")}}
-    with serving(tmp_path) as web:
-        for place, options in (
-            (f"zip://x.n5::{archive}", {}),
-            (f"zip://x.n5::{bucket.url}/x.zip", s3),
-            (f"zip://x.n5::simplecache::{bucket.url}/x.zip", cached),
-            (f"zip://x.n5::simplecache::{web}/x.zip", {}),
-        ):
-            np.testing.assert_array_equal(from_n5(place, "g/a", options), NUMBERS)
-            opened = xr.open_dataset(place, engine="n5", group="g", storage_options=options or None)
-            np.testing.assert_array_equal(opened["a"], NUMBERS)
-        np.testing.assert_array_equal(from_n5(f"{web}/x.n5", "g/a"), NUMBERS)
 
 
 @pytest.mark.exhaustive

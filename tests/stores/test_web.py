@@ -26,7 +26,6 @@ from xarray_n5 import create_array, open_array
 from xarray_n5.errors import RequestError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import Range
-from xarray_n5.stores.base import FilePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -285,6 +284,10 @@ PARTS = {
     "all of a file that is shorter than its end": part(-90, None, "bytes 0-59/60"),
     "nothing after the end": part(64, 70, "bytes */60", status=416),
     "no end of an empty file": part(-9, None, "bytes */0", status=416, body=b""),
+    "a whole file": (0, 60, 200, {}, DATA),
+    "a whole file that is shorter": (0, 70, 200, {}, DATA),
+    "a whole file as its end": (-60, None, 200, {}, DATA),
+    "a whole empty file as its end": (-9, None, 200, {}, b""),
 }
 """Ranges and answers that have it."""
 
@@ -306,6 +309,11 @@ OTHERS = {
     "nothing, for no reason": (64, 70, 416, {}, b""),
     "no content": (7, 12, 204, {}, b""),
     "a redirect to nowhere": (7, 12, 304, {}, b""),
+    "the whole file": (7, 12, 200, {}, DATA),
+    "the whole file for its end": (-9, None, 200, {}, DATA),
+    "the whole file for nearly all": (1, 60, 200, {}, DATA),
+    "the whole file for nothing": (64, 70, 200, {}, DATA),
+    "the whole file for all to its end": (3, None, 200, {}, DATA),
 }
 """Ranges and answers that are something else."""
 
@@ -341,30 +349,6 @@ def test_another_part_of_a_file_than_the_requested_one_is_an_error(name: str) ->
             with pytest.raises(RequestError) as raised:
                 store.get_ranges([wanted])
             assert (raised.value.url, raised.value.key) == (url, "a")
-
-
-@pytest.mark.parametrize(
-    ("start", "stop"), [(7, 12), (-9, None), (1, 60), (64, 70), (0, 59), (3, None)]
-)
-def test_a_server_that_sends_whole_files_instead_of_parts_is_an_error(
-    start: int, stop: int | None
-) -> None:
-    with parts((start, stop, 200, {}, DATA)) as clients:
-        for _, store, wanted in clients:
-            with pytest.raises(RequestError, match="range requests"):
-                store.get_ranges([wanted])
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "size"), [(0, 60, 60), (0, 70, 60), (-60, None, 60), (-9, None, 0)]
-)
-def test_a_part_that_is_all_of_a_file_may_be_sent_as_the_file(
-    start: int, stop: int | None, size: int
-) -> None:
-    data = DATA[:size]
-    with parts((start, stop, 200, {}, data)) as clients:
-        for _, store, wanted in clients:
-            assert store.get_ranges([wanted]) == [FilePart(data, None)]
 
 
 def test_the_first_bytes_of_a_file_are_no_more_on_a_server_without_ranges() -> None:
@@ -505,6 +489,3 @@ def test_a_chunk_that_the_host_itself_does_not_have_is_missing() -> None:
 
     with serving(answer) as site:
         assert open_array(f"{site.url}/c.n5", "a")[...].tolist() == [0] * 8
-
-
-# The file system

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, unquote
 
 import pytest
@@ -88,6 +88,17 @@ STORES: dict[str, Callable[[Path], Store]] = {
 }
 
 
+def _counted(name: str, called: str = "") -> Any:
+    """A method of the store inside, whose calls are counted."""
+
+    def method(self: CountingStore, *arguments: Any) -> Any:
+        with self.lock:
+            self.counts[called or name] += 1
+        return getattr(self.inner, name)(*arguments)
+
+    return method
+
+
 @dataclass(frozen=True, eq=False)
 class CountingStore(Store):
     """A store in memory that counts what is asked of it."""
@@ -145,42 +156,19 @@ class CountingStore(Store):
         self.read.clear()
         return {tuple(int(n) for n in name if n.isdigit()) for name in names if name[-1].isdigit()}
 
-    def head(self, key: str, count: int) -> tuple[bytes, int] | None:
-        self.counts["peek"] += 1
-        return self.inner.head(key, count)
+    head = _counted("head", "peek")
+    exists = _counted("exists")
+    delete = _counted("delete")
+    is_folder = _counted("is_folder")
+    delete_tree = _counted("delete_tree")
+    list = _counted("list")
+    list_many = _counted("list_many")
 
     def set(self, key: str, data: Buffer) -> None:
         with self.lock:
             self.counts["set"] += 1
             self.written[key] += 1
         self.inner.set(key, data)
-
-    def exists(self, key: str) -> bool:
-        with self.lock:
-            self.counts["exists"] += 1
-        return self.inner.exists(key)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        self.counts["delete"] += 1
-        self.inner.delete(keys)
-
-    def is_folder(self, prefix: str) -> bool:
-        self.counts["is_folder"] += 1
-        return self.inner.is_folder(prefix)
-
-    def delete_tree(self, prefix: str, first: str) -> None:
-        self.counts["delete_tree"] += 1
-        self.inner.delete_tree(prefix, first)
-
-    def list(self, prefix: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        self.counts["list"] += 1
-        return self.inner.list(prefix)
-
-    def list_many(
-        self, prefixes: Sequence[str]
-    ) -> Sequence[tuple[tuple[str, ...], tuple[str, ...]]]:
-        self.counts["list_many"] += 1
-        return self.inner.list_many(prefixes)
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         self.counts["survey" if sizes else "walk"] += 1

@@ -47,17 +47,14 @@ _REFUSED_NAMES = frozenset(
 )
 
 
-_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
-"""How S3 and Azure call it; obstore's errors have no status."""
-
-
 def is_missing(error: BaseException) -> bool:
     """Return whether an error means that a file is missing, rather than unknown.
 
     fsspec raises FileNotFoundError also if a web server does not report a file's size, and if
-    there is no server.
+    there is no server. If the whole bucket is missing, this may be another server than that of the
+    writer.
     """
-    if not isinstance(error, MISSING):
+    if not isinstance(error, MISSING) or lacks_bucket(error):
         return False
     cause = error.__cause__
     if cause is None or _status(cause) in _GONE:
@@ -67,6 +64,12 @@ def is_missing(error: BaseException) -> bool:
     if _status(cause) is not None or isinstance(cause, OSError) or _is_of_aiohttp(cause):
         return False
     return not is_refused(cause) and not is_transient(cause)
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Return whether S3 or Azure has no such bucket."""
+    codes = ("NoSuchBucket", "ContainerNotFound")
+    return any(code in str(cause) for cause in _chain(error) for code in codes)
 
 
 def _is_of_aiohttp(error: BaseException) -> bool:
@@ -85,19 +88,6 @@ def is_refused(error: BaseException) -> bool:
         or type(cause).__name__ in _REFUSED_NAMES
         for cause in _chain(error)
     )
-
-
-def lacks_bucket(error: BaseException, verb: str) -> bool:
-    """Return whether a request to an object store failed because there is no such bucket.
-
-    Nothing else can be missing when an object is written.
-    """
-    for cause in _chain(error):
-        if any(code in str(cause) for code in _NO_BUCKET):
-            return True
-        if verb == "write" and (isinstance(cause, FileNotFoundError) or _status(cause) in _GONE):
-            return True
-    return False
 
 
 def unfit_name(error: BaseException) -> str | None:

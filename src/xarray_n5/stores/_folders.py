@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import stat
@@ -26,6 +27,7 @@ from xarray_n5.model.paths import join, partial_key
 from xarray_n5.stores._errors import MISSING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
 BY_DESCRIPTOR = (
@@ -35,7 +37,7 @@ BY_DESCRIPTOR = (
 )
 """Whether the system can use names in an open directory."""
 
-NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -66,8 +68,6 @@ _MOST_TURNS = 1000
 TRIES = 20
 """The number of attempts to create a file in a directory that other processes remove, or to replace
 one that another program of Windows has open."""
-
-_PAUSE = 0.01
 
 _HIDDEN = "is a link, but hidden directories must not be links; remove it"
 _OUTSIDE = "is a link to {!r}, outside of the container; copy its target into the container"
@@ -134,11 +134,11 @@ class Folder(NamedTuple):
         if self.fd is None and is_link(os.lstat(path)):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         try:
-            return os.open(path, READ | NOFOLLOW, dir_fd=self.fd)
+            return os.open(path, READ | _NOFOLLOW, dir_fd=self.fd)
         except BlockingIOError:
             if not stat.S_ISREG(self.stat(name).st_mode):
                 raise
-            return os.open(path, (READ | NOFOLLOW) & ~_NONBLOCK, dir_fd=self.fd)
+            return os.open(path, (READ | _NOFOLLOW) & ~_NONBLOCK, dir_fd=self.fd)
 
     def listable(self) -> int:
         """Return another descriptor of the directory, which can be listed, locked and flushed."""
@@ -178,9 +178,18 @@ class Folder(NamedTuple):
         """Return the descriptor of a new file."""
         return os.open(self.base + name, _CREATE, mode, dir_fd=self.fd)
 
-    def rename(self, name: str, new: str) -> None:
-        """Rename a file or directory; a file replaces another one."""
-        os.replace(self.base + name, self.base + new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+    def replace(self, name: str, new: str) -> None:
+        """Rename a file or directory; a file replaces another one.
+
+        On Windows, other programs have files open for a moment.
+        """
+        rename = functools.partial(os.replace, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        for _ in range(TRIES if os.name == "nt" else 0):
+            try:
+                return rename(self.base + name, self.base + new)
+            except PermissionError:
+                time.sleep(0.01)
+        return rename(self.base + name, self.base + new)
 
     def unlink(self, name: str) -> None:
         """Remove a file or a link."""
@@ -202,7 +211,7 @@ class Folder(NamedTuple):
         if self.is_folder(name):
             if not name.startswith("."):
                 name, old = partial_key(name), name
-                self.rename(old, name)
+                self.replace(old, name)
             with (
                 contextlib.suppress(*MISSING),
                 Folder(*_enter(self.base, self.fd, name), self.root, "") as folder,
@@ -237,7 +246,7 @@ def _top(root: str) -> tuple[str, int | None]:
 def _enter(base: str, fd: int | None, name: str) -> tuple[str, int | None]:
     """Open a directory in another one, and return it like :func:`_top`; a link is an error."""
     if fd is not None:
-        return "", os.open(name, _TO_PASS | NOFOLLOW, dir_fd=fd)
+        return "", os.open(name, _TO_PASS | _NOFOLLOW, dir_fd=fd)
     status = os.lstat(base + name)
     if is_link(status) or not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), base + name)
@@ -251,12 +260,10 @@ def _descend(
     count = 0
     try:
         for name in names:
-            if fd is None:
-                base, _ = _enter(base, None, name)
-            else:
-                below = os.open(name, _TO_PASS | NOFOLLOW, dir_fd=fd)
+            below = _enter(base, fd, name)
+            if fd is not None:
                 os.close(fd)
-                fd = below
+            base, fd = below
             count += 1
     except OSError as error:
         return base, fd, count, error
@@ -295,10 +302,13 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
         with folder:
             name, *rest = names[count:]
             status = folder.stat(name)
-            if error.errno not in LINKED or not (is_link(status) or stat.S_ISDIR(status.st_mode)):
+            linked_now = is_link(status)
+            if error.errno not in LINKED or not (linked_now or stat.S_ISDIR(status.st_mode)):
                 raise error
             key = "/".join(wanted[: len(wanted) - len(rest)])
-            target = _target(folder, name, key, follow=follow) if is_link(status) else None
+            if linked_now and not follow and "/." in f"/{key}":
+                raise UnsafePathError(root, key, _HIDDEN)
+            target = resolve(folder, name, key, follow=follow) if linked_now else None
         if target is None:  # it was a link until now
             names = wanted
             base, fd = _top(root)
@@ -321,21 +331,15 @@ def find(root: str, prefix: str, *, follow: bool = False) -> Folder | None:
         return None
 
 
-def find_path(root: str, path: str, *, follow: bool) -> Folder | None:
-    """Open a directory by its path without links, which may be replaced by links, as above."""
-    if (inner := inner_path(root, path)) is not None:
-        return find(root, inner, follow=follow)
-    try:
-        return Folder(*_enter("", None, path), root, "", linked=True)
-    except MISSING:
-        return None
-
-
-def _target(folder: Folder, name: str, key: str, *, follow: bool) -> str:
-    """Return the target of a link that leads to a directory."""
-    if not follow and any(part.startswith(".") for part in key.split("/")):
-        raise UnsafePathError(folder.root, key, _HIDDEN)
-    return resolve(folder.root, key, f"{folder.path}/{name}", follow=follow)
+def make_root(root: str, *, durable: bool) -> None:
+    """Make a container and its parents; if `durable`, their names are on disk."""
+    missing, above = [], root
+    while durable and above and not os.path.isdir(above):
+        above = above.rpartition("/")[0]
+        missing.append(above)
+    os.makedirs(root, exist_ok=True)
+    for parent in missing if os.name != "nt" else ():
+        flush(os.open(parent or "/", os.O_RDONLY))
 
 
 def inner_path(root: str, path: str) -> str | None:
@@ -344,7 +348,7 @@ def inner_path(root: str, path: str) -> str | None:
     return path[len(top) :].strip("/" + os.sep) if is_below(path, top) else None
 
 
-def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
+def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
     """Return the target of the link at a key of the container.
 
     Raises
@@ -352,11 +356,11 @@ def resolve(root: str, key: str, path: str, *, follow: bool) -> str:
     UnsafePathError
         If the target is outside of the container and `follow` is false, or does not exist.
     """
-    target = os.path.realpath(path)
-    if not follow and inner_path(root, target) is None:
-        raise UnsafePathError(root, key, _OUTSIDE.format(target), "follow_links")
+    target = os.path.realpath(f"{folder.path}/{name}")
+    if not follow and inner_path(folder.root, target) is None:
+        raise UnsafePathError(folder.root, key, _OUTSIDE.format(target), "follow_links")
     if not os.path.exists(target):
-        raise UnsafePathError(root, key, _NOWHERE.format(target))
+        raise UnsafePathError(folder.root, key, _NOWHERE.format(target))
     return target
 
 
@@ -364,6 +368,12 @@ def is_below(path: str, folder: str) -> bool:
     """Return whether a path without links is a directory or is in it."""
     path, folder = os.path.normcase(path), os.path.normcase(folder)
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def leads_above(link: str, outer: Iterable[str]) -> bool:
+    """Return whether a link leads to one of several directories, or to one above them."""
+    target = os.path.realpath(link)
+    return any(is_below(folder, target) for folder in outer)
 
 
 def is_link(status: os.stat_result) -> bool:
@@ -374,62 +384,9 @@ def is_link(status: os.stat_result) -> bool:
     return tag is not None and getattr(status, "st_reparse_tag", 0) == tag
 
 
-def make_folders(path: str, *, durable: bool) -> None:
-    """Make a directory and its parents; if `durable`, their names are on disk."""
-    missing = []
-    above = path
-    while durable and above and not os.path.isdir(above):
-        above = above.rpartition("/")[0]
-        missing.append(above)
-    os.makedirs(path, exist_ok=True)
-    if os.name != "nt":
-        for parent in missing:
-            flush(os.open(parent or "/", os.O_RDONLY))
-
-
 def flush(folder: int) -> None:
     """Make renames in an open directory durable, and close it."""
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-# Files that replace others
-
-
-def replace_file(folder: Folder, name: str, new: str) -> None:
-    """Rename a file; retry on Windows, where other programs have files open for a moment."""
-    for _ in range(TRIES if os.name == "nt" else 0):
-        try:
-            return folder.rename(name, new)
-        except PermissionError:
-            time.sleep(_PAUSE)
-    return folder.rename(name, new)
-
-
-def permissions_of(folder: Folder, name: str) -> os.stat_result | None:
-    """Return the status of a file to be replaced, or None if there is nothing to keep."""
-    if not hasattr(os, "fchmod") or os.name == "nt":
-        return None
-    try:
-        status = folder.stat(name)
-    except MISSING:
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
-
-
-def keep_permissions(file: int, before: os.stat_result) -> None:
-    """Give a new file the group and the mode of the one that it replaces.
-
-    If it cannot have the group, its own group gets no more rights than everybody.
-    """
-    after, mode = os.fstat(file), before.st_mode & 0o777
-    with contextlib.suppress(OSError):  # file systems without permissions refuse
-        if after.st_gid != before.st_gid:
-            try:
-                os.fchown(file, -1, before.st_gid)
-            except OSError:
-                mode = (mode & ~0o070) | (mode & 0o007) << 3
-        if after.st_mode & 0o777 != mode:
-            os.fchmod(file, mode)

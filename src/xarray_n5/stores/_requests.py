@@ -120,9 +120,7 @@ class Requests:
 
     def _failure(self, verb: str, key: str, error: Exception) -> Exception | None:
         """Return an error that names the key and shows no secret; None for a missing file."""
-        files = bool(filesystems.FILES & filesystems.protocols(self.fs))
-        no_bucket = not files and lacks_bucket(error, verb)
-        if verb != "write" and is_missing(error) and not no_bucket:
+        if verb != "write" and is_missing(error):
             return None
         if isinstance(error, NotImplementedError):
             return error
@@ -131,13 +129,11 @@ class Requests:
         kind = RefusedError if is_refused(error) else RequestError
         text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)
-        if no_bucket:
-            advice = "create the bucket, or correct its name in the URL"
-            why = f"the bucket does not exist ({why})"
-            return RequestError(verb, self.url, key, why, advice)
         # A library of a filesystem gets its options with the first request.
         unknown = isinstance(error, TypeError) and "unexpected keyword argument" in text
         hint = "check the names in storage_options=" if unknown else getattr(error, "advice", None)
+        if lacks_bucket(error) or is_missing(error):  # nothing else is missing for a write
+            hint = "create the bucket, or correct its name in the URL"
         return kind(verb, self.url, key, why, hint)
 
 

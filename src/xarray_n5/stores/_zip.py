@@ -7,13 +7,10 @@ an object of about 1 kB for each entry, and reads through a file that can seek.
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +21,7 @@ from xarray_n5.model.alerts import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from xarray_n5.stores.base import Listing, Store
+    from xarray_n5.stores.base import Listing
 
 TAIL = (1 << 16) + 98
 """The size of the end of an archive that is read first: the last records and any comment."""
@@ -296,29 +293,3 @@ def _checked(
             "update files in an archive leave the old ones in it"
         )
     return [names[at] for at in last], entries[[by_name[at] for at in last]]
-
-
-@dataclass(slots=True, eq=False)
-class Kept:
-    """The directory of an archive that this process has read."""
-
-    directory: Directory | None = None
-    lock: Lock = field(default_factory=Lock)
-    """The lock of the first request, which other threads wait for."""
-
-    def known(self, file: Store, version: str) -> Directory | None:
-        """Return the directory if the archive is known not to have changed, without a request."""
-        directory, stamp = self.directory, file.etag("", free=True)
-        known = directory and (directory.version if stamp is None else directory.state)
-        return directory if known == (version if stamp is None else stamp) else None
-
-
-@lru_cache(maxsize=16)
-def kept(_: Store) -> Kept:
-    """Return the entry of an archive; its lock blocks no other archive."""
-    return Kept()
-
-
-if hasattr(os, "register_at_fork"):
-    # A thread of the parent process may have held a lock.
-    os.register_at_fork(after_in_child=kept.cache_clear)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores._zip import Directory, Kept, ZipEntry
+    from xarray_n5.stores._zip import Directory, ZipEntry
     from xarray_n5.stores.base import Listing
 
 OZX = ".ozx"
@@ -39,8 +39,11 @@ _READ_ONLY = (
     "copy it to a new archive"
 )
 
-_ROOM = 1 << 10
-"""The most bytes for extra fields and a descriptor that are read together with an entry."""
+_MOST_KEPT = 16
+"""The maximum number of archives whose directories are kept."""
+
+_ROOM = 1 << 17
+"""The most bytes of extra fields and a descriptor."""
 
 
 class _Wanted(NamedTuple):
@@ -56,7 +59,7 @@ class _Wanted(NamedTuple):
 class ArchiveStore(Store):
     """The files in a ZIP archive, which another store reads by ranges.
 
-    The directory is read once in each process: by one request for the end of the archive, and a
+    The directory is kept by each process: it is one request for the end of the archive, and a
     second one if it is larger than 64 KiB. A file is then one request; parts of a file are two for
     the first time, since its header is read before. An archive that was replaced
     while it was open is an error, not a mixture of both: its store reports the state of what is
@@ -73,7 +76,7 @@ class ArchiveStore(Store):
         """Return the store of an archive that another store is the location of."""
         if isinstance(location, LocalStore) and not os.path.isfile(location.url):
             return None
-        directory = _directory_of(location)
+        directory = _read_directory(location)
         return None if directory is None else cls(location, directory.version)
 
     def __dask_tokenize__(self) -> object:
@@ -107,7 +110,10 @@ class ArchiveStore(Store):
         """Return None: there is no directory around the root of an archive."""
 
     def _directory(self, *, check: bool = False) -> Directory:
-        directory = _directory_of(self.file, self.version, check=check)
+        """Return the archive's directory; with `check`, as it is now, or raise if it is another."""
+        directory = None if check else _directories.get(self.file)
+        if directory is None or directory.version != self.version:
+            directory = _read_directory(self.file)
         if directory is None:
             raise MetadataError(f"{self.url}: the archive was removed while it was open")
         if directory.version != self.version:
@@ -236,7 +242,7 @@ class ArchiveStore(Store):
         """Return the range of an entry, its header included."""
         self._check(wanted)
         entry, most = wanted.entry, DOCUMENT if wanted.most is None else wanted.most
-        if entry.size > most or entry.packed > most + most // 16 + _ROOM:
+        if entry.size > most or entry.packed > most + most // 16 + (1 << 10):
             why = f"it has {entry.size} bytes; expected at most {most}"
             raise self._unreadable(wanted, why)
         stop = self._least_start(wanted) + entry.packed + _ROOM
@@ -267,9 +273,6 @@ class ArchiveStore(Store):
         """Return the file in an entry, given the entry's extent."""
         entry, start = wanted.entry, self._check_start(wanted, data)
         packed = data[start - entry.offset :][: entry.packed]
-        if len(packed) < entry.packed:  # large extra fields
-            rest = [Range("", start, start + entry.packed)]
-            (packed,) = self._read(rest, self._directory().state, crc=True)
         if entry.method == _DEFLATED:
             try:  # at most one byte more than the file has
                 packed = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.size + 1)
@@ -306,23 +309,12 @@ def _moved(part: Range, first: int, size: int) -> Range:
     return Range("", first + start, first + max(start, stop))
 
 
-def _directory_of(file: Store, version: str = "", *, check: bool = False) -> Directory | None:
-    """Return the directory of an archive, or None if it is missing.
-
-    With `check`, or if the archive may not be of this version any more, the end of the archive is
-    read, and the directory if that is another one.
-    """
-    kept = zips.kept(file)
-    if check:
-        return _current(file, kept)
-    if (directory := kept.known(file, version)) is not None:
-        return directory
-    with kept.lock:
-        return kept.known(file, version) or _current(file, kept)
+_directories: dict[Store, Directory] = {}
+"""The directories of archives that this process has read, the oldest first."""
 
 
-def _current(file: Store, kept: Kept) -> Directory | None:
-    """Return the directory of an archive as it is now, and keep it."""
+def _read_directory(file: Store) -> Directory | None:
+    """Return the directory of an archive as it is now, and keep it; None if it is missing."""
 
     def read(start: int, stop: int) -> bytes:
         (part,) = file.get_ranges([Range("", start, stop)])
@@ -331,8 +323,10 @@ def _current(file: Store, kept: Kept) -> Directory | None:
     (end,) = file.get_ranges([Range("", -zips.TAIL, None)])
     if end is None:
         return None
-    directory, now = kept.directory, (end.state, zips.digest(end.data))
+    directory, now = _directories.get(file), (end.state, zips.digest(end.data))
     if directory is None or (directory.state, directory.end) != now:
-        directory = zips.read_directory(file.url, end.data, read)
-        kept.directory = directory = replace(directory, state=end.state)
+        directory = replace(zips.read_directory(file.url, end.data, read), state=end.state)
+        _directories[file] = directory
+        for oldest in [*_directories][:-_MOST_KEPT]:
+            _directories.pop(oldest, None)
     return directory

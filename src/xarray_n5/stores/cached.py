@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -325,7 +324,7 @@ class CachedStore(Store):
             listing = self._listing(folder)
             self._known.no_folders.discard(folder)
             name, is_file = inner.rpartition("/")[2], inner == key
-            if listing is not None and _has(listing[is_file], name):
+            if listing is not None and name in listing[is_file]:
                 return
             self._known.listings.pop(folder, None)
             if listing is not None and keep:
@@ -338,7 +337,7 @@ class CachedStore(Store):
         """Remove a name from the listing above it; drop listings that become empty."""
         folder, _, name = key.rpartition("/")
         listing = self._listing(folder)
-        if listing is not None and (_is_one_of_few(key) or _has(listing[0], name)):
+        if listing is not None and (_is_one_of_few(key) or name in listing[0]):
             folders, files = (tuple(n for n in names if n != name) for names in listing)
             if folders or files:
                 self._known.listings[folder] = (folders, files)
@@ -359,12 +358,6 @@ def _folders_of(key: str) -> Iterator[str]:
     while key:
         key = key.rpartition("/")[0]
         yield key
-
-
-def _has(names: tuple[str, ...], name: str) -> bool:
-    """Return whether a name is among sorted names, of which there may be very many."""
-    at = bisect_left(names, name)
-    return at < len(names) and names[at] == name
 
 
 def _is_document(key: str) -> bool:

@@ -1,4 +1,7 @@
-"""Containers in local directories, by plain system calls."""
+"""Containers in local directories, shared mounts included.
+
+Links are followed, or refused, by :func:`_folders.hold`.
+"""
 
 # Plain system calls on strings, for speed.
 from __future__ import annotations
@@ -7,7 +10,6 @@ import contextlib
 import errno
 import functools
 import os
-import re
 import stat
 import sys
 import time
@@ -17,7 +19,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xarray_n5.errors import PathError, UnsafePathError
-from xarray_n5.model.paths import join, partial_key
+from xarray_n5.model.paths import join
 from xarray_n5.stores import _files as files
 from xarray_n5.stores import _folders as folders
 from xarray_n5.stores._errors import MISSING, unfit_name
@@ -39,12 +41,11 @@ T = TypeVar("T")
 _LARGEST = 1 << 30
 """The maximum size of a file in bytes; one more byte is read, to detect larger files."""
 
+_MOST_LINKS = 10_000
+"""The maximum number of links to directories that one walk follows."""
+
 _PATIENCE = 30.0
 """The seconds to wait for a process that holds a lock: it may be suspended."""
-
-_PAUSE = 0.002
-
-_LOCAL = re.compile(r"\A(?:file|local)://")
 
 
 def _named_errors(method: Callable[..., T]) -> Callable[..., T]:
@@ -70,9 +71,6 @@ class LocalStore(Store):
     A write goes to a hidden file with a unique name, which then replaces the old one: readers see
     the old bytes or the new ones, and a killed write leaves the old ones. Renaming works on network
     mounts that refuse links.
-
-    The directory may be reached through links. Links that leave it are never written or removed
-    through, and only read with `follow_links`.
     """
 
     root: str
@@ -91,9 +89,11 @@ class LocalStore(Store):
             raise TypeError(f"follow_links is {follow!r}; expected True or False")
         if isinstance(location, cls):
             return location
-        path = _LOCAL.sub("", location) if isinstance(location, str) else local_path(location)
-        if isinstance(location, str) and path and ("::" in path or "://" in path):
-            return None
+        path = local_path(location)
+        if isinstance(location, str):
+            path = location.removeprefix("file://").removeprefix("local://")
+            if "::" in path or "://" in path:
+                return None
         if path is None and isinstance(location, os.PathLike):
             path = os.fsdecode(location)
         if path is None:
@@ -117,10 +117,9 @@ class LocalStore(Store):
 
     def parent(self) -> LocalStore | None:
         """Return the store of the parent directory."""
-        if self.inside:
-            return LocalStore(self.root, follow_links=self.follow_links)
-        above = os.path.dirname(self.root)
-        return None if above == self.root else LocalStore(above, follow_links=self.follow_links)
+        above = self.root if self.inside else os.path.dirname(self.root)
+        ends = above == self.root and not self.inside
+        return None if ends else LocalStore(above, follow_links=self.follow_links)
 
     def child(self, path: str) -> LocalStore:
         """Return the store of a directory in this one."""
@@ -170,7 +169,7 @@ class LocalStore(Store):
             try:
                 bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
                 data = [files.read_part(file, *piece) for piece in bounds]
-                state = _state_of(os.fstat(file))
+                state = files.state_of(os.fstat(file))
             finally:
                 os.close(file)
             read += [FilePart(piece, state) for piece in data]
@@ -189,32 +188,98 @@ class LocalStore(Store):
     def etag(self, key: str, *, free: bool = False) -> object:
         """Return the file's time, size and number."""
         status = self._stat(key)
-        return None if status is None else _state_of(status)
+        return None if status is None else files.state_of(status)
 
     @_named_errors
     def _stat(self, key: str) -> os.stat_result | None:
-        return files.status_of(self.root, self._below(key), follow=self.follow_links)
+        """Return the status of a file or directory, or of a link's target; None if missing."""
+        prefix, _, name = (inner := self._below(key)).rpartition("/")
+        with contextlib.suppress(*MISSING):
+            if not inner:
+                return os.stat(self.root)
+            if (folder := folders.find(self.root, prefix, follow=self.follow_links)) is not None:
+                with folder:
+                    status = folder.stat(name)
+                    if folders.is_link(status):
+                        status = os.stat(
+                            folders.resolve(folder, name, inner, follow=self.follow_links)
+                        )
+                return status
+        return None
 
     # Listing
 
     @_named_errors
     def list(self, prefix: str) -> Listing:
-        """Return the names of directories and of files in the directory at `prefix`."""
-        return files.names_in(self.root, self._below(prefix), follow=self.follow_links)
+        """Return the names of directories and of files in the directory at `prefix`.
+
+        A link that leaves the container is listed like its target. Links to parent directories and,
+        below a link, all other links are left out, so that walks over groups end.
+        """
+        prefix = self._below(prefix)
+        folder = folders.find(self.root, prefix, follow=self.follow_links)
+        if folder is None:
+            return (), ()
+        with folder:
+            path, children = folder.path, folder.children()
+        below = [child for child in children if child.is_folder]
+        if any(child.linked for child in below):
+            nested = folder.linked and not self.follow_links
+            parts = prefix.split("/") if prefix else []
+            above = [join(self.root, *parts[:count]) for count in range(len(parts) + 1)]
+            outer = [os.path.realpath(folder) for folder in above]
+            left_out = {
+                child.name
+                for child in below
+                if child.linked and (nested or folders.leads_above(f"{path}/{child.name}", outer))
+            }
+            below = [child for child in below if child.name not in left_out]
+        plain = (child.name for child in children if not child.is_folder)
+        return tuple(child.name for child in below), tuple(plain)
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
-        """Iterate over the files under `prefix`, without loops of links."""
-        start = self._below(prefix)
-        below = files.files_below(self.root, start, follow=self.follow_links, statuses=sizes)
-        for key, child in below:
-            status = child.status
-            if not sizes:
-                yield ObjectInfo(key)
+        """Iterate over the files under `prefix`.
+
+        Links inside the container are followed, except to parent directories. Hidden links to
+        directories count as files: chunks are never there.
+
+        Raises
+        ------
+        UnsafePathError
+            If a link to a directory leaves the container and is not followed: the stored chunks
+            are unknown then. Also if links form more paths than can be walked.
+        """
+        level: list[tuple[str, tuple[str, ...]]] = [("", ())]
+        links = 0
+        while level:
+            inner, above = level.pop()
+            path = self._below(join(prefix, inner))
+            folder = folders.find(self.root, path, follow=self.follow_links)
+            if folder is None:
                 continue
-            if child.linked:
-                status = None if child.name.startswith(".") else self._stat(join(prefix, key))
-            if status is not None:
-                yield ObjectInfo(key, status.st_size, status.st_mtime)
+            with folder:
+                path, children = folder.path, folder.children(statuses=sizes)
+            if any(folders.is_below(outer, path) for outer in above):
+                continue
+            below: list[tuple[str, tuple[str, ...]]] = []
+            for child in children:
+                key = join(inner, child.name)
+                hidden = child.linked and not self.follow_links and "/." in f"/{key}"
+                if child.is_folder and not hidden:
+                    links += child.linked
+                    below.append((key, (*above, path) if child.linked else above))
+                elif not sizes:
+                    yield ObjectInfo(key)
+                else:
+                    status = child.status
+                    if child.linked:
+                        status = None if hidden else self._stat(join(prefix, key))
+                    if status is not None:
+                        yield ObjectInfo(key, status.st_size, status.st_mtime)
+            if links > _MOST_LINKS:
+                why = f"leads through more than {_MOST_LINKS} links; remove loops of them"
+                raise UnsafePathError(self.root, self._below(join(prefix, inner)), why)
+            level += reversed(below)
 
     # Writing
 
@@ -223,64 +288,34 @@ class LocalStore(Store):
         """Replace the file at `key` atomically, keeping its permissions."""
         if len(os.fsencode(self._path(key))) > folders.LONGEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), key)
-        for _ in range(folders.TRIES):
-            with contextlib.suppress(FileNotFoundError):
-                return self._set(key, data)
-            # Another process may remove an empty directory, or a hidden file as one that is left.
-        return self._set(key, data)
-
-    def _set(self, key: str, data: Buffer) -> None:
         prefix, _, name = self._below(key).rpartition("/")
-        try:
-            folder = self._make(prefix)
-            with folder:
-                self._write(folder, name, data)
-        except (NotADirectoryError, FileExistsError) as error:
-            raise NotADirectoryError(
-                error.errno, "its parent is a file, not a directory", self._path(key)
-            ) from error
-        except UnsafePathError:
-            raise
-        except OSError as error:
-            error.filename = self._path(key)  # errors of a full disk do not name the file
-            raise
+        for _ in range(folders.TRIES):
+            with contextlib.suppress(FileNotFoundError), self._made(key, prefix) as folder:
+                return files.write_file(folder, name, data, durable=self.fsync)
+            # Another process may remove an empty directory, or a hidden file as one that is left.
+        with self._made(key, prefix) as folder:
+            return files.write_file(folder, name, data, durable=self.fsync)
 
-    def _write(self, folder: Folder, name: str, data: Buffer) -> None:
-        """Write a file, which never has more permissions than the file before."""
-        before = folders.permissions_of(folder, name)
-        # Unique per attempt: a task that runs twice at the same time must not share it.
-        hidden = partial_key(name)
-        file = folder.create(hidden, 0o666 if before is None else before.st_mode & 0o700)
+    @contextlib.contextmanager
+    def _made(self, key: str, prefix: str) -> Iterator[Folder]:
+        """Open a directory, which is created if missing, for `key`, which errors name."""
         try:
             try:
-                nbytes = memoryview(data).nbytes
-                done = os.write(file, data) if nbytes else 0
-                while done < nbytes:  # a system may write less than it is given
-                    done += os.write(file, memoryview(data).cast("B")[done:])
-                if before is not None:
-                    folders.keep_permissions(file, before)
-                if self.fsync:
-                    os.fsync(file)
-            finally:
-                os.close(file)
-            folders.replace_file(folder, hidden, name)
-            if self.fsync:
-                folder.flush()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                folder.unlink(hidden)
+                folder, missing = folders.hold(self.root, prefix)
+            except FileNotFoundError:
+                folders.make_root(self.root, durable=self.fsync)
+                folder, missing = folders.hold(self.root, prefix)
+            for name in missing:
+                folder = folder.make(name, durable=self.fsync)
+            with folder:
+                yield folder
+        except (NotADirectoryError, FileExistsError) as error:
+            why = "its parent is a file, not a directory"
+            raise NotADirectoryError(error.errno, why, self._path(key)) from error
+        except OSError as error:
+            if not isinstance(error, UnsafePathError):
+                error.filename = self._path(key)  # errors of a full disk do not name the file
             raise
-
-    def _make(self, prefix: str) -> Folder:
-        """Open a directory, which is created if missing."""
-        try:
-            folder, missing = folders.hold(self.root, prefix)
-        except FileNotFoundError:
-            folders.make_folders(self.root, durable=self.fsync)
-            folder, missing = folders.hold(self.root, prefix)
-        for name in missing:
-            folder = folder.make(name, durable=self.fsync)
-        return folder
 
     @_named_errors
     def delete(self, keys: Iterable[str]) -> None:
@@ -322,14 +357,8 @@ class LocalStore(Store):
 
     def make_folder(self, prefix: str) -> None:
         """Create a directory unless it exists."""
-        try:
-            with self._make(self._below(prefix)):
-                pass
-        except UnsafePathError:
-            raise
-        except OSError as error:
-            error.filename = self._path(prefix)
-            raise
+        with self._made(prefix, self._below(prefix)):
+            pass
 
     def clear_folder(self, prefix: str) -> None:
         """Remove an empty directory, or a symbolic link; anything else stays."""
@@ -359,16 +388,16 @@ class LocalStore(Store):
         while time.monotonic() < end:
             file = None
             try:
-                with self._make(self._below(path)) as folder:
+                with self._made(path, self._below(path)) as folder:
                     file = folder.listable()
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The path may name another directory by now.
-                now = files.status_of(self.root, self._below(path), follow=False)
+                now = self._stat(path)
                 if now is not None and os.path.samestat(now, os.fstat(file)):
                     taken, file = file, None
                     return taken
             except BlockingIOError:
-                time.sleep(_PAUSE)
+                time.sleep(0.002)
             except UnsafePathError:
                 raise
             except OSError:
@@ -377,8 +406,3 @@ class LocalStore(Store):
                 if file is not None:
                     os.close(file)
         return None
-
-
-def _state_of(status: os.stat_result) -> tuple[int, ...]:
-    """Return the state of a file, which all clients of a file server see alike."""
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
