@@ -276,27 +276,6 @@ def test_an_empty_directory_is_a_group(tmp_path: Path) -> None:
         open_group(tmp_path / "nothing")
 
 
-def test_an_open_can_insist_on_metadata(store: Store) -> None:
-    create_array(store, "a", attributes={"x": [1]}, **SMALL)
-    wanted = {"dimensions": [4, 4], "dataType": "uint8", "x": [1]}
-    assert open_array(store, "a", metadata=wanted).shape == (4, 4)
-    for member, other in (("blockSize", [4, 4]), ("x", [2]), ("y", 0)):
-        with pytest.raises(MetadataError, match=member):
-            open_array(store, "a", metadata={**wanted, member: other})
-
-
-def test_metadata_can_be_assumed_without_any_file() -> None:
-    store = MemoryStore()
-    create_array(store, "a", compression="raw", **SMALL)[...] = 6
-    del store.items["a/attributes.json"]
-    assumed: dict[str, Any] = {"dimensions": [4, 4], "blockSize": [2, 2], "dataType": "uint8"}
-    assumed["compression"] = {"type": "raw"}
-    array = open_array(store, "a", metadata=assumed, assume_metadata=True, mode="r+")
-    assert (array[...] == 6).all()
-    with pytest.raises(NodeNotFoundError):
-        array.resize((2, 2))
-
-
 @pytest.mark.parametrize("mode", ["w", "a", "x"])
 def test_other_modes_than_reading_and_updating_do_not_open(mode: Any) -> None:
     with pytest.raises(ValueError, match="mode"):

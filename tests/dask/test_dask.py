@@ -126,12 +126,6 @@ def test_missing_chunks_are_zeros_or_errors_that_name_the_chunk(
         strict.compute()
 
 
-@pytest.mark.usefixtures("array")
-def test_metadata_can_be_insisted_on(store: MemoryStore) -> None:
-    with pytest.raises(MetadataError, match="dataType"):
-        from_n5(store, "a", metadata={"dataType": "uint8"})
-
-
 def test_names_are_stable_and_change_with_the_array(tmp_path: Path) -> None:
     create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=(2,))
     name = from_n5(tmp_path / "x.n5", "a").name

@@ -280,13 +280,10 @@ def test_missing_chunks_obey_their_option(container: Path) -> None:
 # Costs
 
 
-KNOWN = {"dimensions": [8, 9], "dataType": "uint16"}
-
 REQUESTS: dict[str, tuple[Any, dict[str, int]]] = {
     # The hidden folder is listed, which has the records of unfinished writes.
     "open an array": (lambda s: open_array(s, "g/a"), {"get_many": 1, "list": 1}),
     "open its Dataset": (lambda s: opened(s, "g/a"), {"get_many": 1, "list": 1}),
-    "assume an array": (lambda s: open_array(s, "x", metadata=KNOWN, assume_metadata=True), {}),
     "open a group": (lambda s: opened(s, "g"), {"get_many": 2, "list": 2, "list_many": 1}),
     "read a chunk": (lambda s: open_array(s, "g/a").read_chunk((1, 0)), {"get": 1}),
     "read a part of a chunk": (lambda s: open_array(s, "g/a")[4:8, 1:3], {"get": 1}),

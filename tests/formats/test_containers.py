@@ -157,9 +157,6 @@ def test_containers_pickle_and_know_their_nodes(container: Container) -> None:
     assert again.identity("a") == container.identity("a") != container.identity("")
     assert array_at(again, "a").bare() == array_at(container, "a")
     assert array.shape == (5, 7)
-    container.matches(container.node("a"), {})
-    with pytest.raises(MetadataError, match="dtype"):
-        container.matches(container.node("a"), {"dtype": "nonsense"})
 
 
 def test_hidden_files_are_kept_outside_of_the_nodes(container: Container) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.support import compressions
 from xarray_n5 import formats
-from xarray_n5.codecs import to_json
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError
@@ -221,28 +220,6 @@ def test_types_that_n5_lacks_are_not_written(name: str) -> None:
 def test_chunks_that_java_cannot_hold_are_not_written() -> None:
     with pytest.raises(MetadataError, match="2147483647"):
         N5.create(replace(array(), chunks=(1 << 15, 1 << 15)), {}, "x")
-
-
-@pytest.mark.parametrize("member", ["blockSize", "compression", "axes", "dataType"])
-def test_constraints_that_do_not_match_name_the_member(member: str) -> None:
-    there = document(axes=["x", "y"])
-    N5.matches(there, {**SMALL, "axes": ["x", "y"]}, "x")
-    wanted = {"compression": {"type": "xz"}}.get(member, ["other"])
-    with pytest.raises(MetadataError, match=member):
-        N5.matches(there, {member: wanted}, "x")
-
-
-def test_constraints_see_through_spellings_of_a_compression() -> None:
-    there = document(compression={"type": "gzip", "level": 6.0, "unknown": 1})
-    N5.matches(there, {"compression": to_json(Gzip(6))}, "x")
-
-
-def test_assumed_metadata_have_the_defaults_of_creation() -> None:
-    found = N5.assume({"dimensions": [3000, 2000, 1000], "dataType": "uint8"}, "x")
-    assert (found.shape, found.chunks) == ((1000, 2000, 3000), (101, 101, 101))
-    assert found.compression == Gzip()
-    with pytest.raises(MetadataError, match="dataType"):
-        N5.assume({"dimensions": [3]}, "x")
 
 
 # Paths and keys

@@ -12,10 +12,10 @@ from xarray_n5.arrays.context import read_with
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import N5Error, UnfinishedWriteWarning
-from xarray_n5.formats import TITLES, Hdf5, get_format, is_container_name
+from xarray_n5.formats import TITLES, Hdf5, is_container_name
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.open import find_node, open_container
+from xarray_n5.formats.open import find_node
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -37,8 +37,6 @@ def open_array(
     mode: Literal["r", "r+"] = "r",
     storage_options: Mapping[str, Any] | None = None,
     format: FormatName | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    assume_metadata: bool = False,
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
     cache_bytes: int = 0,
@@ -61,11 +59,6 @@ def open_array(
         Options of the fsspec filesystem, such as credentials.
     format : {"n5", "zarr2", "zarr3", "hdf5"}, optional
         The format of the container; detected by default.
-    metadata : mapping, optional
-        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
-    assume_metadata : bool, default: False
-        Read no metadata, but rely on `metadata`; members that it lacks have the defaults of
-        :func:`create_array`. A false assumption damages data.
     attribute_order : {"auto", "C", "N5"}, default: "auto"
         The order of lists of axes in attributes, such as ``resolution``: "C" for the order of
         NumPy, "N5" for x first; "auto" for that of the programs that write the dialect.
@@ -93,7 +86,7 @@ def open_array(
     NodeNotFoundError
         If no array exists at `path`.
     MetadataError
-        If its metadata are invalid, or differ from `metadata`.
+        If its metadata are invalid.
 
     Examples
     --------
@@ -112,16 +105,9 @@ def open_array(
         write_empty=write_empty_chunks,
         edges=edge_chunks,
     )
-    if assume_metadata:
-        name = get_format(format).name  # without reading anything
-        container, path = open_container(url, path, storage_options, name)
-        assumed = container.format.assume(metadata or {}, container.where(path))
-        return Array(options.node(container, path, assumed), cache_bytes=cache_bytes)
     container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
     if not isinstance(node.metadata, ArrayMetadata):
         raise container.not_found(node, "array")
-    if metadata:
-        container.matches(node, metadata)
     opened = options.node(container, node.path, node.metadata)
     return Array(opened, cache_bytes=cache_bytes)
 

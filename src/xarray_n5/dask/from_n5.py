@@ -42,7 +42,6 @@ def from_n5(
     *,
     format: FormatName | None = None,
     missing: Missing = "fill",
-    metadata: Mapping[str, Any] | None = None,
     label_multisets: LabelMultisets = "error",
     skip_missing: bool = False,
 ) -> da.Array:
@@ -72,8 +71,6 @@ def from_n5(
         The format of the container; detected by default.
     missing : {"fill", "error"}, default: "fill"
         "fill" reads chunks that are not stored as the fill value; "error" raises for them.
-    metadata : mapping, optional
-        Members of ``attributes.json`` (in N5 order) that the array must have exactly.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
         "count" as the numbers of votes for these labels (int32); "error" raises.
@@ -91,7 +88,7 @@ def from_n5(
     NodeNotFoundError
         If no array exists at this path.
     MetadataError
-        If its metadata are invalid, or differ from `metadata`, or `chunks` has a size of 0 or less.
+        If its metadata are invalid, or `chunks` has a size of 0 or less.
     ChunkError
         When it is computed: if a chunk cannot be decoded.
 
@@ -113,7 +110,7 @@ def from_n5(
     0
     """
     if isinstance(url, Array):
-        if component or storage_options or format or metadata:
+        if component or storage_options or format:
             raise TypeError(
                 "an Array is already open: options can only be passed with a path or URL"
             )
@@ -124,7 +121,6 @@ def from_n5(
             component or "",
             storage_options=storage_options,
             format=format,
-            metadata=metadata,
             missing=missing,
             label_multisets=label_multisets,
         )

@@ -193,10 +193,6 @@ class KeyedContainer:
             root = get_documents(self.store, "", self.format)
             self.format.check_container(root, self.where(""))
 
-    def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise if documents do not match `constraints`."""
-        self.format.matches(node.documents, constraints, self.where(node.path))
-
     # Changes of nodes
 
     def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:

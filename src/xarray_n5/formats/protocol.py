@@ -75,9 +75,6 @@ class Format(Protocol):
     def check(self, metadata: Metadata, where: str) -> None:
         """Raise if the format cannot store a new node; `where` names it in errors."""
 
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the metadata that `constraints` alone describe, with the defaults of creation."""
-
     def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
         """Return a chunk's stored elements: of any shape up to a chunk's, any byte order."""
 
@@ -123,9 +120,6 @@ class KeyedFormat(Format, Protocol):
     def check_container(self, documents: Documents, where: str) -> None:
         """Warn if a container's root states a version that is newer than the supported ones."""
         del documents, where  # in Zarr, each document has a version, which `read` checks
-
-    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise if a node's documents do not match `constraints`."""
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key, relative to its array."""

@@ -159,15 +159,6 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def check_members(members: Attributes, wanted: Attributes, where: str) -> None:
-    """Raise MetadataError if a `wanted` member is absent or different."""
-    for key, value in wanted.items():
-        if key not in members or members[key] != value:
-            raise MetadataError(
-                f"{where}: expected {key!r} to be {value!r}, got {members.get(key)!r}"
-            )
-
-
 def check_json(members: Attributes, where: str, before: Attributes | None = None) -> None:
     """Raise if JSON cannot represent a member, or readers would reject it.
 

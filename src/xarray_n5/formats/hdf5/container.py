@@ -155,10 +155,6 @@ class Hdf5Container:
         hint = list_names(around.path, self.children(around.path), around.described)
         return NodeNotFoundError(self.url, node.path, kind, hint)
 
-    def matches(self, node: Node, constraints: Attributes) -> None:
-        """Raise if a member that `constraints` name is absent or different."""
-        nodes.check_constraints(node.metadata, constraints, self.where(node.path))
-
     # Changes of nodes
 
     def create(self, before: Node, metadata: Metadata, *, fresh: bool = False) -> None:

@@ -270,10 +270,3 @@ class Hdf5(Format):
                 f"{where}: chunks of {array.chunks} have {size} bytes, but HDF5 chunks hold at "
                 f"most {MAX_CHUNK_BYTES}; choose smaller chunks"
             )
-
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Raise: the locations of chunks are only known from the file."""
-        raise MetadataError(
-            f"{where}: the chunks of an HDF5 file can only be located with the file's metadata; "
-            f"open it without assume_metadata (got {sorted(constraints)})"
-        )

@@ -24,7 +24,7 @@ from xarray_n5.formats.hdf5.format import (
     filters_of,
 )
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
-from xarray_n5.model.json import check_json, check_members
+from xarray_n5.model.json import check_json
 from xarray_n5.model.level_names import level_table_of
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
 
@@ -98,19 +98,6 @@ def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
         fill=None if strings else _fill(dataset, dtype),
         layout=FilterLayout(dtype, filters, direct),
     )
-
-
-def check_constraints(metadata: Metadata, constraints: Attributes, where: str) -> None:
-    """Raise if the array differs from `constraints`."""
-    members: dict[str, Any] = {}
-    if isinstance(metadata, ArrayMetadata):
-        members = {
-            "shape": list(metadata.shape),
-            "chunks": list(metadata.chunks),
-            "dtype": metadata.layout.dtype.str,
-            "filters": [[number, list(values)] for number, values in metadata.layout.filters],
-        }
-    check_members(members, constraints, where)
 
 
 def _unreadable(dataset: Any) -> str | None:

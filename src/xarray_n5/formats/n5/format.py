@@ -20,7 +20,6 @@ from xarray_n5.formats.n5 import chunk as n5_chunk
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import whole_numbers
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import MULTISET, ArrayMetadata, Content, GroupMetadata, lists_levels
@@ -156,28 +155,6 @@ class N5(KeyedFormat):
                 f"{where}: the container has N5 version {version}, newer than {_NEWEST}.x; parts "
                 "of it may be unreadable"
             )
-
-    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise if a member of `constraints` is absent or different."""
-        members = _parse(documents, where)
-        for key, wanted in constraints.items():
-            stored = members.get(key)
-            same = stored == wanted
-            if key == "compression" and key in members:
-                same = from_json(stored) == from_json(wanted)
-            if key not in members or not same:
-                raise MetadataError(f"{where}: expected {key!r} to be {wanted!r}, got {stored!r}")
-
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without reading files."""
-        missing = [key for key in ("dimensions", "dataType") if key not in constraints]
-        if missing:
-            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
-        members = {"compression": {"type": "gzip"}, **constraints}
-        if "blockSize" not in members:
-            shape = whole_numbers(members["dimensions"], "dimensions", where)[::-1]
-            members["blockSize"] = list(auto_chunks(shape)[::-1])
-        return _array(members, where)
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key: its index with the first dimension first (README, item 5)."""

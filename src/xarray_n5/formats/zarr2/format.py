@@ -22,9 +22,8 @@ from xarray_n5.formats.zarr2.layout import (
     parse_dtype,
     parse_filters,
 )
-from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
-from xarray_n5.model.json import check_json, check_members, parse_object
+from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
 from xarray_n5.model.roundtrip_attrs import UNMASKED
@@ -97,26 +96,6 @@ class Zarr2(KeyedFormat):
         """Return the ``.zgroup`` of each group around a node."""
         there = _GROUP in documents or _ARRAY in documents
         return {} if there else {_GROUP: _dump({"zarr_format": 2}, where)}
-
-    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise if a member of `constraints` is absent or different."""
-        check_members(_parse(documents, _ARRAY, where), constraints, where)
-
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without reading files."""
-        missing = [key for key in ("shape", "dtype") if key not in constraints]
-        if missing:
-            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
-        usual = {
-            "zarr_format": 2,
-            "compressor": None,
-            "fill_value": 0,
-            "order": "C",
-            "filters": None,
-        }
-        members = {**usual, **constraints}
-        members.setdefault("chunks", list(auto_chunks(tuple(members["shape"]))))
-        return _array(members, {}, where)
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key: its index in C order, also for elements in F order."""

@@ -26,9 +26,8 @@ from xarray_n5.formats.zarr3.layout import (
 )
 from xarray_n5.formats.zarr3.pipeline import Sharding
 from xarray_n5.formats.zarr3.types import named
-from xarray_n5.model.chunking import auto_chunks
 from xarray_n5.model.grid import index_of
-from xarray_n5.model.json import check_json, check_members, parse_object
+from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import plain_path
 
@@ -120,27 +119,6 @@ class Zarr3(KeyedFormat):
     def above(self, documents: Documents, where: str, *, fresh: bool) -> Documents:
         """Return the document of each group around a node."""
         return {} if documents else _dump({"zarr_format": 3, "node_type": "group"}, where)
-
-    def matches(self, documents: Documents, constraints: Attributes, where: str) -> None:
-        """Raise if a member of `constraints` is absent or different."""
-        check_members(parse_object(documents[DOCUMENT], where), constraints, where)
-
-    def assume(self, constraints: Attributes, where: str) -> ArrayMetadata:
-        """Return the array that `constraints` describe, without reading files."""
-        missing = [key for key in ("shape", "data_type") if key not in constraints]
-        if missing:
-            raise MetadataError(f"{where}: metadata without {missing} do not describe an array")
-        usual = {
-            "zarr_format": 3,
-            "fill_value": None,
-            "chunk_key_encoding": "default",
-            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        }
-        members = {**usual, **constraints}
-        chunks = list(auto_chunks(tuple(members["shape"])))
-        grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
-        members.setdefault("chunk_grid", grid)
-        return _array(members, where)
 
     def chunk_key(self, metadata: ArrayMetadata, index: Sequence[int]) -> str:
         """Return a chunk's key."""
