@@ -256,17 +256,17 @@ def test_zip_files_are_read(tmp_path: Path, form: str) -> None:
         assert json.load(file)
 
 
-def test_paths_are_zarrs(tmp_path: Path) -> None:
-    to_n5(np.arange(3), tmp_path, "a\\b", format="zarr2")
-    assert open_array(tmp_path, "//a\\b/").shape == (3,)
-    assert xarray_n5.open_group(tmp_path)["a\\b"].path == "a/b"
-    for path in ("a/./b", "../a", "a/.."):
+def test_paths_mean_the_same_as_in_n5(tmp_path: Path) -> None:
+    to_n5(np.arange(3), tmp_path, "a/./b", format="zarr2")
+    assert open_array(tmp_path, "//a/c/../b/").shape == (3,)
+    assert xarray_n5.open_group(tmp_path)["a//b"].path == "a/b"
+    for path in ("a\\b", "../a"):
         for act in (
             lambda path=path: open_array(tmp_path, path),
             lambda path=path: to_n5(np.arange(2), tmp_path, path),
             lambda path=path: volume().n5.to_n5(tmp_path, path),
         ):
-            with pytest.raises(PathError, match="Zarr does not allow"):
+            with pytest.raises(PathError):
                 act()
 
 

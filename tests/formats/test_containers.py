@@ -11,6 +11,7 @@ import pytest
 from tests.support.containers import NAMES
 from xarray_n5 import MetadataError, NodeNotFoundError
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
@@ -68,7 +69,7 @@ def test_absent_nodes_are_groups_that_nothing_describes(container: Container) ->
     assert not container.exists(node)
     assert container.children("g") == ()
     assert container.etag("g/a") is None
-    error = container.not_found(node, "array")
+    error = not_found(container, node, "array")
     assert isinstance(error, NodeNotFoundError)
     assert "does not exist" in str(error)
 
@@ -85,7 +86,7 @@ def test_nodes_are_read_as_they_were_created(container: Container) -> None:
         "g",
         "g/a",
     ]
-    assert "'/' holds g" in str(container.not_found(container.node("b"), "array"))
+    assert "'/' holds g" in str(not_found(container, container.node("b"), "array"))
 
 
 def test_attributes_are_changed_by_what_they_are(container: Container) -> None:

@@ -68,26 +68,23 @@ WAYS: dict[str, Callable[[Path, str], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_group_on_the_way_to_a_new_node_has_a_document(tmp_path: Path, way: str) -> None:
-    place = tmp_path / "c.n5"
-    WAYS[way](place, "one/two/three")
-    for group in ("one", "one/two"):
-        assert read(place / group / "attributes.json") == {}
-    folders = [place, *(each for each in place.rglob("*") if each.is_dir())]
-    nodes = [each for each in folders if not each.name.isdigit() and ".xn5" not in each.parts]
-    assert all((each / "attributes.json").exists() for each in nodes)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_groups_of_others_without_a_document_get_one_and_others_stay(
+def test_groups_on_the_way_to_a_new_node_get_a_document_and_others_stay(
     tmp_path: Path, way: str
 ) -> None:
     place = tmp_path / "c.n5"
     (place / "one/two").mkdir(parents=True)
     (place / "one/attributes.json").write_text('{"kept": 1}')
-    WAYS[way](place, "one/two/three")
-    found = [read(place / group / "attributes.json") for group in ("", "one", "one/two")]
-    assert found == [{}, {"kept": 1}, {}]
+    WAYS[way](place, "one/two/new/three")
+    groups = ("", "one", "one/two", "one/two/new")
+    assert [read(place / group / "attributes.json") for group in groups] == [
+        {},
+        {"kept": 1},
+        {},
+        {},
+    ]
+    folders = [place, *(file for file in place.rglob("*") if file.is_dir())]
+    nodes = [file for file in folders if not file.name.isdigit() and ".xn5" not in file.parts]
+    assert all((node / "attributes.json").exists() for node in nodes)
 
 
 LISTED = """

@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.support import compressions
 from tests.support.exhaustive import cases
 from tests.support.memory import OWN_PEAK
 from tests.support.processes import Python
-from xarray_n5 import ChunkError, MetadataError, N5Error, open_array, set_options, to_n5
+from xarray_n5 import ChunkError, MetadataError, N5Error, open_array, to_n5
 from xarray_n5.errors import PathError
 from xarray_n5.hangar import from_hangar, to_hangar
 
@@ -41,8 +40,9 @@ _MEMORY = 4 << 30
 _SECONDS = 40
 """How long one file may take; the process is ended then, wherever it is."""
 
-MUTATE = """
-import random, signal, sys, warnings
+READ = """
+import os, random, signal, sys, warnings
+import xarray_n5
 warnings.simplefilter("ignore")
 good, folder = open(sys.argv[1], "rb").read(), sys.argv[2]
 
@@ -57,13 +57,6 @@ def mutated(seed):
     with open(path, "wb") as file:
         file.write(data)
     return path
-"""
-
-READ = (
-    MUTATE
-    + """
-import os
-import xarray_n5
 
 def attempt(ask):
     try:
@@ -97,32 +90,6 @@ for seed in range(int(sys.argv[3]), int(sys.argv[4])):
     print("found", *found, flush=True)
     os.unlink(path)
 """
-)
-
-READ_BY_H5PY = (
-    MUTATE
-    + """
-import h5py
-signal.alarm(2)  # it is asked once here, and many times where a file is read and verified
-path = mutated(int(sys.argv[3]))
-def read(ask):
-    try:
-        return ask()
-    except Exception:
-        return []
-with h5py.File(path) as file:
-    read(lambda: list(file.attrs.items()))
-    for name in read(lambda: list(file)):
-        node = read(lambda: file[name])
-        read(lambda: node[...] if getattr(node, "size", 0) < 1 << 20 else None)
-        read(lambda: node.fillvalue)
-        read(lambda: node.id.get_num_chunks())
-        read(lambda: node.id.chunk_iter(lambda chunk: None))
-        read(lambda: list(node.attrs.items()))
-        read(lambda: list(node))
-"""
-)
-
 
 LIMITED = f"""
 import os, resource
@@ -168,7 +135,7 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     _good(good)
     counts: Counter[str] = Counter()
     odd: list[str] = []
-    ended: dict[int, int] = {}
+    ended: list[int] = []
     seed = 0
     while seed < SEEDS:
         code, lines = _run(READ, good, tmp_path, seed, min(seed + 250, SEEDS))
@@ -178,15 +145,14 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
             odd += [line] if kind == "odd" else []
         last = max([int(line[5:]) for line in lines if line.startswith("seed ")], default=seed)
         if code:
-            ended[last] = code
+            ended.append(last)
             assert code in {-14, -11, -6, -7}, lines[-2:]  # a time limit, or a signal in HDF5
         seed = last + 1
     print(dict(counts), "ended:", ended)  # noqa: T201 - the numbers of the exhaustive run
     assert not odd, odd[:5]
     assert counts["refused"]
     assert counts["read"]
-    # What ends, or stops, the process is HDF5: it does so without this package, too.
-    assert not {each for each in ended if _run(READ_BY_H5PY, good, tmp_path, each)[0] == 0}
+    # What ends, or stops, the process is HDF5.
     assert len(ended) <= SEEDS // 500
 
 
@@ -317,23 +283,14 @@ def _deflated(size: int) -> bytes:
     return b"".join([*(stream.compress(bytes(1 << 20)) for _ in range(size >> 20)), stream.flush()])
 
 
-def _padded(padding: int) -> h5py.Datatype:
-    """Return a type of strings of four bytes."""
-    kind = h5py.h5t.C_S1.copy()
-    kind.set_size(4)
-    kind.set_strpad(padding)
-    return h5py.Datatype(kind)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux counts it")
 def test_a_chunk_that_inflates_without_end_is_refused(tmp_path: Path) -> None:
     """Strings padded in another way are decoded by HDF5, which has no limit of its own."""
     url, stream = tmp_path / "a.h5", _deflated(1 << 26)[:60000]
-    types = {
-        "numbers": "u1",
-        "nulls": _padded(h5py.h5t.STR_NULLPAD),
-        "spaces": _padded(h5py.h5t.STR_SPACEPAD),
-    }
+    spaces = h5py.h5t.C_S1.copy()
+    spaces.set_size(4)
+    spaces.set_strpad(h5py.h5t.STR_SPACEPAD)
+    types = {"numbers": "u1", "spaces": h5py.Datatype(spaces)}
     with h5py.File(url, "w") as file:
         for name, dtype in types.items():
             data = file.create_dataset(name, (64,), dtype, chunks=(64,), compression="gzip")
@@ -344,7 +301,7 @@ def test_a_chunk_that_inflates_without_end_is_refused(tmp_path: Path) -> None:
         "    except xarray_n5.ChunkError as error: print(error)"
     )
     peak, lines = _peak(code, url, *types)
-    assert ["decode chunk" in line for line in lines[:3]] == [True] * 3
+    assert ["decode chunk" in line for line in lines[:2]] == [True] * 2
     assert peak < 16 << 20
 
 
@@ -448,28 +405,18 @@ def test_errors_of_hangar_show_no_secrets(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("h5dump") is None, reason="h5dump, of HDF5's tools, not installed")
-@pytest.mark.parametrize("compression", compressions.FILTERS)
-def test_h5dump_reads_all_that_is_written(tmp_path: Path, compression: str) -> None:
+def test_h5dump_reads_what_is_written(tmp_path: Path) -> None:
     """Debian's is of HDF5 1.10, whose files others read."""
     url = tmp_path / "a.h5"
     xr.Dataset({"t": (("y", "x"), np.ones((4, 6)))}, {"x": np.arange(6)}).n5.to_n5(url)
-    with set_options(checksums=True):
-        to_n5(da.arange(100, chunks=10), url, "g/a", compression=compression)
+    to_n5(da.arange(100, chunks=10), url, "g/a", compression="gzip")
     array = open_array(url, "g/a", mode="r+")
     array.resize((130,))
     array.attrs.update({"list": [1.5, 2.5], "text": "\u00e4", "object": {"a": [1]}})
     array.delete_chunk((0,))
-    chosen = {"complib": "gzip", "complevel": 4, "shuffle": True}
-    to_hangar(np.ones((3, 4), "u1"), tmp_path / "hangar", compression=chosen)
+    to_hangar(np.ones((3, 4), "u1"), tmp_path / "hangar")
     for file in (url, *(tmp_path / "hangar").glob("*.hdf5")):
-        _dump("-H", file)
-    _dump("-d", "/t", url)
-    if compression in {None, "gzip"}:
-        assert " 99, 0, 0" in _dump("-d", "/g/a", url)
-
-
-def _dump(*arguments: object) -> str:
-    command = ["h5dump", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr[:500]
-    return done.stdout
+        subprocess.run(["h5dump", "-H", str(file)], check=True, capture_output=True)  # noqa: S603,S607
+    command = ["h5dump", "-d", "/g/a", str(url)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    assert " 99, 0, 0" in printed.stdout

@@ -169,47 +169,7 @@ def _typed(value: Any) -> Any:
     return (type(value), value)
 
 
-def test_attributes_that_are_no_json_stay(path: str) -> None:
-    with h5py.File(path, "w") as file:
-        v = file.create_dataset("v", data=X)
-        v.attrs["reference"] = v.ref
-        v.attrs["small"] = np.int8(3)
-        v.attrs["pair"] = np.array([(1, 2.0)], "i4,f4")
-    open_array(path, "v", mode="r+").attrs["new"] = 1
-    with h5py.File(path) as file:
-        assert set(file["v"].attrs) == {"reference", "small", "pair", "new"}
-        assert file["v"].attrs["small"].dtype == "i1"
-
-
 # Changes
-
-
-def test_parts_sizes_and_chunks_change(path: str) -> None:
-    x = np.random.default_rng(0).integers(0, 500, (50, 60, 70)).astype("u2")
-    to_n5(da.from_array(x, chunks=(16, 20, 30)), path, "v")
-    array = open_array(path, "v", mode="r+")
-    array[3:20, 5:9, :] = x[3:20, 5:9, :] = 7
-    to_n5(
-        da.full((10, 10, 10), 9, dtype="u2", chunks=4),
-        path,
-        "v",
-        region=(slice(30, 40),) * 3,
-        safe_chunks=False,
-    )
-    x[30:40, 30:40, 30:40] = 9
-    assert (array[...] == x).all()
-    array.resize((40, 60, 65))
-    array.resize((55, 60, 65))
-    x = np.pad(x[:40, :, :65], ((0, 15), (0, 0), (0, 0)))
-    with h5py.File(path) as file:
-        assert (file["v"][...] == x).all()
-    assert (array[...] == x).all()
-    array.delete_chunk((0, 0, 0))
-    x[:16, :20, :30] = 0
-    with h5py.File(path) as file:
-        assert (file["v"][...] == x).all()
-    array.write_chunk((0, 0, 0), np.full((16, 20, 30), 5, "u2"))
-    assert (array[:16, :20, :30] == 5).all()
 
 
 @pytest.mark.parametrize(
@@ -241,21 +201,13 @@ def test_what_others_made_is_written_into_as_they_made_it(
             array.resize((6, 7, 9))
 
 
-def test_nodes_are_made_replaced_and_removed(path: str) -> None:
-    create_group(path, "a/b", attributes={"k": 1})
+def test_no_node_is_created_inside_an_array(path: str) -> None:
     to_n5(X, path, "a/v")
     with pytest.raises(NodeExistsError):
-        to_n5(X, path, "a/v")
-    with pytest.raises(NodeExistsError):
         to_n5(X, path, "a/v/w")
-    with pytest.raises(NodeExistsError):
-        to_n5(X, path, "a/b")
     to_n5(X[:2], path, "a/v", mode="w", chunks=2)
     assert open_array(path, "a/v").shape == (2, 7, 9)
-    group = open_group(path, mode="r+")
-    assert sorted(open_group(path, "a")) == ["b", "v"]
-    del group["a"]
-    assert not list(group)
+    del open_group(path, mode="r+")["a"]
     with h5py.File(path) as file:
         assert not list(file)
 
@@ -394,25 +346,21 @@ def test_others_read_while_threads_write(path: str) -> None:
 
 
 def test_attributes_of_others_stay_to_the_letter(path: str) -> None:
+    kept: dict[str, Any] = {"config": '{"a": 1}', "bools": [True, False], "empty": np.zeros(0)}
+    kept |= {"cube": np.zeros((2, 2, 2)), "long": "x" * 80_000, "n5": 5, "small": np.int8(3)}
     with h5py.File(path, "w", libver="latest") as file:
         v = file.create_dataset("v", data=np.arange(10), chunks=(5,))
-        v.attrs["config"] = '{"a": 1}'
-        v.attrs["bools"] = [True, False]
-        v.attrs["empty"] = np.zeros(0)
-        v.attrs["cube"] = np.zeros((2, 2, 2))
-        v.attrs["long"] = "x" * 80_000
-        v.attrs["n5"] = 5
+        v.attrs.update({**kept, "pair": np.array([(1, 2.0)], "i4,f4"), "reference": v.ref})
     array = open_array(path, "v", mode="r+")
     array.attrs["new"] = {"deep": 1}
     array.attrs["newer"] = 2
     del array.attrs["new"]
     with h5py.File(path) as file:
-        kept = file["v"].attrs
-        assert set(kept) == {"config", "bools", "empty", "cube", "long", "n5", "newer"}
-        assert (kept["config"], kept["cube"].shape, len(kept["long"])) == (
-            *('{"a": 1}', (2, 2, 2)),
-            80_000,
-        )
+        attributes = file["v"].attrs
+        assert set(attributes) == {*kept, "pair", "reference", "newer"}
+        assert attributes["small"].dtype == "i1"
+        for key, value in kept.items():
+            np.testing.assert_array_equal(attributes[key], value)
 
 
 def test_an_attribute_called_like_the_version_is_its_users(path: str) -> None:
@@ -472,22 +420,16 @@ def _of_equal_sizes(path: str, size: int) -> tuple[Any, np.ndarray]:
     raise AssertionError("no values found")
 
 
-def test_a_chunk_that_takes_as_many_bytes_as_its_fill_value_is_deleted(path: str) -> None:
-    array, _ = _of_equal_sizes(path, 256)
-    array.delete_chunk((0,))
-    assert not open_array(path, "a")[:].any()
-    with h5py.File(path) as file:
-        assert not file["a"][:].any()
-
-
 def test_a_deleted_chunk_is_written_again_whatever_bytes_it_takes(path: str) -> None:
     array, values = _of_equal_sizes(path, 256)
-    array[:] = 1
     array.delete_chunk((0,))
+    with h5py.File(path) as file:
+        assert not file["a"][:].any()
+    assert not open_array(path, "a")[:].any()
     array[:] = values
-    assert (open_array(path, "a")[:] == values).all()
     with h5py.File(path) as file:
         assert (file["a"][:] == values).all()
+    assert (open_array(path, "a")[:] == values).all()
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "\u2028", "ä\u0301/\n"])
@@ -520,20 +462,14 @@ def test_attributes_that_hdf5_keeps_for_itself_are_refused(path: str, key: str, 
     with pytest.raises(MetadataError, match=f"HDF5 reserves the attribute '{key}'"):
         create_array(path, "b", shape=(2, 2), dtype="u1", chunks=2, attributes={key: value})
     assert sorted(open_group(path)) == ["a"]
-    open_array(path, "a", mode="r+").attrs["other"] = 1
-    assert dict(open_array(path, "a").attrs) == {"other": 1}
-
-
-def test_attributes_that_hdf5_has_a_use_for_may_be_set(path: str) -> None:
-    array = create_array(path, "a", shape=(2, 2), dtype="u1", chunks=2)
-    wanted = {"CLASS": "IMAGE", "NAME": "mine", "DIMENSION_LABELS": ["y", ""]}
-    array.attrs.update(wanted)
-    assert dict(open_array(path, "a").attrs) == wanted
+    allowed = {"CLASS": "IMAGE", "NAME": "mine", "DIMENSION_LABELS": ["y", ""]}
+    array.attrs.update(allowed)
+    assert dict(open_array(path, "a").attrs) == allowed
     assert [axis.name for axis in open_array(path, "a").axes] == ["y", None]
 
 
-@pytest.mark.parametrize("size", [0, 1, 8, 50, 96])
-@pytest.mark.parametrize("options", [{}, {"resume": True}, {"mode": "w"}])
+@pytest.mark.parametrize("size", [0, 8, 96])
+@pytest.mark.parametrize("options", [{"resume": True}, {"mode": "w"}])
 def test_a_file_whose_first_writer_was_killed_at_once_is_begun_anew(
     path: str, size: int, options: dict[str, Any]
 ) -> None:
@@ -584,11 +520,9 @@ def test_a_new_file_is_never_seen_half_made(path: str) -> None:
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "replaced in place"])
-@pytest.mark.parametrize(
-    ("compression", "removed"), [("gzip", "repaired"), ("gzip", "deleted"), (None, "deleted")]
-)
+@pytest.mark.parametrize("removed", ["repaired", "deleted"])
 def test_chunks_that_are_removed_from_an_unfinished_write_are_written_again(
-    path: str, compression: str | None, removed: str, *, there: bool
+    path: str, removed: str, *, there: bool
 ) -> None:
     """HDF5 keeps chunks that are removed, so they look as if they had been written."""
     values = np.arange(1, 401).reshape(20, 20)
@@ -606,10 +540,10 @@ def test_chunks_that_are_removed_from_an_unfinished_write_are_written_again(
         same = source.map_blocks(block, dtype=source.dtype, name="same", meta=values[:0, :0])
         mode: Any = "r+" if there else "w-"
         with dask.config.set(scheduler="synchronous"):
-            to_n5(same, path, "a", mode=mode, resume=True, compression=compression)
+            to_n5(same, path, "a", mode=mode, resume=True)
 
     if there:
-        to_n5(da.zeros((20, 20), chunks=5, dtype=values.dtype), path, "a", compression=compression)
+        to_n5(da.zeros((20, 20), chunks=5, dtype=values.dtype), path, "a")
     with pytest.raises(RuntimeError, match="stopped"):
         write()
     fails = False

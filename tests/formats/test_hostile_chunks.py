@@ -8,10 +8,11 @@ import lzma
 import os
 import struct
 import sys
-import threading
 import time
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numcodecs
@@ -25,7 +26,6 @@ from xarray_n5.errors import UnknownCompressionError
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HEADER = struct.pack(">HHI", 0, 1, 64)
@@ -301,40 +301,21 @@ def test_every_error_of_a_damaged_chunk_is_one_of_the_package() -> None:
                 open_array(n5(chunk, compression), "a")[...]
 
 
-# Threads
-
-
-@pytest.fixture
-def eager() -> Iterator[None]:
-    """Threads that change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("eager")
-def test_threads_share_a_cache_that_is_too_small(tmp_path: Path) -> None:
+def test_threads_share_a_cache_that_is_too_small(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-5)  # threads change places as often as they can
     values = np.random.default_rng(0).integers(0, 255, (32, 32, 16)).astype("u1")
-    where = tmp_path / "c.n5"
-    create_array(where, "a", shape=values.shape, dtype="u1", chunks=4, compression=None)[...] = (
-        values
-    )
-    array = open_array(where, "a", cache_bytes=64 * 60)
-    errors: list[Exception] = []
+    how: dict[str, Any] = {"shape": values.shape, "dtype": "u1", "chunks": 4, "compression": None}
+    create_array(tmp_path / "c.n5", "a", **how)[...] = values
+    array = open_array(tmp_path / "c.n5", "a", cache_bytes=64 * 60)
 
     def work(seed: int) -> None:
         generator = np.random.default_rng(seed)
         for _ in range(60):
             select = tuple(slice(*sorted(generator.integers(0, n + 1, 2))) for n in values.shape)
-            try:
-                np.testing.assert_array_equal(array[select], values[select])
-            except Exception as error:  # noqa: BLE001 - in this thread nobody would see it
-                errors.append(error)
+            np.testing.assert_array_equal(array[select], values[select])
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))

@@ -350,20 +350,3 @@ def test_objects_are_never_decoded() -> None:
     assert metadata.content is Content.OBJECTS
     with pytest.raises(ValueError, match="run code"):
         N5.decode(metadata, strings((1, 1), b"\xac\xed\0\5"))
-
-
-def multisets() -> bytes:
-    """Two elements with {7: 1, 3: 2} and {9: 4, 5: 4}."""
-    first = struct.pack("<iqiqi", 2, 7, 1, 3, 2)
-    second = struct.pack("<iqiqi", 2, 9, 4, 5, 4)
-    payload = struct.pack(">iqii", 1, 3, 0, len(first)) + first + second
-    return header(2, 1, mode=1) + struct.pack(">I", len(payload)) + payload
-
-
-def test_label_multisets_decode_to_their_most_frequent_lowest_labels() -> None:
-    metadata = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.LABELS)
-    assert N5.decode(metadata, multisets()).tolist() == [[3, 5]]
-    votes = array(dataType="uint8", isLabelMultiset=True).multisets_as(Content.VOTES)
-    assert N5.decode(votes, multisets()).tolist() == [[2, 4]]
-    with pytest.raises((ValueError, EOFError), match="truncated"):
-        N5.decode(metadata, multisets()[:-40])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import warnings
 import zlib
@@ -18,7 +17,6 @@ from xarray_n5 import (
     NodeExistsError,
     create_array,
     create_group,
-    from_n5,
     open_array,
     to_n5,
     verify,
@@ -32,71 +30,6 @@ zarr = pytest.importorskip("zarr")
 
 TYPES = ["|b1", "|i1", "|u1", "<i2", ">i4", "<u8", ">u2", "<f2", ">f4", "<f8", "<c8", ">c16"]
 TYPES += ["|S3", "<U3", ">U2", "<M8[s]", ">m8[ms]", "|V4"]
-
-
-def values(dtype: str, shape: tuple[int, ...] = (5, 7)) -> np.ndarray:
-    """Some numbers, texts or times."""
-    numbers = np.arange(np.prod(shape)).reshape(shape)
-    kind = np.dtype(dtype)
-    if kind.kind == "V":
-        return np.ascontiguousarray(numbers.astype("<i4")).view(kind)
-    if kind.kind in "Mm":
-        return numbers.astype("i8").astype(kind)
-    if kind.kind == "c":
-        return (numbers + 1j * numbers[::-1]).astype(kind)
-    return (numbers % 100).astype(kind)
-
-
-# The corpus
-
-
-def rows(corpus: Path) -> list[dict[str, Any]]:
-    found = json.loads((corpus / "MANIFEST.json").read_text())["datasets"]
-    return [row for row in found if row["format"] == "zarr2"]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_every_array_of_the_corpus_is_read_exactly(corpus: Path) -> None:
-    read = 0
-    for row in rows(corpus):
-        place = corpus / row["path"]
-        if "json2" in (place / ".zarray").read_text("utf-8"):
-            with pytest.raises(UnknownCompressionError, match="json2"):
-                open_array(place, format="zarr2")
-            continue
-        array = open_array(place, format="zarr2")
-        assert array.shape == tuple(row["shape"])
-        # Two are of 24 GB, and 24 have no hash.
-        nbytes = array.size * array.dtype.itemsize
-        if nbytes > 1 << 28 or row.get("sha256_zyx") is None or array.dtype.kind == "O":
-            continue
-        with xr.open_dataset(place, engine="n5", format="zarr2", decode_cf=False) as dataset:
-            (variable,) = (v for v in dataset.variables.values() if "n5_compression" in v.encoding)
-            found = variable.to_numpy()
-        for each in (array[...], from_n5(place, chunks="auto", format="zarr2").compute(), found):
-            little = np.ascontiguousarray(each).astype(array.dtype.newbyteorder("<"))
-            assert hashlib.sha256(little.tobytes()).hexdigest() == row["sha256_zyx"], row["path"]
-        read += 1
-    assert read > 340
-
-
-# Written by zarr-python
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.filterwarnings("ignore")
-def test_what_zarr_python_wrote_is_read(tmp_path: Path, dtype: str, order: str) -> None:
-    data = values(dtype)
-    theirs = zarr.create_array(
-        tmp_path / "a.zarr", shape=data.shape, chunks=(2, 3), dtype=data.dtype, zarr_format=2,
-        order=order, compressors=None,
-    )  # fmt: skip
-    theirs[...] = data
-    ours = open_array(tmp_path / "a.zarr")
-    assert ours.dtype == np.dtype(dtype).newbyteorder("=")
-    np.testing.assert_array_equal(ours[...], data)
-    np.testing.assert_array_equal(ours[1:4, ::2], data[1:4, ::2])
 
 
 # Written by us
@@ -313,6 +246,22 @@ def test_chunks_are_left_out_where_a_fill_value_is_named(
     layout = options.get("layout", {"order": "C"})
     again = create_array(tmp_path, "a", shape=(4, 4), chunks=2, dtype=int, mode="a", layout=layout)
     np.testing.assert_array_equal(again[...], data)
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3"])
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        *[("i4", 1.5), ("u1", np.int64(300)), ("u1", np.float64("nan")), ("?", 2.0)],
+        *[("S2", b"abc"), ("M8[D]", np.datetime64(5, "s")), ("f4", b"a")],
+    ],
+)
+def test_fill_values_that_the_type_cannot_hold_are_refused(
+    tmp_path: Path, form: Any, dtype: str, fill: Any
+) -> None:
+    layout = {"fill_value": fill}
+    with pytest.raises(MetadataError, match="fill_value"):
+        create_array(tmp_path, "a", shape=(2,), dtype=dtype, format=form, layout=layout)
 
 
 def test_fill_values_of_bytes_are_as_long_as_an_element(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.formats.test_zarr3_layouts import READERS, WRITERS
+from tests.formats.test_zarr_layouts import READERS, WRITERS
 from tests.support.exhaustive import seeds
 from xarray_n5 import MetadataError, open_array, to_n5
 from xarray_n5.errors import UnknownCompressionError

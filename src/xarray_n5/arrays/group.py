@@ -21,7 +21,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
-from xarray_n5.model.paths import join, new_path
+from xarray_n5.model.paths import join, new_path, normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -145,7 +145,7 @@ class Group(Mapping[str, "Array | Group"]):
         return False
 
     def _inner(self, name: str) -> str:
-        return join(self.path, self.container.format.normalize_path(name))
+        return join(self.path, normalize_path(name))
 
     def _opened(self, node: Node) -> Array | Group:
         if isinstance(node.metadata, GroupMetadata):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import Array
@@ -15,6 +15,7 @@ from xarray_n5.errors import N5Error, UnfinishedWriteWarning
 from xarray_n5.formats import TITLES, Hdf5, is_container_name
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
+from xarray_n5.formats.missing import not_found
 from xarray_n5.formats.open import find_node
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
@@ -107,7 +108,7 @@ def open_array(
     )
     container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
     if not isinstance(node.metadata, ArrayMetadata):
-        raise container.not_found(node, "array")
+        raise not_found(container, node, "array")
     opened = options.node(container, node.path, node.metadata)
     return Array(opened, cache_bytes=cache_bytes)
 
@@ -172,7 +173,7 @@ def open_group(
         url, path, storage_options, format, writable=options.writable, cached=cache_metadata
     )
     if not isinstance(node.metadata, GroupMetadata) or not container.exists(node):
-        raise container.not_found(node, "group")
+        raise not_found(container, node, "group")
     return Group(container, node, options)
 
 
@@ -208,11 +209,11 @@ def open_node(
         return Array(options.node(container, node.path, node.metadata))
     bare = not node.described and container.foreign([node.path])
     if not container.exists(node) or bare:
-        raise container.not_found(node, "array or group")
+        raise not_found(container, node, "array or group")
     if whole and isinstance(container, KeyedContainer) and container.batch > 1:
         prefetch(container.store, container.format, node.path)
     if isinstance(container, Hdf5Container):
-        container = replace(container, top=node.path)
+        container = container.walking(node.path)
     return Group(container, node, options)
 
 

@@ -20,7 +20,7 @@ from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.image import Part
 from xarray_n5.model.level_names import hdf5_view_path, setup_name, view_path
 from xarray_n5.model.metadata import ArrayMetadata, lists_levels
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -325,7 +325,7 @@ class _Reader:
                     continue
                 path = self.layout.path(view, level, self.groups)
                 try:
-                    inside = self.container.format.normalize_path(path)
+                    inside = normalize_path(path)
                 except PathError as error:
                     self.found.broken[view] = error
                 else:

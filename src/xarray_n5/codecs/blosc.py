@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 _NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _HEADER = struct.Struct("<BBBBIII")
 """Two versions, flags, item size, then decoded, block and frame size (c-blosc, README_HEADER)."""
-_FORMAT = 2
-"""The version of the format."""
-
-_COPIED, _RESERVED = 0x2, 0x8
-"""The flag for content that is not compressed, and one without a meaning."""
-
-_SNAPPY, _COMPRESSORS = 2, 5
-"""The number of Snappy in the upper bits of the flags, and that of compressors."""
+_COPIED, _SNAPPY = 0x2, 2
+"""The flag for content that is not compressed, and Snappy in the upper bits of the flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +60,20 @@ class Blosc:
         return int(_HEADER.unpack_from(head)[-1])
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the content of the frame; of one that is not compressed, as a view.
+        """Return the content of the frame.
 
         numcodecs uses Blosc's threads in the main thread only, so Dask's threads do not compete.
         """
-        view = bytes_of(data)
-        plain, copied = _parse_header(view, size)
-        if copied:
-            return view[_HEADER.size : _HEADER.size + plain]
-        decoded = np.empty(plain, np.uint8)
-        if plain:
+        decoded = np.empty(_decoded_size(bytes_of(data), size), np.uint8)
+        if decoded.size:
             import numcodecs
 
             numcodecs.blosc.decompress(data, decoded)
         return decoded.data
 
 
-def _parse_header(view: memoryview, size: int) -> tuple[int, bool]:
-    """Return the decoded size from the header, and whether the content follows uncompressed.
+def _decoded_size(view: memoryview, size: int) -> int:
+    """Return the decoded size from the header.
 
     Raises
     ------
@@ -92,7 +82,7 @@ def _parse_header(view: memoryview, size: int) -> tuple[int, bool]:
     """
     if len(view) < _HEADER.size:
         raise EOFError(f"expected a blosc header of {_HEADER.size} bytes, got {len(view)}")
-    version, _, flags, item, plain, block, packed = _HEADER.unpack_from(view)
+    _, _, flags, _, plain, _, packed = _HEADER.unpack_from(view)
     if plain > size:
         raise ValueError(f"expected {size} bytes in the blosc frame, got {plain}")
     if plain and packed <= _HEADER.size:
@@ -101,7 +91,4 @@ def _parse_header(view: memoryview, size: int) -> tuple[int, bool]:
         raise EOFError(f"expected a blosc frame of {packed} bytes, got {len(view)}")
     if flags >> 5 == _SNAPPY and not flags & _COPIED:
         raise NotImplementedError("the blosc frame uses snappy, which numcodecs does not have")
-    # The library decides about a frame with other versions, flags or sizes.
-    known = version == _FORMAT and not flags & _RESERVED and flags >> 5 < _COMPRESSORS
-    sizes = item > 0 and 0 < block <= plain and packed == plain + _HEADER.size
-    return int(plain), bool(flags & _COPIED) and known and sizes
+    return int(plain)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import google_crc32c
+import numpy as np
 
 from xarray_n5.codecs.blosc import Blosc
 from xarray_n5.codecs.bzip2 import Bzip2
@@ -81,19 +84,18 @@ class Shuffle:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the bytes shuffled."""
-        return bytes_of(self._codec().encode(bytes_of(data)))
+        import numcodecs
+
+        return bytes_of(numcodecs.Shuffle(self.elementsize).encode(bytes_of(data)))
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the bytes unshuffled."""
         view = bytes_of(data)
         if len(view) > size:
             raise ValueError(f"expected {size} shuffled bytes, got {len(view)}")
-        return bytes_of(self._codec().decode(view))
-
-    def _codec(self) -> Any:
         import numcodecs
 
-        return numcodecs.Shuffle(self.elementsize)
+        return bytes_of(numcodecs.Shuffle(self.elementsize).decode(view))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ class Checksum:
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the data with its checksum."""
-        return bytes_of(self._codec().encode(bytes_of(data)))
+        view = bytes_of(data)
+        checksum = self._of(view)
+        return b"".join((checksum, view) if self._is_first else (view, checksum))
 
     def decode(self, data: Buffer, size: int) -> Buffer:
         """Return the data; raise if its checksum differs."""
@@ -120,37 +124,26 @@ class Checksum:
             if size or len(view) < _CHECKSUM_SIZE:
                 raise EOFError(f"expected data and checksum, got only {len(view)} bytes")
             return b""
-        try:
-            return bytes_of(self._codec().decode(view))
-        except RuntimeError as error:
-            raise ValueError(str(error)) from error
+        checksum, rest = view[-_CHECKSUM_SIZE:], view[:-_CHECKSUM_SIZE]
+        if self._is_first:
+            checksum, rest = view[:_CHECKSUM_SIZE], view[_CHECKSUM_SIZE:]
+        if checksum != self._of(rest):
+            raise ValueError(f"the {self.kind} checksum differs: the data is damaged")
+        return rest
 
-    def _codec(self) -> Any:
-        import numcodecs
+    @property
+    def _is_first(self) -> bool:
+        return (self.location or ("start" if self.kind == "crc32" else "end")) == "start"
 
-        if self.kind == "crc32c":
-            return _crc32c()(self.location)
-        members: dict[str, Any] = {"id": self.kind}
-        if self.location is not None and self.kind != "fletcher32":
-            members["location"] = self.location
-        return numcodecs.get_codec(members)
+    def _of(self, view: memoryview) -> bytes:
+        if self.kind == "fletcher32":
+            import numcodecs
 
-
-@functools.cache
-def _crc32c() -> Any:
-    """Return the class of this checksum; numcodecs before 0.16.4 needs another package for it."""
-    from google_crc32c import value
-    from numcodecs.checksum32 import Checksum32
-
-    class Crc32c(Checksum32):  # type: ignore[misc]
-        codec_id = "crc32c"
-        location = "end"
-
-        @staticmethod
-        def checksum(data: Buffer) -> int:
-            return int(value(data))
-
-    return Crc32c
+            return bytes(numcodecs.Fletcher32().encode(view)[-_CHECKSUM_SIZE:])
+        if self.kind == "crc32":
+            return zlib.crc32(view).to_bytes(_CHECKSUM_SIZE, "little")
+        value = google_crc32c.value(np.frombuffer(view, np.uint8))
+        return int(value).to_bytes(_CHECKSUM_SIZE, "little")
 
 
 KINDS: dict[str, tuple[type[Compression], dict[str, Any], dict[str, str]]] = {

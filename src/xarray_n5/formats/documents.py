@@ -95,11 +95,6 @@ def _write(store: Store, path: str, documents: Documents) -> None:
         store.set(join(path, name), data)
 
 
-def delete_node(store: Store, path: str, form: KeyedFormat) -> None:
-    """Remove a node and everything below it, its first document first."""
-    store.delete_tree(path, form.documents[0])
-
-
 def hidden_names(store: Store, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of the files in the hidden folder of each node, listed in one batch.
 

@@ -12,7 +12,6 @@ from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import consolidated, structure
 from xarray_n5.formats.documents import (
     change_documents,
-    delete_node,
     get_documents,
     prefetch_documents,
     replace_documents,
@@ -179,9 +178,9 @@ class KeyedContainer:
             (k for k, content in zip(keys, contents, strict=True) if content is not None), None
         )
 
-    def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
-        """Return the error for a node that is absent or of another kind, with a hint."""
-        return structure.not_found(self.store, self.format, node, kind)
+    def is_false(self, node: Node) -> bool:
+        """Return whether a node that is a group has the metadata of an array."""
+        return isinstance(self.format.read(node.documents, ""), ArrayMetadata)
 
     def check_array(self, path: str, metadata: ArrayMetadata) -> None:
         """Raise if an array without any chunk turns out to be a group."""
@@ -238,7 +237,7 @@ class KeyedContainer:
 
     def delete(self, path: str) -> None:
         """Remove a node and all below it, its first document before all else."""
-        delete_node(self.store, path, self.format)
+        self.store.delete_tree(path, self.format.documents[0])
         self._renew(path, self.format.documents, below=True)
 
     def clear(self, path: str) -> None:

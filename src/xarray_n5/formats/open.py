@@ -14,7 +14,7 @@ from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, settle
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import HIDDEN, is_peculiar, join
+from xarray_n5.model.paths import HIDDEN, join, normalize_path
 from xarray_n5.stores import ArchiveStore, CachedStore, LocalStore, together, uncached
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
     from xarray_n5.stores.base import Store
 
-_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc", ".xml")
+_NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc", ".xml", *Hdf5.suffixes)
 """Suffixes of files that are not containers; directories of arrays are not named so."""
 
 
@@ -49,7 +49,7 @@ def open_container(
         If it cannot have the format, or a new container is named like a file of another kind.
     """
     if isinstance(url, CONTAINERS):
-        return url, url.format.normalize_path(path)
+        return url, normalize_path(path)
     location, path = _locate(url, path, storage_options, format)
     if isinstance(location, Hdf5Container):
         return location, path
@@ -91,7 +91,7 @@ def find_node(
         is a group, hardly ever an array, whose listing could be long.
     """
     if isinstance(url, CONTAINERS):
-        node = url.node(url.format.normalize_path(path))
+        node = url.node(normalize_path(path))
         if not writable:
             _warn_unfinished(url.store, node)
         return url, node
@@ -133,18 +133,9 @@ def _warn_unfinished(store: Store, node: Node) -> None:
 def _locate(
     url: object, path: str, storage_options: Mapping[str, Any] | None, name: str | None
 ) -> tuple[Store | Hdf5Container, str]:
-    """Return the file or store of a container, and the normalised path of a node in it.
-
-    The container's format is only looked up for a path that formats read in different ways.
-    """
+    """Return the file or store of a container, and the normalised path of a node in it."""
     asked = None if name is None else get_format(name)
-    if is_peculiar(path):
-        location, inner = locate(url, "", storage_options)
-        form = location.format if isinstance(location, Hdf5Container) else format_of(location, name)
-        inner = join(inner, form.normalize_path(path))
-    else:
-        usual = asked or KEYED_FORMATS[0]
-        location, inner = locate(url, usual.normalize_path(path), storage_options)
+    location, inner = locate(url, normalize_path(path), storage_options)
     held = [location.format] if isinstance(location, Hdf5Container) else KEYED_FORMATS
     if asked is not None and asked not in held:
         known = " or ".join(kind.name for kind in held)
@@ -176,11 +167,12 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     if (ending := _ending(store.name, _NO_NAMES)) and not any(store.list("")):
         other = ", or copy a container to *.ozx" if ending in ARCHIVES else ""
         other = "; a project is written by .n5.to_bdv" if ending == ".xml" else other
+        other = "; HDF5 is written on local disks" if ending in Hdf5.suffixes else other
         raise MetadataError(
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
             f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={other}"
         )
-    return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
+    return form
 
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
@@ -206,11 +198,7 @@ def _format_found(store: Store) -> tuple[KeyedFormat, bool]:
         form, documents = _find_documents(store, "", None)
     except PermissionError:
         return _format_named(store), False  # nodes below the root may be readable
-    if documents:
-        return form, False
-    if store.name.endswith(Hdf5.suffixes):
-        _check_no_file(store)
-    return _format_named(store), True
+    return (form, False) if documents else (_format_named(store), True)
 
 
 def _format_named(store: Store) -> KeyedFormat:
@@ -225,29 +213,8 @@ def _format_named(store: Store) -> KeyedFormat:
     return forms[0]
 
 
-def _is_n5(store: Store) -> bool:
-    """Return whether a container named like Zarr has N5 in it, or is in an N5 container."""
-    folders, _ = store.list("")  # TensorStore writes no documents for roots
-    above: Store | None = store
-    while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
-        above = above.parent()
-    documents = [join(folder, N5.documents[0]) for folder in folders]
-    return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
-
-
 def _ending(name: str, endings: Iterable[str]) -> str:
     return next(filter(name.lower().endswith, endings), "")
-
-
-def _check_no_file(store: Store) -> None:
-    """Raise if a container that is named like an HDF5 file would be something else."""
-    if store.exists(""):
-        raise MetadataError(f"{store.url} is a file, but not HDF5; choose another location")
-    if not any(store.list("")):
-        raise MetadataError(
-            f"{store.url}: HDF5 can only be read and written on local disks; copy the file, "
-            "choose another name, or pass format="
-        )
 
 
 def _look_ahead(

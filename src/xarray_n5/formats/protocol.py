@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
-from xarray_n5.model.paths import normalize_path
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -60,10 +58,6 @@ class Format(Protocol):
     """The `layout` that stores chunks in nested directories; None if there is no choice."""
     level_attributes: ClassVar[Attributes] = {}
     """Attributes of new levels of pyramids: in Zarr v2, that their fill value does not mask."""
-
-    def normalize_path(self, path: str) -> str:
-        """Return a node's path, normalised by the format's rules."""
-        return normalize_path(path)
 
     def complete(self, metadata: ArrayMetadata, layout: Attributes | None = None) -> ArrayMetadata:
         """Return a new array's metadata with the format's own facts, some chosen by `layout`."""

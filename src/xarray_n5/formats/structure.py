@@ -1,4 +1,4 @@
-"""Determine from a node's content whether it is an array or a group, or what exists instead.
+"""Determine from a node's content whether it is an array or a group.
 
 Some writers put the members of an array on a group: BigStitcher on ``setupN``, others when they
 copy attributes. Read as an array, such a group has only fill values. So the structure takes
@@ -14,7 +14,6 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice
 from typing import TYPE_CHECKING, cast
 
 from xarray_n5.dialects import array_keys, level_lists
@@ -26,20 +25,15 @@ from xarray_n5.formats.documents import (
     where,
 )
 from xarray_n5.formats.protocol import Node
-from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.alerts import REFUSED, warn
-from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.level_names import number_in, numbered
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata, lists_levels
-from xarray_n5.model.options import near
 from xarray_n5.model.paths import join
-from xarray_n5.stores import LocalStore, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents, KeyedFormat
-    from xarray_n5.formats.protocol import Kind as NodeKind
     from xarray_n5.model.level_names import Kind
     from xarray_n5.stores.base import Listing, Store
 
@@ -54,16 +48,6 @@ _LONG = 4096
 
 _MOST = 64
 """The maximum number of names in a directory that are checked."""
-
-_ZARR = (".zarray", ".zgroup")
-
-_EMPTY = "the container is empty or does not exist"
-
-_MOST_COMPARED = 1000
-"""The maximum number of names that are compared with a misspelt one."""
-
-_SHOWN = 10
-"""The maximum number of names that an error lists."""
 
 _arrays: set[object] = set()
 """Arrays without chunks that are known to be arrays, by their identity."""
@@ -255,65 +239,3 @@ def _folders_in(store: Store, paths: Sequence[str]) -> list[str]:
 
 def _visible(names: Sequence[str]) -> list[str]:
     return [name for name in names if not name.startswith(".")]
-
-
-# What exists instead of a node
-
-
-def not_found(store: Store, form: KeyedFormat, node: Node, kind: NodeKind) -> NodeNotFoundError:
-    """Return the error for opening a node that is absent, or of another kind."""
-    if kind == "group" and isinstance(node.metadata, ArrayMetadata):
-        return NodeNotFoundError(store.url, node.path, kind, "it is an array: use open_array")
-    if kind == "array" and isinstance(form.read(node.documents, ""), ArrayMetadata):
-        return not_an_array(store, node.path)
-    return NodeNotFoundError(store.url, node.path, kind, _hint(store, form, node.path))
-
-
-def _hint(store: Store, form: KeyedFormat, path: str) -> str:
-    """Return a hint at what exists instead of a node; "" if that is unknown."""
-    try:
-        if store.exists(path) or store.exists(""):
-            return _file(store)
-        while True:
-            folders, files = store.list(path)
-            if "zarr.json" in set(files) - set(form.documents):
-                return f"{path or '/'!r} is Zarr v3 (zarr.json): use format='zarr3'"
-            if zarr := sorted(set(files) & set(_ZARR) - set(form.documents)):
-                return f"{path or '/'!r} is Zarr v2 ({zarr[0]}): use format='zarr2'"
-            if folders or not path or not set(form.documents).isdisjoint(files):
-                break
-            path = path.rpartition("/")[0]
-    except REFUSED:  # a server that lists nothing must not hide the real error
-        return ""
-    described = not set(form.documents).isdisjoint(files)
-    hint = list_names(path, [name for name in folders if not name.startswith(".")], described)
-    return _local_hint(store) if hint == _EMPTY else hint
-
-
-def _local_hint(store: Store) -> str:
-    """Return whether a local container is empty or does not exist, with a similar name."""
-    with suppress(Exception):  # as above
-        parent = store.parent()
-        if parent is not None and isinstance(uncached(parent), LocalStore):
-            names = list(islice(chain(*parent.list("")), _MOST_COMPARED))
-            if store.name in names or parent.exists(store.name):
-                return "the container is empty"
-            return f"the container does not exist{near(store.name, names)}"
-    return _EMPTY
-
-
-def list_names(path: str, names: Sequence[str], described: bool) -> str:
-    """Return the hint with the names of a group's nodes."""
-    if not names:
-        return "" if described else _EMPTY
-    shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
-    return f"{path or '/'!r} holds {shown}"
-
-
-def _file(store: Store) -> str:
-    """Return the kind of a file that is not a container."""
-    head = store.head("", LOOK)
-    reader = None if head is None else scene_reader(head[0])
-    if reader is not None:
-        return reader.hint(store.get("", MOST_BYTES) or b"")
-    return "it is a file, but not an HDF5 file on a local disk"

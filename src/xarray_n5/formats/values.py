@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 _WHOLE = re.compile(r"[+-]?\d+")
 
-NOT_A_TIME = np.iinfo(np.int64).min
+NOT_A_TIME = int(np.iinfo(np.int64).min)
+"""The number that stands for a missing time."""
 
 
 def whole_numbers(value: Any, key: str, where: str, least: int = 0) -> tuple[int, ...]:
@@ -148,6 +150,27 @@ def fill_to_json(value: Any, dtype: np.dtype[Any], *, exact: bool = False) -> An
             raw = bytes(value) if exact and dtype.kind == "S" else element.tobytes()
             return base64.standard_b64encode(raw).decode()
     return element.item()
+
+
+def given_fill(value: Any, dtype: np.dtype[Any], where: str, *, exact: bool = False) -> Any:
+    """Return a fill value that a user gives as in Zarr; numbers of NumPy are supported, too.
+
+    Raises
+    ------
+    MetadataError
+        If an array of the type cannot store it.
+    """
+    if not isinstance(value, np.generic | bytes | complex | float):
+        return value
+    element, is_nan = None, value != value  # noqa: PLR0124 - or NaT
+    if dtype.kind in "fcmM" or not is_nan:
+        with suppress(TypeError, ValueError, OverflowError), np.errstate(all="ignore"):
+            element = np.array(value, dtype)[()]
+    if element is None or not (dtype.kind in "fc" or is_nan or element == value):
+        raise MetadataError(
+            f"{where}: 'fill_value' is {value!r}, which an array of {dtype} cannot store"
+        )
+    return fill_to_json(element, dtype, exact=exact)
 
 
 def _float_to_json(value: Any, *, exact: bool) -> Any:

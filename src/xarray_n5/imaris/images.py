@@ -130,7 +130,7 @@ def _stacks(root: Group) -> Iterator[_Stack]:
                 f"{root.url}: the file has {count} data sets, of which the first is read; open "
                 "arrays of the others with group="
             )
-    container = replace(cast("Hdf5Container", root.container), top=None)  # this is not a walk
+    container = cast("Hdf5Container", root.container).uncached()  # this is not a walk
     folder = _folder(root, "DataSetDirectoryName", "DataSet")
     numbers: Numbers = (), ()
     pairs: Pairs = []

@@ -20,6 +20,9 @@ class Compression(Protocol):
     name: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
+    def __hash__(self) -> int:
+        """Return a hash, as frozen dataclasses do."""
+
     def encode(self, data: Buffer) -> Buffer:
         """Return `data` compressed; the item size of a memoryview is that of the elements."""
 

@@ -66,37 +66,10 @@ def normalize_path(path: str) -> str:
     return "/".join(parts)
 
 
-def plain_path(path: str) -> str:
-    r"""Return a path normalised as in Zarr v2: backslashes separate names, dots are refused.
-
-    >>> plain_path("/a\\\\b//c/")
-    'a/b/c'
-
-    Raises
-    ------
-    PathError
-        If a part of it is ``.`` or ``..``.
-    """
-    if "\0" in path:
-        raise PathError(f"the path {path!r} contains a NUL; separate its parts by '/'")
-    _check_text(path)
-    parts = [part for part in path.replace("\\", "/").split("/") if part]
-    if dots := {".", ".."}.intersection(parts):
-        raise PathError(f"the path {path!r} contains {min(dots)!r}, which Zarr does not allow")
-    return "/".join(parts)
-
-
 def _check_text(path: str) -> None:
     """Raise for lone surrogates, except those for bytes of local names that are not UTF-8."""
     if not _is_text(path, "surrogateescape"):
         raise PathError(f"the path {path!r} contains a lone surrogate, which no store can have")
-
-
-def is_peculiar(path: object) -> bool:
-    """Return whether formats may normalise a path differently."""
-    if not isinstance(path, str):
-        return False
-    return "\\" in path or not {".", ".."}.isdisjoint(path.split("/"))
 
 
 def new_path(path: str, documents: Collection[str]) -> str:

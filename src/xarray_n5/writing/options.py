@@ -13,7 +13,7 @@ from xarray_n5.errors import OneWriterError
 from xarray_n5.formats.open import open_container
 from xarray_n5.graph import get_scheduler
 from xarray_n5.model.options import check_option
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.model.scene import SCENE, scene_format
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class WriteOptions:
 
     def path(self, path: str) -> str:
         """Return the path in the container of a node below the group that the URL names."""
-        return join(self.root, self.format.normalize_path(path))
+        return join(self.root, normalize_path(path))
 
     def renewed(self) -> WriteOptions:
         """Return the options with a container that reads documents again."""

@@ -30,6 +30,7 @@ from xarray_n5.arrays.spec import (
     resolve_chunks,
 )
 from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
+from xarray_n5.formats.missing import not_found
 from xarray_n5.model.chunking import check_region, touched
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
@@ -216,7 +217,7 @@ def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
     if request.region is None:
         return target, start
     if target is None:
-        raise options.container.not_found(options.container.node(request.path), "array")
+        raise not_found(options.container, options.container.node(request.path), "array")
     return target, region_start(request.region, request.source, target)
 
 

@@ -22,7 +22,7 @@ from xarray_n5.formats.hdf5.format import (
 from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from xarray_n5.model.grid import Index
 
@@ -37,21 +37,14 @@ _NOT_STORED = "chunk storage is not allocated"
 
 
 class Chunks:
-    """The facts about a dataset's chunks, which are kept when it is closed.
+    """The chunks of an open h5py dataset."""
 
-    Parameters
-    ----------
-    dataset
-        An h5py dataset.
-    opened
-        Returns it when it is needed again.
-    """
-
-    def __init__(self, dataset: Any, opened: Callable[[], Any]) -> None:
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
         check_type(dataset.id.get_type())
         self.grid = ChunkGrid(dataset.shape, dataset.chunks or _runs(dataset.shape))
         self.dtype: np.dtype[Any] = dataset.dtype
-        self.file: str = dataset.file.filename
+        self._file: str = dataset.file.filename
         self.chunked = dataset.chunks is not None
         self.filters = tuple(number for number, _ in filters_of(dataset))
         self.direct = self.chunked and _is_direct(dataset, self.filters)
@@ -59,7 +52,6 @@ class Chunks:
         self._stored_size = 0 if self.chunked else dataset.id.get_storage_size()
         self._by_hdf5 = bool(self.dtype.hasobject or dataset.is_virtual or dataset.external)
         """Whether HDF5 returns elements of chunks that are not stored in the dataset itself."""
-        self._opened = opened
 
     @property
     def nbytes(self) -> int:
@@ -100,12 +92,11 @@ class Chunks:
 
     def sizes(self) -> Iterator[tuple[Index, int]]:
         """Iterate over the stored chunks and their sizes in the file."""
-        if self._stored_size > os.stat(self.file).st_size:
+        if self._stored_size > os.stat(self._file).st_size:
             raise ValueError(f"a dataset states {self._stored_size} bytes, more than the file has")
-        dataset = self._opened()
         if not self.chunked:
             yield from ((index, self.nbytes) for index in self.grid if self._stored_size)
-        elif _is_listed(dataset):
+        elif _is_listed(self.dataset):
             sizes: dict[Index, int] = {}
 
             def add(chunk: Any) -> None:
@@ -115,7 +106,7 @@ class Chunks:
                     sizes[index] = chunk.size  # others are in damaged files
 
             if self.grid.size:
-                dataset.id.chunk_iter(add)
+                self.dataset.id.chunk_iter(add)
             yield from sorted(sizes.items())
         else:
             for index in self.grid:
@@ -124,9 +115,9 @@ class Chunks:
 
     def _stored(self, index: Index) -> bytes | None:
         """Return a chunk's filter mask and its bytes in the file; None if it is not stored."""
-        most = min(self._max_stored, os.stat(self.file).st_size)
+        most = min(self._max_stored, os.stat(self._file).st_size)
         data = np.empty(MASK_BYTES + most, np.uint8)  # allocated as far as it is filled
-        dataset = self._opened().id
+        dataset = self.dataset.id
         try:
             mask, stored = dataset.read_direct_chunk(self.start(index), out=data[MASK_BYTES:])
         except FAILURES as error:
@@ -146,7 +137,7 @@ class Chunks:
 
     def _elements(self, index: Index) -> bytes:
         """Return a chunk's elements, decoded by HDF5, as a stored chunk without filters."""
-        dataset, where = self._opened(), self.grid.slices(index)
+        dataset, where = self.dataset, self.grid.slices(index)
         part = tuple(map(slice, self.grid.extent(index)))
         if self.dtype.hasobject:
             strings = np.full(self.grid.chunks, "", object)

@@ -16,10 +16,17 @@ from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
 from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.format import MASK_BYTES, Hdf5
-from xarray_n5.formats.hdf5.links import address_of, check_inside, file_of, links_in, node_in
+from xarray_n5.formats.hdf5.links import (
+    Members,
+    address_of,
+    check_inside,
+    children,
+    file_of,
+    links_in,
+    node_in,
+)
 from xarray_n5.formats.hdf5.opening import Sidecar, stamp_of
 from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.structure import list_names
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.paths import join
@@ -49,8 +56,8 @@ class Hdf5Container:
     """Whether writes wait until they have reached the disk."""
     follow_external: bool = False
     """Whether external links, external storage and virtual datasets are read."""
-    top: str | None = field(default=None, compare=False)
-    """The path at which a walk begins: below it, each group is listed once."""
+    members: Members | None = field(default=None, compare=False)
+    """The nodes that a walk has found: below its beginning, each group is listed once."""
     owner: str = field(default_factory=_this_process, compare=False)
     """The host and process that may write, and no other."""
     format: ClassVar[Hdf5] = Hdf5()
@@ -104,7 +111,15 @@ class Hdf5Container:
         """Return the container itself: facts about a file are kept until it changes."""
         return self
 
-    cached = uncached = fresh = quiet = _itself
+    cached = fresh = quiet = _itself
+
+    def walking(self, path: str) -> Self:
+        """Return the container for a walk that begins at a group."""
+        return replace(self, members=Members(path))
+
+    def uncached(self) -> Self:
+        """Return the container without what a walk keeps."""
+        return replace(self, members=None)
 
     def _nothing(self, *args: object, **options: object) -> None:
         """Do nothing: HDF5 distinguishes arrays from groups, and keeps its metadata consistent."""
@@ -137,23 +152,16 @@ class Hdf5Container:
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names of the nodes directly in a group, but for hidden ones."""
         with self._reading() as file:
-            return tuple(file.children(path, self.top)) if file else ()
+            if file is None or not hasattr(file.node(path), "keys"):
+                return ()
+            find = self.members.children if self.members else children
+            return tuple(find(file.node, path, follow=file.follow))
 
     def occupant(self, path: str, arrays: Sequence[ArrayMetadata] = ()) -> str | None:
         """Return the first node in a group, which prevents a new node there."""
         with self._reading() as file:
             links = links_in(file.node(path), follow=file.follow) if file else ()
             return next((name for name, _ in links), None)
-
-    def not_found(self, node: Node, kind: Kind) -> NodeNotFoundError:
-        """Return the error for a node that is absent or of another kind, with a hint."""
-        if kind == "group" and isinstance(node.metadata, ArrayMetadata):
-            return NodeNotFoundError(self.url, node.path, kind, "it is an array: use open_array")
-        around = node
-        while not around.described and around.path:
-            around = self.node(around.path.rpartition("/")[0])
-        hint = list_names(around.path, self.children(around.path), around.described)
-        return NodeNotFoundError(self.url, node.path, kind, hint)
 
     # Changes of nodes
 
@@ -283,7 +291,7 @@ class Hdf5Container:
 
     # The file
 
-    def _reading(self) -> AbstractContextManager[files.CachedFile | None]:
+    def _reading(self) -> AbstractContextManager[files.OpenFile | None]:
         return files.reading(self.file, follow=self.follow_external)
 
     def _writing(self) -> AbstractContextManager[Any]:

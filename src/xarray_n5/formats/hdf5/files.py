@@ -1,17 +1,17 @@
 """HDF5 files and their chunks: opened by path, closed within one operation, one lock for all.
 
-No handle is kept, pickled or inherited by a fork, so other programs may write in between. Facts
-about a file are kept until it changes. Chunks are decompressed outside the lock.
+No handle is kept, pickled or inherited by a fork, so other programs may write in between. Chunks
+are decompressed outside the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import re
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,7 @@ from xarray_n5.formats.hdf5 import opening
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunks import Chunks
 from xarray_n5.formats.hdf5.format import NO_FILTERS, split_mask
-from xarray_n5.formats.hdf5.links import (
-    Members,
-    address_of,
-    groups_around,
-    links_in,
-    node_in,
-    outside,
-)
+from xarray_n5.formats.hdf5.links import node_in, outside
 from xarray_n5.formats.hdf5.opening import stamp_of
 from xarray_n5.model.paths import join
 
@@ -48,27 +41,40 @@ _ERRNO = re.compile(r"\berrno = (\d{1,9})\b")
 _OF_DISKS = frozenset({"EFBIG", "ENOSPC", "EDQUOT", "EIO"})
 """The system's errors that h5py may raise as a RuntimeError, when it closes a file."""
 
-_MAX_FILES = 32
-"""The number of files whose facts are kept."""
 
-
-class FileCache:
-    """The files of this process, the last used at the end, and the lock for all use of HDF5."""
+class OpenFiles:
+    """The files that this process reads at this moment, and the lock for all use of HDF5."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.files: OrderedDict[tuple[str, bool], CachedFile] = OrderedDict()
+        self.files: dict[tuple[str, bool], OpenFile] = {}
+
+    def begin(self, path: str, follow: bool, stamp: object) -> OpenFile:
+        """Return a file for one more use, opened anew if it has changed since."""
+        file = self.files.get((path, follow))
+        if file is None or file.stamp != stamp:
+            file = self.files[path, follow] = OpenFile(path, follow, stamp)
+        file.users += 1
+        return file
+
+    def end(self, file: OpenFile) -> None:
+        """End a use, the last of which closes the file."""
+        file.users -= 1
+        if not file.users:
+            file.close()
+            if self.files.get((file.path, file.follow)) is file:
+                del self.files[file.path, file.follow]
 
 
-_cache = FileCache()
-_abandoned: list[FileCache] = []
+_open = OpenFiles()
+_abandoned: list[OpenFiles] = []
 
 
 def _leave_to_parent() -> None:
     """Start afresh in a forked process; what is open or locked stays the parent's."""
-    global _cache  # noqa: PLW0603 - the only state of a process
-    _abandoned.append(_cache)
-    _cache = FileCache()
+    global _open  # noqa: PLW0603 - the only state of a process
+    _abandoned.append(_open)
+    _open = OpenFiles()
 
 
 if hasattr(os, "register_at_fork"):
@@ -76,21 +82,17 @@ if hasattr(os, "register_at_fork"):
 
 
 @dataclass(slots=True)
-class CachedFile:
-    """A file and the facts about its datasets; it is opened when more are needed."""
+class OpenFile:
+    """A file that is read; it is opened when it is needed, and again after a write."""
 
     path: str
-    stamp: object
-    follow: bool = False
+    follow: bool
     """Whether links to other files are followed."""
+    stamp: object
     users: int = 0
     _handle: Any = None
-    _opened: dict[str, Any] = field(default_factory=dict)
-    """The datasets whose chunks are read while the file is open, by path."""
-    _datasets: dict[str, tuple[Chunks | None, object]] = field(default_factory=dict)
-    """Each dataset by path, and the stamp of the other file that it is in."""
-    _members: dict[str, Members] = field(default_factory=dict)
-    """The nodes below the groups at which walks began, by the paths of these."""
+    _chunks: dict[str, Chunks | None] = field(default_factory=dict)
+    """The datasets whose chunks have been read since the file was opened, by path."""
 
     @property
     def file(self) -> Any:
@@ -101,16 +103,10 @@ class CachedFile:
 
     def close(self) -> None:
         """Close the file if it is open."""
-        self._opened.clear()
+        self._chunks.clear()
         if self._handle is not None:
             self._handle.close()
             self._handle = None
-
-    def leave(self) -> None:
-        """End a use, the last of which closes the file."""
-        self.users -= 1
-        if not self.users:
-            self.close()
 
     def node(self, path: str) -> Any:
         """Return the h5py group or dataset at a path; None if there is none."""
@@ -124,53 +120,17 @@ class CachedFile:
         PathError
             If its elements are in another file, unless `follow` is set.
         """
-        chunks, stamp = self._datasets.get(path, (None, None))
-        if path not in self._datasets or stamp != self._other_stamp(chunks):
-            chunks = self._read_chunks(path)
-            self._datasets[path] = chunks, self._other_stamp(chunks)
-        return chunks
-
-    def children(self, path: str, top: str | None) -> list[str]:
-        """Return the sorted names of the nodes in a group; hidden ones and circles are left out.
-
-        In a walk that began at `top`, each group is in one group only, see :class:`Members`.
-        """
-        node = self.node(path)
-        if node is None or hasattr(node, "shape"):
-            return []
-        if top is not None:
-            members, address = self._members.get(top), address_of(node)
-            if members is None or not members.is_current:
-                members = self._members[top] = Members.below(self.node, top)
-            while address not in members.names and members.level:
-                members.read_level(self.node, follow=self.follow)
-            if address in members.names:
-                return members.names[address]
-        outer = groups_around(self.node, path)
-        links = links_in(node, follow=self.follow)
-        return [name for name, to in links if to not in outer and not name.startswith(".")]
-
-    def _read_chunks(self, path: str) -> Chunks | None:
-        node = self.node(path)
-        if getattr(node, "shape", None) is None:
-            return None
-        if not self.follow and (why := outside(node)):
-            raise PathError(f"{self.path}: {path!r}: {why}")
-        return Chunks(node, lambda: self._dataset(path))
-
-    def _dataset(self, path: str) -> Any:
-        """Return the dataset at a path, which is kept until the file is closed."""
-        if path not in self._opened:
-            self._opened[path] = self.node(path)
-        return self._opened[path]
-
-    def _other_stamp(self, chunks: Chunks | None) -> object:
-        """Return the stamp of the file that an external link leads to; None for this file."""
-        return None if chunks is None or chunks.file == self.path else stamp_of(chunks.file)
+        if path not in self._chunks:
+            node = self.node(path)
+            is_array = getattr(node, "shape", None) is not None
+            if is_array and not self.follow and (why := outside(node)):
+                raise PathError(f"{self.path}: {path!r}: {why}")
+            self._chunks[path] = Chunks(node) if is_array else None
+        return self._chunks[path]
 
 
 @contextlib.contextmanager
-def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
+def reading(path: str, *, follow: bool = False) -> Iterator[OpenFile | None]:
     """Yield a file for reading, which is opened if needed; None if there is none.
 
     Raises
@@ -178,42 +138,31 @@ def reading(path: str, *, follow: bool = False) -> Iterator[CachedFile | None]:
     MetadataError
         If HDF5 fails because the file is damaged.
     """
-    cache = _cache
-    with cache.lock:
-        stamp = stamp_of(path)
-        if stamp is None:
+    files = _open
+    with files.lock:
+        if (stamp := stamp_of(path)) is None:
             opening.check_stub(path)
             yield None
             return
-        file = cache.files.pop((path, follow), None)
-        if file is None or file.stamp != stamp:
-            if file is not None:
-                file.close()
-            file = CachedFile(path, stamp, follow)
-        cache.files[path, follow] = file
-        while len(cache.files) > _MAX_FILES:
-            cache.files.popitem(last=False)
-        file.users += 1
+        file = files.begin(path, follow, stamp)
         try:
             with _failures(path, "HDF5 cannot read it", ": the file is damaged; restore it"):
                 yield file
         finally:
-            file.leave()
+            files.end(file)
 
 
 @contextlib.contextmanager
 def kept_open(path: str, *, follow: bool) -> Iterator[None]:
     """Keep a file open between several uses, without the lock: others may use it meanwhile."""
-    cache = _cache
-    with reading(path, follow=follow) as file:
-        if file is not None:
-            file.users += 1
+    files = _open
+    with files.lock:
+        file = files.begin(path, follow, stamp_of(path))
     try:
         yield
     finally:
-        if file is not None:
-            with cache.lock:
-                file.leave()
+        with files.lock:
+            files.end(file)
 
 
 @contextlib.contextmanager
@@ -223,21 +172,21 @@ def writing(path: str, folder: LocalStore, *, fsync: bool) -> Iterator[Any]:
     Between two writes the file is complete, and others may read it. A new file is created in
     `folder`, and appears under its name with its first content.
     """
-    cache = _cache
-    with cache.lock:
+    files = _open
+    with files.lock:
         for follow in (False, True):
-            if (known := cache.files.pop((path, follow), None)) is not None:
-                known.close()
+            if file := files.files.get((path, follow)):
+                file.close()
         new = stamp_of(path) is None
         if new:
             opening.check_stub(path)
         with (
             _failures(path, "HDF5 cannot make this change"),
-            opening.created(path, folder) if new else opening.open_to_write(path) as file,
+            opening.created(path, folder) if new else opening.open_to_write(path) as written,
         ):
             if new:
-                file.attrs[VERSION] = _N5_VERSION
-            yield file
+                written.attrs[VERSION] = _N5_VERSION
+            yield written
         with contextlib.suppress(OSError):
             os.utime(path)  # so that no two writes have the same time, which kernels round
         if fsync:
@@ -287,28 +236,28 @@ def read_chunk(file: str, path: str, index: Index, *, follow: bool) -> bytes | N
 
 def write_chunk(dataset: Any, index: Index, chunk: Buffer) -> None:
     """Store a chunk: its bytes, or its unfiltered elements, through HDF5."""
-    chunks = Chunks(dataset, lambda: dataset)
+    chunks = Chunks(dataset)
     mask, payload = split_mask(chunk)
-    if chunks.direct and chunks.chunked and mask != NO_FILTERS:
+    if chunks.direct and mask != NO_FILTERS:
         _replace(dataset, chunks.start(index), bytes(payload), mask)
     else:
-        elements = np.frombuffer(payload, dataset.dtype).reshape(chunks.grid.chunks)
-        _assign(dataset, chunks.grid.slices(index), elements)
+        _assign(dataset, chunks, index, np.frombuffer(payload, dataset.dtype))
 
 
 def clear_chunk(dataset: Any, index: Index) -> None:
     """Set a chunk to the fill value, unfiltered: HDF5 never removes stored chunks."""
-    chunks = Chunks(dataset, lambda: dataset)
-    elements = np.full(chunks.grid.chunks, dataset.fillvalue, dataset.dtype)
-    if chunks.direct and chunks.chunked:
+    chunks = Chunks(dataset)
+    elements = np.full(math.prod(chunks.grid.chunks), dataset.fillvalue, dataset.dtype)
+    if chunks.direct:
         skip_all = (1 << len(chunks.filters)) - 1
         _replace(dataset, chunks.start(index), elements.tobytes(), skip_all)
     else:
-        _assign(dataset, chunks.grid.slices(index), elements)
+        _assign(dataset, chunks, index, elements)
 
 
-def _assign(dataset: Any, selection: tuple[slice, ...], elements: np.ndarray) -> None:
-    dataset[selection] = elements[tuple(slice(part.stop - part.start) for part in selection)]
+def _assign(dataset: Any, chunks: Chunks, index: Index, elements: np.ndarray) -> None:
+    inside = tuple(map(slice, chunks.grid.extent(index)))
+    dataset[chunks.grid.slices(index)] = elements.reshape(chunks.grid.chunks)[inside]
 
 
 def _replace(dataset: Any, start: tuple[int, ...], data: bytes, mask: int) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xarray_n5.codecs.hdf5 import FAILURES
 from xarray_n5.errors import PathError
 from xarray_n5.formats.hdf5.attributes import is_empty_scale
-from xarray_n5.formats.hdf5.opening import stamp_of
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
@@ -147,42 +146,35 @@ def check_inside(dataset: Any) -> None:
 
 @dataclass(slots=True)
 class Members:
-    """The nodes in each group below one; each group is a member once.
+    """The nodes in each group of a walk that begins at one; each group is a member once.
 
     Of several links to a group, only the one on the shortest path counts, and of equally short
     paths the first in sorted order: the number of paths may grow exponentially with that of links.
-    Links are read level by level, and no deeper than needed.
+    Links are read level by level, no deeper than needed, and once.
     """
 
-    names: dict[Address, list[str]]
+    top: str
+    """The path of the group at which the walk begins."""
+    names: dict[Address, list[str]] = field(default_factory=dict)
     """The names of the nodes in a group whose links have been read; hidden ones are left out."""
-    known: set[Address]
+    known: set[Address] = field(default_factory=set)
     """The groups that are members, and the ones around them."""
-    level: list[str]
+    level: list[str] = field(default_factory=list)
     """The paths of the groups whose links are read next."""
-    stamps: dict[str, object] = field(default_factory=dict)
-    """When the files of the groups were written: of this one, and of those that links lead to."""
 
-    @property
-    def is_current(self) -> bool:
-        """Whether none of the files has been written since."""
-        return all(stamp_of(file) == stamp for file, stamp in self.stamps.items())
-
-    @classmethod
-    def below(cls, find: Callable[[str], Any], path: str) -> Members:
-        """Return the members below the group at a path; `find` returns the node at a path."""
-        return cls({}, groups_around(find, path), [path])
-
-    def read_level(self, find: Callable[[str], Any], *, follow: bool) -> None:
-        """Read the links of the groups of one more level, unless these are damaged."""
-        paths, self.level = self.level, []
-        for path in paths:
-            with contextlib.suppress(*FAILURES):
-                if (group := find(path)) is not None:
-                    self._read(group, path, follow=follow)
+    def children(self, find: Callable[[str], Any], path: str, *, follow: bool) -> list[str]:
+        """Return the sorted names of the nodes in a group; `find` returns the node at a path."""
+        group = find(path)
+        if not self.known:
+            self.known, self.level = groups_around(find, self.top), [self.top]
+        while (address := address_of(group)) not in self.names and self.level:
+            paths, self.level = self.level, []
+            for inner in paths:
+                with contextlib.suppress(*FAILURES):  # groups that are damaged
+                    self._read(find(inner), inner, follow=follow)
+        return self.names[address] if address in self.names else children(find, path, follow=follow)
 
     def _read(self, group: Any, path: str, *, follow: bool) -> None:
-        self.stamps.setdefault(file := file_of(group), stamp_of(file))
         links = list(links_in(group, follow=follow))
         names = self.names[address_of(group)] = []
         for name, address in links:
@@ -192,6 +184,12 @@ class Members:
             if address is not None:
                 self.known.add(address)
                 self.level.append(join(path, name))
+
+
+def children(find: Callable[[str], Any], path: str, *, follow: bool) -> list[str]:
+    """Return the sorted names of the nodes in a group; hidden ones and circles are left out."""
+    around, links = groups_around(find, path), links_in(find(path), follow=follow)
+    return [name for name, to in links if to not in around and not name.startswith(".")]
 
 
 def groups_around(find: Callable[[str], Any], path: str) -> set[Address]:

@@ -31,7 +31,7 @@ from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xarray_n5.formats.hdf5.files import CachedFile
+    from xarray_n5.formats.hdf5.files import OpenFile
     from xarray_n5.model.metadata import Attributes, Metadata
 
 _OPTIONAL = 1
@@ -43,7 +43,7 @@ _TABLE = 2
 _USE_H5PY = "read it with h5py"
 
 
-def read(file: CachedFile, path: str, where: str) -> Metadata | None:
+def read(file: OpenFile, path: str, where: str) -> Metadata | None:
     """Return the metadata of the node at a path; None if there is none.
 
     Raises
@@ -77,9 +77,9 @@ def _attributes(find: Callable[[str], Any], path: str, node: Any) -> dict[str, A
     return {**_level_factors(find, path), **read_attributes(node)}
 
 
-def _read_array(file: CachedFile, path: str, dataset: Any) -> ArrayMetadata:
+def _read_array(file: OpenFile, path: str, dataset: Any) -> ArrayMetadata:
     strings, filters = dataset.dtype.hasobject, filters_of(dataset)
-    chunks = Chunks(dataset, lambda: dataset)
+    chunks = Chunks(dataset)
     if strings:
         dtype = np.dtype(object)
     elif _is_unsigned(file.node, path, dataset.dtype):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import stat
 import time
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
-_SUPERBLOCK, _NEWER_SUPERBLOCK = 96, 48
-"""The size of the superblock at the beginning of a file, in older and in newer versions."""
+_SUPERBLOCK = 96
+"""The maximum size of the superblock at the beginning of a file; the root group follows."""
 
 _BOUNDS = ("earliest", "v110")
 """The versions of HDF5 whose structures are written; HDF5 1.10 reads all of them."""
@@ -38,6 +39,9 @@ _PATIENCE = 2.0
 
 _LEFT_OPEN = "already open for write"
 """What HDF5's errors say of a file that its writer has not closed."""
+
+_CUT_SHORT = re.compile(r"eof = (\d{1,20}), \D+ = 0, stored_eof = (\d{1,20})\b")
+"""What they say of a file that ends early: its size, and the one that it states."""
 
 
 def open_to_read(path: str) -> Any:
@@ -127,10 +131,10 @@ def _failure(path: str, error: OSError) -> Exception:
         return OneWriterError(path, f"another program is writing it, or has it open ({error})")
     if error.errno is not None:
         return error  # the system's, such as a missing permission
-    sizes = cut_short(path)
-    if sizes is None:
+    sizes = _CUT_SHORT.search(str(error))
+    stored, stated = map(int, sizes.groups()) if sizes else (0, 0)
+    if not 0 < stated - stored <= MAX_CHUNK_BYTES:  # otherwise it lacks more than one write
         return MetadataError(f"{path}: HDF5 cannot open it ({error}); restore the file")
-    stored, stated = sizes
     return MetadataError(
         f"{path}: HDF5 cannot open it: it has {stored} bytes, but states {stated}. After a write "
         f"that failed, `truncate -s {stated} {shlex.quote(path)}` makes it open again; then run "
@@ -231,23 +235,4 @@ def is_stub(path: str, status: os.stat_result) -> bool:
     if status.st_size > _SUPERBLOCK or not stat.S_ISREG(status.st_mode):
         return False
     with open(path, "rb") as file:
-        start = file.read(_SUPERBLOCK + 1)
-    version = start[len(SIGNATURE) : len(SIGNATURE) + 1]
-    superblock = _SUPERBLOCK if version in {b"", b"\0", b"\1"} else _NEWER_SUPERBLOCK
-    return len(start) <= superblock and start[: len(SIGNATURE)] == SIGNATURE[: len(start)]
-
-
-def cut_short(path: str) -> tuple[int, int] | None:
-    """Return the size of a file that ends early, and the size that its superblock states.
-
-    None if it is large enough, or lacks more than one chunk: no write of a chunk was stopped.
-    Source: HDF5 file format specification, II.A. Of the superblock's addresses, the third is that
-    of the file's end.
-    """
-    with open(path, "rb") as file:
-        stored, start = os.fstat(file.fileno()).st_size, file.read(_SUPERBLOCK)
-    if len(start) < _SUPERBLOCK or not start.startswith(SIGNATURE):
-        return None
-    first, width = {0: (24, start[13]), 1: (28, start[13])}.get(start[8], (12, start[9]))
-    stated = int.from_bytes(start[first + 2 * width : first + 3 * width], "little")
-    return (stored, stated) if 0 < stated - stored <= MAX_CHUNK_BYTES else None
+        return SIGNATURE.startswith(file.read(len(SIGNATURE)))

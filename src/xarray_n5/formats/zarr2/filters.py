@@ -6,11 +6,10 @@ larger: up to the largest element for each element.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -138,6 +137,13 @@ class Numbers:
     """A filter of numcodecs from numbers to numbers, or to bytes."""
 
     codec: Any
+    count: int
+    """The number of elements of a chunk."""
+    is_exact: ClassVar[bool] = False
+
+    def encoded_size(self, size: int) -> int:
+        """Return the maximum encoded size: the largest element for each element."""
+        return max(_LARGEST_ELEMENT * self.count, size) + _HEADERS
 
     def encode(self, data: Any) -> Any:
         """Encode elements."""
@@ -149,37 +155,7 @@ class Numbers:
             return self.codec.decode(np.frombuffer(data, np.uint8))
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The filters of an array, in the order in which they encode."""
-
-    filters: tuple[Bytes | Texts | Numbers, ...]
-    elements: Size
-    stored: Size
-    """The size of the compressor's input; the maximum if there are filters."""
-
-    def encode(self, data: Any) -> Any:
-        """Return the compressor's input for elements."""
-        for step in self.filters:
-            data = step.encode(data)
-        return data
-
-    def decode(self, data: Any, stored: int) -> Any:
-        """Return the elements of a chunk of `stored` bytes, given its decompressed bytes."""
-        view = flat(data)
-        self.stored.check(len(view), stored)
-        for step in reversed(self.filters):
-            data = step.decode(view, self.stored.limit(stored))
-            if isinstance(data, np.ndarray) and data.dtype.kind == "O":
-                return data
-            view = flat(data)
-            self.stored.check(len(view), stored)
-        self.elements.check(len(view), stored)
-        return view
-
-
-@functools.lru_cache(maxsize=256)
-def chain(configs: tuple[str, ...], dtype: np.dtype[Any], count: int) -> Chain:
+def steps(configs: tuple[str, ...], count: int) -> list[Bytes | Texts | Numbers]:
     """Return the filters that configurations describe, for chunks of `count` elements.
 
     Raises
@@ -194,13 +170,7 @@ def chain(configs: tuple[str, ...], dtype: np.dtype[Any], count: int) -> Chain:
             filters.append(_filter(members, count))
         except (MetadataError, TypeError, ValueError, LookupError, OverflowError) as error:
             raise MetadataError(f"filter {members['id']!r}: {error}") from error
-    elements = stored = Size(count * dtype.itemsize)
-    if dtype.kind == "O" and filters:
-        stored = Texts("", count).size
-    elif filters:
-        incompressible = elements.nbytes + elements.nbytes // 8
-        stored = Size(max(_LARGEST_ELEMENT * count, incompressible) + _HEADERS, exact=False)
-    return Chain(tuple(filters), elements, stored)
+    return filters
 
 
 def _filter(members: dict[str, Any], count: int) -> Bytes | Texts | Numbers:
@@ -216,7 +186,7 @@ def _filter(members: dict[str, Any], count: int) -> Bytes | Texts | Numbers:
             raise MetadataError(f"{key!r} is {kind!r}; expected a type of numbers, such as '<f4'")
     if members.get("scale") == 0:
         raise MetadataError("'scale' is 0; expected a number to divide elements by")
-    step = Numbers(_numcodec(members))
+    step = Numbers(_numcodec(members), count)
     # Types that NumPy cannot convert are rejected here, not chunk by chunk.
     step.decode(memoryview(bytes(_LARGEST_ELEMENT)), 0)
     return step

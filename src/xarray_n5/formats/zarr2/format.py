@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from xarray_n5.codecs import config_of
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.protocol import KeyedFormat
@@ -21,17 +23,18 @@ from xarray_n5.formats.zarr2.layout import (
     parse_compressor,
     parse_dtype,
     parse_filters,
+    pipeline_of,
 )
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import plain_path
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents
+    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Metadata
 
@@ -49,10 +52,7 @@ class Zarr2(KeyedFormat):
     nested_layout: ClassVar[Attributes | None] = {"dimension_separator": "/"}
     level_attributes: ClassVar[Attributes] = {UNMASKED: True}
 
-    normalize_path = staticmethod(plain_path)
     complete = staticmethod(zarr2_layout.complete)
-    decode = staticmethod(zarr2_layout.decode)
-    encode = staticmethod(zarr2_layout.encode)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
         """Return the members of ``.zarray`` that define the storage of chunks."""
@@ -105,16 +105,17 @@ class Zarr2(KeyedFormat):
         """Return the index of a chunk's key, or None if it is not one."""
         return index_of(key.split(metadata.layout.separator), len(metadata.shape))
 
+    def decode(self, metadata: ArrayMetadata, data: bytes) -> np.ndarray:
+        """Return a chunk's elements, in the stored byte order."""
+        return pipeline_of(metadata).decode(data)
+
+    def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
+        """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
+        return pipeline_of(metadata).encode(np.asarray(block, metadata.layout.dtype))
+
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
-        if not size:
-            raise EOFError("the file is empty")
-        stored_size = getattr(metadata.compression, "stored_size", None)
-        expected = zarr2_layout.chain_of(metadata).stored
-        if stored_size is not None and expected.exact:
-            least = stored_size(head, expected.nbytes)
-            if size < least:
-                raise EOFError(f"expected a file of at least {least} bytes, got {size}")
+        pipeline_of(metadata).check_size(head, size)
         return metadata.chunks
 
 

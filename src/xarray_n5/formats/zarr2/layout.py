@@ -1,10 +1,11 @@
-"""How Zarr v2 arrays store their elements: compressor, filters and order, and chunks so coded.
+"""How Zarr v2 arrays store their elements: compressor, filters and order.
 
 A chunk is always full size, and goes through the filters in order, then the compressor.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from xarray_n5.codecs import config_of
 from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats.values import LARGEST, fill_to_json, parse_fill
-from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Chain, buffer, chain, flat
+from xarray_n5.formats.values import LARGEST, given_fill, parse_fill
+from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Bytes, Texts, steps
+from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 from xarray_n5.model.times import check_time_units
@@ -90,7 +93,7 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
     order, separator = order_and_separator(given, _WHERE)
     filters = _filters(given.get("filters"), stored, metadata.chunks)
     _check_filters(filters, stored)
-    fill = _fill(given.get("fill_value"), stored)
+    fill = given_fill(given.get("fill_value"), stored, _WHERE)
     filled, unmasked = fill is not None, UNMASKED in metadata.attributes
     if "fill_value" not in given:
         filled = _DIMENSIONS not in metadata.attributes or unmasked
@@ -152,59 +155,42 @@ def _check_filters(filters: tuple[str, ...], stored: np.dtype[Any]) -> None:
         return
     other = b"\1" if stored.kind == "b" else b"\2"
     probe = np.frombuffer(bytes(stored.itemsize) + other * stored.itemsize, stored)
-    steps = chain(filters, stored, len(probe))
+    pipeline = _pipeline(filters, stored, "C", probe.shape, Raw())
     try:
-        encoded = steps.encode(probe)
-        same = bytes(steps.decode(encoded, flat(encoded).nbytes)) == probe.tobytes()
+        same = pipeline.decode(pipeline.encode(probe)).tobytes() == probe.tobytes()
     except Exception as error:  # codecs raise errors of any type
         raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} fail: {error}") from error
     if not same:
         raise MetadataError(f"{_WHERE}: 'filters' {sorted(names)} do not restore {stored}")
 
 
-def _fill(value: Any, stored: np.dtype[Any]) -> Any:
-    """Return a fill value as in ``.zarray``; numbers of NumPy are supported, too."""
-    if isinstance(value, np.generic | bytes | np.void):
-        return fill_to_json(value, stored)
-    if isinstance(value, float | complex) and stored.kind in "fc":
-        return fill_to_json(stored.type(value), stored)
-    return value
-
-
-def decode(metadata: ArrayMetadata, data: bytes) -> np.ndarray:
-    """Return a chunk's elements, in the stored byte order.
-
-    Raises
-    ------
-    EOFError
-        If there are fewer bytes than a chunk has.
-    ValueError
-        If they are invalid.
-    """
+def pipeline_of(metadata: ArrayMetadata) -> Pipeline:
+    """Return the codecs of an array's chunks, as those of Zarr v3."""
     layout: Zarr2Layout = metadata.layout
-    if not data:
-        raise EOFError("the file is empty: its writer was stopped")
-    filters = chain_of(metadata)
-    plain = as_zarr(metadata.compression).decode(data, filters.stored.limit(len(data)))
-    decoded = filters.decode(plain, len(data))
-    elements = decoded if layout.dtype.kind == "O" else np.frombuffer(decoded, layout.dtype)
-    return elements.reshape(metadata.chunks, order="F" if layout.order == "F" else "C")
+    chunks, compression = metadata.chunks, metadata.compression
+    return _pipeline(layout.filters, layout.dtype, layout.order, chunks, compression)
 
 
-def chain_of(metadata: ArrayMetadata) -> Chain:
-    """Return the filters of an array's chunks, with the sizes that they decode to."""
-    return chain(metadata.layout.filters, metadata.layout.dtype, math.prod(metadata.chunks))
-
-
-def encode(metadata: ArrayMetadata, block: np.ndarray) -> bytes:
-    """Return the bytes of a chunk that stores `block`, of a chunk's full shape."""
-    layout: Zarr2Layout = metadata.layout
-    elements: Any = np.asarray(block, layout.dtype).reshape(
-        -1, order="F" if layout.order == "F" else "C"
-    )
-    elements = np.ascontiguousarray(elements)
-    encoded = chain_of(metadata).encode(elements)
-    return bytes(as_zarr(metadata.compression).encode(buffer(encoded)))
+@functools.lru_cache(maxsize=256)
+def _pipeline(
+    filters: tuple[str, ...],
+    dtype: np.dtype[Any],
+    order: str,
+    chunks: tuple[int, ...],
+    compression: Compression,
+) -> Pipeline:
+    axes = tuple(range(len(chunks)))[::-1] if order == "F" else None
+    shape = chunks[::-1] if order == "F" else chunks
+    decoders = steps(filters, math.prod(chunks))
+    texts = next((step for step in decoders if isinstance(step, Texts)), None)
+    serializer = Fixed(dtype, shape) if texts is None else Varying(texts, shape)
+    codecs = [step for step in decoders if not isinstance(step, Texts)]
+    if not isinstance(compression, Raw):
+        # LZ4 has another framing than Java's.
+        config = config_of(compression) or {}
+        lz4 = Numcodecs({"id": "lz4", "acceleration": 1})
+        codecs.append(Bytes(lz4 if isinstance(compression, Lz4) else compression, config["id"]))
+    return Pipeline(chunks, dtype.newbyteorder("="), axes, serializer, tuple(codecs))
 
 
 def parse_compressor(config: Any, where: str) -> Compression:
@@ -226,13 +212,6 @@ def parse_compressor(config: Any, where: str) -> Compression:
         return Numcodecs(dict(config)) if name == "lz4" else codec_of(config if name else {})
     except (MetadataError, TypeError, ValueError) as error:
         raise MetadataError(f"{where}: 'compressor' is {config!r}: {error}") from error
-
-
-def as_zarr(compression: Compression) -> Compression:
-    """Return the compression in Zarr v2's framing; lz4's differs from Java's."""
-    return (
-        Numcodecs({"id": "lz4", "acceleration": 1}) if isinstance(compression, Lz4) else compression
-    )
 
 
 def parse_filters(
@@ -268,7 +247,7 @@ def parse_filters(
         raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
     filters = tuple(json.dumps(config, sort_keys=True) for config in configs)
     try:
-        chain(filters, dtype, math.prod(chunks))
+        steps(filters, math.prod(chunks))
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     return filters

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from xarray_n5.codecs import from_json
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import whole_numbers
@@ -29,7 +28,6 @@ from xarray_n5.formats.zarr3.types import named
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.paths import plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +57,6 @@ class Zarr3(KeyedFormat):
     holds_shards: ClassVar[bool] = True
     ngff_version: ClassVar[str] = "0.5"
 
-    normalize_path = staticmethod(plain_path)
     complete = staticmethod(zarr3_layout.complete)
 
     def layout_of(self, metadata: ArrayMetadata) -> Attributes:
@@ -150,14 +147,7 @@ class Zarr3(KeyedFormat):
 
     def peek(self, metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
         """Return a chunk's shape, which is the same for all."""
-        pipeline = pipeline_of(metadata)
-        least, last = 1, pipeline.sizes[-1]
-        if isinstance(pipeline.serializer, Sharding):
-            least = pipeline.serializer.index_nbytes
-        elif last.exact:
-            least = last.nbytes
-        if size < least and not (pipeline.compressors and size and not last.exact):
-            raise EOFError(f"expected a file of at least {least} bytes, got {size}")
+        pipeline_of(metadata).check_size(head, size)
         return metadata.chunks
 
     def encode(self, metadata: ArrayMetadata, block: np.ndarray) -> Buffer:
@@ -205,14 +195,7 @@ def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
         )
     if names is not None and (not names or any(names)):
         attributes.setdefault(NAMES, _filled(names))
-    plain = ArrayMetadata(
-        shape=shape,
-        chunks=chunks,
-        dtype=np.dtype("u1"),
-        compression=from_json("raw"),
-        attributes=attributes,
-    )
-    return zarr3_layout.described(plain, members, where)
+    return zarr3_layout.described(members, shape, chunks, attributes, where)
 
 
 def _check_members(members: Mapping[str, Any], known: frozenset[str], where: str) -> None:

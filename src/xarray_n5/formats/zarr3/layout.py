@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.values import fill_to_json, parse_fill
+from xarray_n5.formats.values import NOT_A_TIME, fill_to_json, given_fill, parse_fill
 from xarray_n5.formats.zarr3 import types
 from xarray_n5.formats.zarr3.codecs import (
     SERIALIZERS,
@@ -81,11 +81,13 @@ def _pipeline(codecs: str, fill: str, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def described(
-    metadata: ArrayMetadata,
     members: Mapping[str, Any],
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    attributes: Mapping[str, Any],
     where: str,
 ) -> ArrayMetadata:
-    """Return an array's metadata from the members of its document.
+    """Return an array's metadata; `members` of its document define how chunks are stored.
 
     Raises
     ------
@@ -95,9 +97,8 @@ def described(
     dtype = types.parse_type(members.get("data_type"), where)
     fill = parse_fill(members.get("fill_value"), dtype, where)
     codecs = members.get("codecs")
-    pipeline = parse(codecs, Elements(metadata.chunks, dtype, fill), where)
+    pipeline = parse(codecs, Elements(chunks, dtype, fill), where)
     keys, separator = _keys(members.get("chunk_key_encoding"), where)
-    attributes = dict(metadata.attributes)
     mask = attributes.get(MASK)
     if mask is not None:
         try:
@@ -105,12 +106,13 @@ def described(
         except (TypeError, ValueError, OverflowError):
             mask = None
         else:
-            del attributes[MASK]
+            attributes = {key: value for key, value in attributes.items() if key != MASK}
     inner = None
     if isinstance(pipeline.serializer, Sharding) and pipeline.order is None:
         inner = pipeline.serializer.inner.shape if not pipeline.compressors else None
-    return replace(
-        metadata,
+    return ArrayMetadata(
+        shape=shape,
+        chunks=chunks,
         dtype=dtype,
         inner=inner,
         compression=compression_of(pipeline),
@@ -149,7 +151,7 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
     if metadata.inner is not None:
         check_shards(metadata.chunks, metadata.inner)
     dtype = metadata.dtype.newbyteorder("=")
-    fill = _fill(given.get("fill_value"), dtype)
+    fill = given_fill(given.get("fill_value", _zero(dtype)), dtype, _WHERE, exact=True)
     codecs = given.get("codecs") or codecs_for(
         metadata.compression, dtype, inner=metadata.inner, at_start=location == "start"
     )
@@ -159,7 +161,8 @@ def complete(metadata: ArrayMetadata, layout: Mapping[str, Any] | None = None) -
         "codecs": codecs,
         "chunk_key_encoding": given.get("chunk_key_encoding", "default"),
     }
-    made = described(metadata, members, _WHERE)
+    shape, chunks, attributes = metadata.shape, metadata.chunks, metadata.attributes
+    made = described(members, shape, chunks, attributes, _WHERE)
     mask = made.fill if "fill_value" in given and NAMES in metadata.attributes else None
     if layout and MASK in layout:
         mask = None if MASK not in given else decode_mask(given[MASK], dtype)
@@ -263,18 +266,11 @@ def _content(data_type: Any, dtype: np.dtype[Any]) -> Content:
     return Content.STRINGS if types.named(data_type)[0] in {types.BYTES, "bytes"} else Content.TEXTS
 
 
-def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as JSON; numbers of Python and NumPy are supported, too."""
-    if value is None:
-        if dtype.kind in "mM":
-            return int(np.iinfo(np.int64).min)
-        return "" if dtype.hasobject else fill_to_json(np.zeros((), dtype)[()], dtype, exact=True)
-    if isinstance(value, np.generic | bytes | complex | float):
-        try:
-            return fill_to_json(np.array(value, dtype)[()], dtype, exact=True)
-        except (TypeError, ValueError) as error:
-            raise MetadataError(f"{_WHERE}: 'fill_value' is {value!r}: {error}") from error
-    return value
+def _zero(dtype: np.dtype[Any]) -> Any:
+    """Return the fill value of arrays for which none is given, as JSON."""
+    if dtype.kind in "mM":
+        return NOT_A_TIME
+    return "" if dtype.hasobject else fill_to_json(np.zeros((), dtype)[()], dtype, exact=True)
 
 
 def encode_mask(value: Any, dtype: np.dtype[Any]) -> Any:

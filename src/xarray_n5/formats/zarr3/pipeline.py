@@ -15,7 +15,7 @@ from xarray_n5.formats.zarr2.filters import Size, flat
 from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.zarr2.filters import Bytes, Texts
+    from xarray_n5.formats.zarr2.filters import Bytes, Numbers, Texts
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
 
@@ -27,7 +27,7 @@ class Serializer(Protocol):
     def size(self) -> Size:
         """The size of the bytes."""
 
-    def encode(self, block: np.ndarray) -> Buffer:
+    def encode(self, block: np.ndarray) -> np.ndarray | Buffer:
         """Encode the elements of a chunk."""
 
     def decode(self, view: memoryview) -> np.ndarray:
@@ -47,10 +47,9 @@ class Fixed:
         """The size of all elements."""
         return Size(math.prod(self.shape) * self.stored.itemsize)
 
-    def encode(self, block: np.ndarray) -> Buffer:
-        """Return the bytes of the elements, in the codec's byte order."""
-        elements = np.ascontiguousarray(block, self.stored)
-        return elements.data if self.stored.kind in "biufc" else flat(elements)
+    def encode(self, block: np.ndarray) -> np.ndarray:
+        """Return the elements in the codec's byte order."""
+        return np.ascontiguousarray(block, self.stored)
 
     def decode(self, view: memoryview) -> np.ndarray:
         """Return the elements, in the codec's byte order."""
@@ -90,7 +89,7 @@ class Pipeline:
     order: tuple[int, ...] | None
     """The order of axes in the serializer's input; None if unchanged."""
     serializer: Serializer
-    compressors: tuple[Bytes, ...]
+    compressors: tuple[Bytes | Numbers, ...]
     sizes: tuple[Size, ...] = field(init=False)
     """The size of the serializer's output, and of each compressor's."""
 
@@ -107,7 +106,20 @@ class Pipeline:
         data = self.serializer.encode(block if self.order is None else block.transpose(self.order))
         for codec in self.compressors:
             data = codec.encode(data)
-        return data
+        return flat(data)
+
+    def check_size(self, head: bytes, size: int) -> None:
+        """Raise EOFError if `size` bytes that begin with `head` are too few for a chunk."""
+        least = 1
+        if self.sizes[-1].exact:
+            least = self.sizes[-1].nbytes
+        elif not self.compressors and isinstance(self.serializer, Sharding):
+            least = self.serializer.index_nbytes
+        elif self.compressors and self.sizes[-2].exact:
+            stored_size = getattr(self.compressors[-1].codec, "stored_size", None)
+            least = 1 if stored_size is None else stored_size(head, self.sizes[-2].nbytes)
+        if size < max(least, 1):
+            raise EOFError(f"expected a file of at least {least} bytes, got {size}")
 
     def decode(self, data: Buffer) -> np.ndarray:
         """Return the elements of a chunk, in any byte order.
