@@ -402,7 +402,7 @@ def test_automatic_chunks_of_the_largest_shapes_are_found() -> None:
 def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str) -> None:
     (tmp_path / "x.zarr").mkdir()
     (tmp_path / "x.zarr" / document).write_text("{}")
-    hint = "format='zarr3'" if document == "zarr.json" else "format='zarr2'"
+    hint = "Zarr v3" if document == "zarr.json" else "Zarr v2"
     with pytest.raises(NodeNotFoundError, match=hint):
         open_array(tmp_path / "x.zarr", format="n5")
     with pytest.raises(NodeExistsError, match="another format"):

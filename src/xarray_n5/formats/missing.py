@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats import TITLES
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import not_an_array
 from xarray_n5.leaves import LOOK, scene_reader
@@ -50,6 +51,8 @@ def _hint(container: Container, path: str) -> str:
     while path and not names and not container.node(path).described:
         path = path.rpartition("/")[0]
         names = container.children(path)
+    if foreign := container.foreign([path]):
+        return f"{path or '/'!r} is {TITLES[foreign[1]]} ({foreign[1]}): pass its format, or none"
     if names:
         shown = ", ".join([*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)])
         return f"{path or '/'!r} holds {shown}"
