@@ -108,7 +108,7 @@ class Hdf5Container:
     # Operations that a single file does not need
 
     def _itself(self) -> Self:
-        """Return the container itself: facts about a file are kept until it changes."""
+        """Return the container itself, which keeps nothing that could be out of date."""
         return self
 
     cached = fresh = quiet = _itself
