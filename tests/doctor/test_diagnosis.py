@@ -249,47 +249,12 @@ def test_consolidated_metadata_that_contradict_documents_are_found(
 # Projects of BigDataViewer
 
 
-def test_setups_that_look_like_arrays_are_no_damage_but_other_groups_are(tmp_path: Path) -> None:
-    write_n5(tmp_path / "x.n5", [Setup(id=0)])
-    assert diagnose(tmp_path / "x.n5") == []
-    (tmp_path / "x.n5/setup0").rename(tmp_path / "x.n5/other")
-    assert ("group-like-array", "other") in kinds(diagnose(tmp_path / "x.n5", "other"))
-
-
 def test_levels_that_a_setup_lists_are_looked_for_at_all_time_points(tmp_path: Path) -> None:
     write_n5(tmp_path / "x.n5", [Setup(id=0)], look_like_arrays=False)
     shutil.rmtree(tmp_path / "x.n5/setup0/timepoint1/s2")
     (finding,) = diagnose(tmp_path / "x.n5")
     assert (finding.kind, finding.path) == ("missing-level", "setup0/timepoint1")
     assert "3 levels by 'downsamplingFactors', of which s2" in finding.message
-
-
-def test_views_that_are_not_stored_are_counted(tmp_path: Path) -> None:
-    setups = [Setup(id=0), Setup(id=1)]
-    without = [(1, 1)]
-    options: dict[str, Any] = {"without": without, "look_like_arrays": False}
-    write_project(tmp_path, setups, project_xml(setups), **options)
-    (finding,) = diagnose(tmp_path / "x.n5")
-    assert (finding.kind, finding.path) == ("missing-view", "")
-    assert "4 views, of which 1 is not stored: setup 1 timepoint 1" in finding.message
-    assert diagnose(tmp_path / "x.n5", "setup1") == []
-    other = project_xml(setups, missing=without).encode()
-    assert diagnose(tmp_path / "x.n5", xml=other) == []
-
-
-def test_the_project_of_another_container_is_not_asked(tmp_path: Path) -> None:
-    setups = [Setup(id=0)]
-    loader = '<ImageLoader format="bdv.hdf5"><hdf5 type="relative">x.h5</hdf5></ImageLoader>'
-    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=4)[...] = 1
-    (tmp_path / "x.xml").write_text(project_xml(setups, loader=loader))
-    assert diagnose(tmp_path / "x.n5") == []
-
-
-def test_a_project_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
-    create_array(tmp_path / "x.n5", "a", shape=(4,), dtype="u1", chunks=4)[...] = 1
-    (tmp_path / "x.xml").write_text(project_xml([Setup(id=0)])[:-20])
-    (finding,) = diagnose(tmp_path / "x.n5")
-    assert finding.kind == "unreadable-project"
 
 
 # Zarr and HDF5

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from xxhash import xxh64_hexdigest
 
-from tests.support.hangar_samples import BLOSC, only_file, samples
+from tests.support.hangar_samples import only_file, samples
 from xarray_n5.errors import ChunkError, MissingPackageError
 from xarray_n5.hangar import from_hangar, to_hangar
 
@@ -35,7 +35,7 @@ def test_a_changed_row_names_its_record(tmp_path: Path) -> None:
 
 
 def test_a_row_that_cannot_be_decoded_names_its_record(tmp_path: Path) -> None:
-    records = to_hangar(samples(), tmp_path, compression=BLOSC)
+    records = to_hangar(samples(), tmp_path)
     path = only_file(tmp_path)
     with h5py.File(path, "r", swmr=True) as file:
         info = file["0"].id.get_chunk_info(3)

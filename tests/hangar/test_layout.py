@@ -11,71 +11,23 @@ import pytest
 from xxhash import xxh64_hexdigest
 
 import xarray_n5
-from tests.support.hangar_samples import BLOSC, only_file, samples
+from tests.support.hangar_samples import only_file, samples
 from xarray_n5.errors import MetadataError, PathError
 from xarray_n5.hangar import from_hangar, to_hangar
 from xarray_n5.hangar.read import Schema
 from xarray_n5.hangar.records import DTYPES
-from xarray_n5.hangar.write import chunk_of, filters
+from xarray_n5.hangar.write import chunk_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (None, (32001, (0, 0, 0, 0, 5, 1, 2), False)),
-        ({"complib": "blosc:blosclz", "complevel": 0, "shuffle": None}, (32001, (0, 0, 0), False)),
-        ({"complib": "blosc:lz4", "complevel": 9, "shuffle": "none"}, (32001, (9, 0, 1), False)),
-        ({"complib": "blosc:zlib", "complevel": 4, "shuffle": "byte"}, (32001, (4, 1, 4), False)),
-        ({**BLOSC, "backend": "00"}, (32001, (3, 2, 5), False)),
-        ({"complib": "lzf", "complevel": None, "shuffle": True}, ("lzf", None, True)),
-        ({"complib": "lzf", "complevel": False, "shuffle": "byte"}, ("lzf", None, True)),
-        ({"complib": "lzf", "complevel": "none", "shuffle": False}, ("lzf", None, False)),
-        ({"complib": "lzf", "shuffle": None}, ("lzf", None, False)),
-        ({"complib": "gzip", "complevel": 0, "shuffle": "none"}, ("gzip", 0, False)),
-        ({"complib": "gzip", "complevel": 9, "shuffle": True}, ("gzip", 9, True)),
-    ],
-)
-def test_options_are_filters(options: Any, expected: tuple[Any, Any, bool]) -> None:
-    compression, numbers, shuffle = filters(options, 17).values()
-    numbers = numbers[-3:] if isinstance(numbers, tuple) else numbers
-    wanted = expected[1][-3:] if isinstance(expected[1], tuple) else expected[1]
-    assert (compression, numbers, shuffle) == (expected[0], wanted, expected[2])
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"backend": "01"}, "'backend' is '01'; expected '00'"),
-        ({"complib": "blosc:snappy"}, "'complib' is 'blosc:snappy'; expected 'blosc:blosclz'"),
-        ({"complib": None}, "'complib' is None"),
-        ({"complevel": 10}, "'complevel' is 10; expected 0 to 9"),
-        ({"complevel": True}, "'complevel' is True; expected 0 to 9"),
-        ({"complevel": None}, "'complevel' is None; expected 0 to 9"),
-        ({"shuffle": True}, "'shuffle' is True; expected None or 'none' or 'byte' or 'bit'"),
-        ({"complib": "lzf", "complevel": 0, "shuffle": True}, "expected False or None or 'none'"),
-        ({"complib": "lzf", "complevel": None}, "'shuffle' is 'bit'; expected False or None or"),
-        (
-            {"complib": "gzip", "shuffle": 1},
-            "'shuffle' is 1; expected False or None or 'none' or",
-        ),
-        ({"level": 3}, "the key is 'level'; expected 'backend' or 'complib' or 'complevel'"),
-    ],
-)
-def test_invalid_options_are_refused_with_the_valid_ones(changes: Any, words: str) -> None:
-    with pytest.raises(MetadataError) as caught:
-        filters({**BLOSC, **changes}, 1000)
-    assert words in str(caught.value)
-
-
-def test_small_samples_have_lzf_since_blosc_refuses_them() -> None:
-    assert filters(None, 17)["compression"] == 32001
-    small = filters(None, 16)
-    assert (small["compression"], small["shuffle"]) == ("lzf", True)
-    with pytest.raises(MetadataError, match="at least 17 bytes, got 16"):
-        filters(BLOSC, 16)
+def test_small_samples_have_lzf_since_blosc_refuses_them(tmp_path: Path) -> None:
+    for size, filter_ in ((17, "32001"), (16, "lzf")):
+        to_hangar(np.ones((1, size), "u1"), tmp_path / filter_)
+        with h5py.File(only_file(tmp_path / filter_)) as file:
+            assert filter_ in {*file["0"]._filters}
+            assert file["0"].shuffle is (filter_ == "lzf")
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5, 7, 9), (255_001,), (400, 300)])
@@ -124,9 +76,8 @@ def test_urls_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_our_files_are_made_like_hangars(corpus: Path, tmp_path: Path) -> None:
     theirs = corpus / "peers/hangar-0.5.2/.hangar/data/00"
-    made = {"5gx4ox4l": ("f4", None), "u7rpild1": ("i2", None), "rtn68066": ("f4", BLOSC)}
-    for uid, (dtype, options) in made.items():
-        to_hangar(samples(4, (5, 7, 9), dtype), tmp_path / uid, compression=options)
+    for uid, dtype in {"5gx4ox4l": "f4", "u7rpild1": "i2"}.items():
+        to_hangar(samples(4, (5, 7, 9), dtype), tmp_path / uid)
         with (
             h5py.File(theirs / f"{uid}.hdf5", "r", swmr=True) as one,
             h5py.File(only_file(tmp_path / uid), "r", swmr=True) as two,

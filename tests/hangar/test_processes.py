@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xarray_n5
-from tests.support.hangar_samples import LZF, only_file, samples
+from tests.support.hangar_samples import only_file, samples
 from xarray_n5.errors import ChunkError
 from xarray_n5.hangar import from_hangar, to_hangar
 
@@ -45,7 +45,7 @@ def test_files_that_others_in_this_process_have_open_are_read(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     values = samples(60, (64, 64))
-    records = to_hangar(values, tmp_path, compression=LZF)
+    records = to_hangar(values, tmp_path)
     with h5py.File(only_file(tmp_path), "r", **options) as file:
         dataset = file["0"]
         np.testing.assert_array_equal(dataset[0], values[0].ravel())
@@ -59,7 +59,7 @@ def test_files_that_others_in_this_process_have_open_are_read(
 
 def test_threads_read_a_file_in_both_ways(tmp_path: Path) -> None:
     values = samples(60, (64, 64))
-    records = to_hangar(values, tmp_path, compression=LZF)
+    records = to_hangar(values, tmp_path)
     path = only_file(tmp_path)
 
     def read(number: int) -> np.ndarray:

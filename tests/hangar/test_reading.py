@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.support.hangar_samples import LZF, only_file, samples
+from tests.support.hangar_samples import only_file, samples
 from xarray_n5.errors import MetadataError, NodeExistsError, NodeNotFoundError, PathError
 from xarray_n5.hangar import from_hangar, to_hangar
 
@@ -59,7 +59,7 @@ def test_samples_come_back(
     records = to_hangar(values, folder)
     assert len(set(records)) == count
     order = data.draw(st.permutations(range(count)))
-    chunks: Any = data.draw(st.sampled_from([None, "auto", 1, 2, 3]))
+    chunks: Any = data.draw(st.sampled_from([None, 1, 2, 3]))
     every = from_hangar(folder, chunks=chunks)
     some = from_hangar(folder, [records[place] for place in order], chunks=chunks)
     for lazy, expected in ((every, values), (some, values[list(order)])):
@@ -68,16 +68,6 @@ def test_samples_come_back(
         found = lazy.compute()
         assert found.dtype == lazy.dtype
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("complib", ["blosc:blosclz", "blosc:lz4", "blosc:zlib", "lzf", "gzip"])
-def test_every_compression_comes_back(tmp_path: Path, complib: str) -> None:
-    options = {"complib": complib, "complevel": None if complib == "lzf" else 4, "shuffle": "byte"}
-    values = samples(5, (300, 301), "f8")
-    records = to_hangar(values, tmp_path, compression=options)
-    np.testing.assert_array_equal(from_hangar(tmp_path), values)
-    np.testing.assert_array_equal(from_hangar(tmp_path, records), values)
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < values.nbytes
 
 
 def test_smaller_samples_keep_their_shapes(tmp_path: Path) -> None:
@@ -105,9 +95,8 @@ def test_one_task_reads_one_run_of_rows(tmp_path: Path) -> None:
     assert len(lazy.dask.layers) == 1
     assert len(lazy[3:5].dask.cull(lazy[3:5].__dask_keys__())) <= 2
     assert from_hangar(tmp_path, picked, chunks=16).chunks[0] == (16, 16)
-    assert from_hangar(tmp_path, picked, chunks="auto").chunks[0] == (32,)
     expected = np.concatenate([values[10:20], values[240:260], values[5:7]])
-    options: list[Any] = [None, 16, np.int64(16), "auto"]
+    options: list[Any] = [None, 16, np.int64(16)]
     for chunks in options:
         np.testing.assert_array_equal(from_hangar(tmp_path, picked, chunks=chunks), expected)
     refused: list[Any] = [0, True, "big"]
@@ -122,7 +111,7 @@ def test_long_runs_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("xarray_n5.hangar.read._MOST", 4 * values[0].nbytes)
     picked = [*records[3:10], records[1]]
     assert from_hangar(tmp_path, picked).chunks[0] == (4, 3, 1)
-    assert from_hangar(tmp_path, picked, chunks="auto").chunks[0] == (4, 4)
+    assert from_hangar(tmp_path, picked, chunks=4).chunks[0] == (4, 4)
     np.testing.assert_array_equal(from_hangar(tmp_path, picked), values[[*range(3, 10), 1]])
 
 
@@ -176,7 +165,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_has_several_paths(tmp_path: Path) -> None:
     values = samples(60, (64, 64))
-    to_hangar(values, tmp_path, compression=LZF)
+    to_hangar(values, tmp_path)
     path = only_file(tmp_path)
     (tmp_path / "linked").mkdir()
     linked = tmp_path / "linked" / path.name

@@ -498,9 +498,9 @@ def test_channels_are_layers_with_names_and_colours(tmp_path: Path, open_layers:
     layers = open_layers(a_series("zarr2")(tmp_path))
     shown = [(facts["name"], facts["colormap"], facts["blending"]) for _, facts, _ in layers]
     assert shown == [
-        ("cells: DAPI", "#0000ff", "additive"),
-        ("cells: GFP", "#00ff00", "additive"),
-        ("cells: RFP", "#ff0000", "additive"),
+        ("cells DAPI", "#0000ff", "additive"),
+        ("cells GFP", "#00ff00", "additive"),
+        ("cells RFP", "#ff0000", "additive"),
     ]
     facts = layers[0][1]
     assert facts["axis_labels"] == ("t", "z", "y", "x")
@@ -526,9 +526,9 @@ def test_omero_says_how_channels_are_shown(tmp_path: Path, open_layers: Read, fo
     layers = open_layers(place)
     names = ["name", "colormap", "contrast_limits", "visible"]
     assert [[facts.get(key) for key in names] for _, facts, _ in layers] == [
-        ["cells: DNA", "#0000ff", (10.0, 300.0), None],
-        ["cells: actin", "#ffff00", None, None],
-        ["cells: c 2", "#ff8000", None, False],
+        ["cells DNA", "#0000ff", (10.0, 300.0), None],
+        ["cells actin", "#ffff00", None, None],
+        ["cells c 2", "#ff8000", None, False],
     ]
 
 
@@ -609,7 +609,7 @@ def test_views_are_layers_with_their_affine_matrices(tmp_path: Path, open_layers
     layers = open_layers(place)
     dataset = xr.open_dataset(place, engine="n5", level=0)
     names = [facts["name"] for _, facts, _ in layers]
-    assert names == [f"project: setup {number}" for number in (0, 2, 1, 3)]
+    assert names == [f"project channel {c} tile {t}" for c in (0, 1) for t in (0, 1)]
     assert [facts["colormap"] for _, facts, _ in layers] == ["#ff00ff"] * 2 + ["#00ff00"] * 2
     points = np.array([[0, 0, 0], [1, 2, 3], [5, 11, 15]])
     for (data, facts, _), number in zip(layers, (0, 2, 1, 3), strict=True):
@@ -639,21 +639,21 @@ def test_views_that_are_moved_alone_have_a_scale_and_an_offset(
 
 
 def test_views_that_move_in_time_are_layers_of_their_own(tmp_path: Path, open_layers: Read) -> None:
-    place = a_project(tmp_path, lambda time, _: TURN + time * np.eye(3, 4, 3))
+    place = a_project(tmp_path, lambda time, setup: TURN + (time + 3.0 * setup) * np.eye(3, 4, 3))
     layers = open_layers(place)
     dataset = xr.open_dataset(place, engine="n5", level=0)
     assert len(layers) == 8
-    assert [facts["name"] for _, facts, _ in layers[:2]] == [
-        "project: setup 0 t 0",
-        "project: setup 0 t 1",
+    assert [facts["name"] for _, facts, _ in layers[::4]] == [
+        "project t 0 channel 0 tile 0",
+        "project t 1 channel 0 tile 0",
     ]
-    for (data, facts, _), time in zip(layers, itertools.cycle((0, 1)), strict=False):
+    for time, (data, facts, _) in enumerate(layers[::4]):
         assert data[0].shape == (1, 6, 12, 16)
-        (found,) = world(facts, np.array([[0, 1, 2, 3]]))
-        assert found[0] == time
+        (position,) = world(facts, np.array([[0, 1, 2, 3]]))
+        assert position[0] == time
         expected = dataset.isel(channel=0, tile=0).sel(t=time).n5.to_world([[1, 2, 3]])
-        np.testing.assert_allclose(found[1:], expected[0])
-    np.testing.assert_array_equal(layers[1][0][0][0], values((1, 0), 0, (6, 12, 16)))
+        np.testing.assert_allclose(position[1:], expected[0])
+    np.testing.assert_array_equal(layers[4][0][0][0], values((1, 0), 0, (6, 12, 16)))
 
 
 @pytest.mark.parametrize("matrix", [TURN, diagonal((2.0, 0.5, 0.5), (0, 6.0, 1))])

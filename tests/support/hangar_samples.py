@@ -1,4 +1,4 @@
-"""Samples, compressions and processes that tests of Hangar's files share."""
+"""Samples and processes that tests of Hangar's files share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ from tests.support.processes import Python
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-LZF = {"complib": "lzf", "complevel": None, "shuffle": True}
-
-BLOSC = {"complib": "blosc:zstd", "complevel": 3, "shuffle": "bit"}
 
 
 def samples(count: int = 7, shape: tuple[int, ...] = (3, 5), dtype: str = "int16") -> np.ndarray:

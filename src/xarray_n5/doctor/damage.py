@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.context import context_of, find_xml
+from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import Walk
 from xarray_n5.arrays.records import REPAIR, look
@@ -22,12 +22,9 @@ from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, RequestError
 from xarray_n5.formats.consolidated import contradictions
 from xarray_n5.formats.documents import unfinished
-from xarray_n5.formats.protocol import Node
-from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import ODD, REFUSED
 from xarray_n5.model.json import RESTORE
 from xarray_n5.model.level_names import level_name, number_in, numbered
-from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join, normalize_path
 from xarray_n5.stores import together
 
@@ -162,17 +159,6 @@ def _unfinished_nodes(survey: Survey) -> Iterator[Finding]:
         yield Finding("unfinished", path, why, remedy)
 
 
-def _ambiguous(survey: Survey) -> Iterator[Finding]:
-    """Find groups with the metadata of arrays, which is not damage in BigStitcher's setups."""
-    container, groups = survey.container, list(survey.groups)
-    for path, claim in zip(groups, container.nodes(groups, verify=False), strict=True):
-        setup = number_in(path.rpartition("/")[2], "setup") is not None
-        if isinstance(claim, Node) and isinstance(claim.metadata, ArrayMetadata) and not setup:
-            why = "the group has the metadata of an array; readers that trust them see zeros"
-            remedy = "open the arrays in it, or all with xarray.open_datatree(..., engine='n5')"
-            yield Finding("group-like-array", path, why, remedy)
-
-
 def _consolidated(survey: Survey) -> Iterator[Finding]:
     """Find groups whose consolidated metadata contradict the documents of nodes."""
     container = survey.container
@@ -183,28 +169,6 @@ def _consolidated(survey: Survey) -> Iterator[Finding]:
             )
             remedy = f"consolidate again: zarr.consolidate_metadata({survey.url(path)!r})"
             yield Finding("consolidated", path, why, remedy)
-
-
-def _missing_images(survey: Survey) -> Iterator[Finding]:
-    """Find images of the scene in an XML that its container lacks."""
-    container = survey.container
-    document = survey.xml or (None if survey.root else find_xml(container))
-    if survey.root or document is None:
-        return
-    try:
-        reader = scene_reader(document)
-        if reader is None:
-            raise ValueError("it does not describe a project")  # noqa: TRY301
-        if survey.xml is None and not reader.refers_to(document, container):
-            return
-        missing = reader.missing_images(document, {**survey.arrays, **survey.groups})
-    except ValueError as error:
-        why = f"the XML of the project next to the container cannot be read: {error}"
-        yield Finding("unreadable-project", "", why, "restore it; BigStitcher keeps dataset.xml~1")
-        return
-    if missing:
-        remedy = "write them, or list them in the XML's MissingViews"
-        yield Finding("missing-view", "", missing, remedy)
 
 
 # Checks of levels
@@ -326,9 +290,7 @@ Check: TypeAlias = "Callable[[Survey], Iterator[Finding]]"
 CHECKS: Mapping[str, Check] = {
     "nodes that cannot be read": _unreadable,
     "unfinished writes": _unfinished_nodes,
-    "arrays and groups": _ambiguous,
     "consolidated metadata": _consolidated,
     "levels": _pyramids,
-    "the images of the scene": _missing_images,
 }
 """The checks, in the order of the findings."""

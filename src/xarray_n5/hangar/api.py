@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import dask.array as da
 import numpy as np
@@ -25,7 +25,7 @@ from xarray_n5.hangar.write import write_samples
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -36,7 +36,7 @@ def from_hangar(
     repo_or_files: LocalPath | Iterable[LocalPath],
     records: Iterable[str] | None = None,
     *,
-    chunks: int | Literal["auto"] | None = None,
+    chunks: int | None = None,
 ) -> da.Array:
     """Open samples of Hangar's HDF5 files as a Dask array.
 
@@ -53,9 +53,9 @@ def from_hangar(
         ``"00:rlUK3C:8067007c0f05c359:16:105:10 10"``. By default all written samples, committed or
         not, unchecked: file by file in order of their last change, in each file in order of
         writing. Only records know shapes that are smaller than the largest.
-    chunks : int or "auto", optional
-        The number of samples per block, or "auto" for blocks of 64 MiB. By default a block is a run
-        of consecutive rows of at most that size; where the order differs from that of writing, runs
+    chunks : int, optional
+        The number of samples per block. By default a block is a run of consecutive rows of at most
+        64 MiB; where the order differs from that of writing, runs
         are short, and larger blocks make a smaller graph.
 
     Returns
@@ -86,8 +86,8 @@ def from_hangar(
            [ 9., 10., 11.]], dtype=float32)
     """
     whole = isinstance(chunks, (int, np.integer)) and not isinstance(chunks, bool) and chunks > 0
-    if chunks is not None and chunks != "auto" and not whole:
-        raise ValueError(f"chunks is {chunks!r}; expected a number of samples, 'auto' or None")
+    if chunks is not None and not whole:
+        raise ValueError(f"chunks is {chunks!r}; expected a number of samples, or None")
     paths = find_files(repo_or_files)
     if records is None:
         files = [describe(path) for path in paths]
@@ -114,9 +114,8 @@ def to_hangar(
     folder: str | os.PathLike[str],
     *,
     shape: tuple[int, ...] | None = None,
-    compression: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Write samples into new HDF5 files, in the layout of Hangar's HDF5_00.
+    """Write samples into new HDF5 files, in the layout and compression of Hangar's HDF5_00.
 
     Parameters
     ----------
@@ -128,12 +127,6 @@ def to_hangar(
         when it is complete: after 24,750 samples, or after the last one.
     shape : tuple of int, optional
         The largest size of samples along each axis; by default the shape of the first one.
-    compression : mapping, optional
-        Hangar's options: "complib", one of "blosc:blosclz", "blosc:lz4", "blosc:lz4hc",
-        "blosc:zlib", "blosc:zstd", "lzf" and "gzip"; "complevel", 0 to 9, or None with "lzf";
-        "shuffle", None, "none", "byte" or "bit" with Blosc, otherwise a boolean, None, "none" or
-        "byte"; "backend", only "00". By default "blosc:lz4hc", 5 and "byte", or "lzf" for samples
-        of 16 bytes and less.
 
     Returns
     -------
@@ -143,7 +136,7 @@ def to_hangar(
     Raises
     ------
     MetadataError
-        If the type, a shape or the compression is invalid.
+        If the type or a shape is invalid.
     NodeExistsError
         If the folder is a Hangar repository, whose database would not know the files.
     PathError
@@ -168,7 +161,7 @@ def to_hangar(
         if first is None:
             return []
         sizes, dtype, stream = first.shape, first.dtype, chain([first], given)
-    return write_samples(stream, folder, sizes if shape is None else shape, dtype, compression)
+    return write_samples(stream, folder, sizes if shape is None else shape, dtype)
 
 
 def _rows(source: np.ndarray | da.Array) -> Iterator[np.ndarray]:
@@ -197,5 +190,3 @@ def _check_samples(source: np.ndarray | da.Array) -> None:
             f"the samples are an array of shape {shape}: its first axis is the samples, and the "
             "others must be known (call compute_chunk_sizes() of a Dask array)"
         )
-    if isinstance(getattr(source, "_meta", source), np.ma.MaskedArray):
-        raise MetadataError("Hangar's files do not store masks; fill the samples (filled())")

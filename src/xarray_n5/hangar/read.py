@@ -252,14 +252,12 @@ class _Block:
 
 
 def to_array(
-    runs: Sequence[Run], schema: Schema, stamps: Sequence[object], chunks: int | str | None
+    runs: Sequence[Run], schema: Schema, stamps: Sequence[object], chunks: int | None
 ) -> da.Array:
     """Return runs as a Dask array of one layer, whose tasks hold paths and rows."""
     most = max(1, _MOST // max(1, math.prod(schema.shape) * schema.dtype.itemsize))
-    blocks = _blocks(runs, most if chunks is None or isinstance(chunks, str) else chunks)
-    if chunks is None:
-        blocks = [[part] for run in runs for (part,) in _blocks([run], most) if part.digests]
-    blocks = blocks or [[]]
+    blocks = [block for run in runs for block in _blocks([run], most)]
+    blocks = (blocks if chunks is None else _blocks(runs, chunks)) or [[]]
     counts = tuple(sum(len(run.digests) for run in block) for block in blocks)
     sizes = (counts, *((size,) for size in schema.shape))
     # One string: Dask is slow to hash many objects.

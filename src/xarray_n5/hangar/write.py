@@ -19,7 +19,7 @@ from xarray_n5.hangar.records import DATASETS, ROWS, Record, check_length, diges
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _VERSION = "0.5.2"
@@ -42,20 +42,11 @@ _CACHE = 100_000_000
 _BLOSC_LEAST = 17
 """The smallest sample, in bytes, that Blosc compresses."""
 
-_CODES = {
-    "blosc:blosclz": 0,
-    "blosc:lz4": 1,
-    "blosc:lz4hc": 2,
-    "blosc:zlib": 4,
-    "blosc:zstd": 5,
-}
-"""Blosc's numbers of its compressors."""
+_LZ4HC = {"compression": BLOSC, "compression_opts": (0, 0, 0, 0, 5, 1, 2), "shuffle": False}
+"""Hangar's default: Blosc with LZ4HC at level 5, and bytes shuffled."""
 
-_BLOSC_SHUFFLES: dict[Any, int] = {None: 0, "none": 0, "byte": 1, "bit": 2}
-_SHUFFLES: dict[Any, bool] = {False: False, None: False, "none": False, True: True, "byte": True}
-
-_DEFAULTS = {"complib": "blosc:lz4hc", "complevel": 5, "shuffle": "byte"}
-_SMALL_DEFAULTS = {"complib": "lzf", "complevel": None, "shuffle": "byte"}
+_LZF = {"compression": "lzf", "compression_opts": None, "shuffle": True}
+"""Hangar's default for samples that are too small for Blosc."""
 
 
 def write_samples(
@@ -63,7 +54,6 @@ def write_samples(
     folder: str | os.PathLike[str],
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    compression: Mapping[str, Any] | None,
 ) -> list[str]:
     """Write samples into new files of a folder, and return their records.
 
@@ -74,7 +64,6 @@ def write_samples(
         hint = "its database would not know the new files; write to another folder"
         raise NodeExistsError(str(path), "", "a Hangar repository", hint)
     schema = _schema(shape, dtype)
-    chosen = filters(compression, math.prod(schema.shape) * schema.dtype.itemsize)
     # Raises for shapes whose records would be too long.
     _record("0" * 8, "0" * 16, _SAMPLES, schema.shape)
     import_h5py("Hangar's files", filters=True)
@@ -82,7 +71,7 @@ def write_samples(
     checked = (_checked(sample, schema) for sample in samples)
     first = next(checked, None)
     while first is not None:
-        written, first = _write_file(path, schema, chosen, first, checked)
+        written, first = _write_file(path, schema, first, checked)
         records += written
     return records
 
@@ -106,7 +95,6 @@ def _schema(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Schema:
 def _write_file(
     folder: Path,
     schema: Schema,
-    chosen: Mapping[str, Any],
     first: np.ndarray,
     others: Iterator[np.ndarray],
 ) -> tuple[list[str], np.ndarray | None]:
@@ -120,7 +108,7 @@ def _write_file(
     sample: np.ndarray | None = first
     try:
         with file:
-            _prepare(file, schema, chosen)
+            _prepare(file, schema)
             while sample is not None and len(records) < _SAMPLES:
                 dataset, row = divmod(len(records), ROWS)
                 flat = sample.reshape(-1)
@@ -152,10 +140,11 @@ def _new(folder: Path) -> tuple[str, Path, Any]:
             return uid, partial, h5py.File(partial, "x", libver=_BOUNDS)
 
 
-def _prepare(file: Any, schema: Schema, chosen: Mapping[str, Any]) -> None:
+def _prepare(file: Any, schema: Schema) -> None:
     """Create the datasets and attributes that Hangar creates."""
     size, itemsize = math.prod(schema.shape), schema.dtype.itemsize
     side = chunk_of(schema)
+    chosen: dict[str, Any] = _LZ4HC if size * itemsize >= _BLOSC_LEAST else _LZF
     for number in range(DATASETS):
         shape = (ROWS, size)
         layout = {"shape": shape, "maxshape": shape, "dtype": schema.dtype, "chunks": (1, side)}
@@ -197,58 +186,6 @@ def _next_prime(number: int) -> int:
     """
     numbers = count(max(number, 2))
     return next(n for n in numbers if all(n % d for d in range(2, math.isqrt(n) + 1)))
-
-
-def filters(options: Mapping[str, Any] | None, nbytes: int) -> dict[str, Any]:
-    """Return the filters for compression options, as :meth:`h5py.Group.create_dataset` has them.
-
-    Parameters
-    ----------
-    options
-        Values of "complib", "complevel", "shuffle" and optionally "backend". None for Hangar's
-        defaults: "blosc:lz4hc", 5, "byte", or "lzf" for samples that are too small for Blosc.
-    nbytes
-        The size of a sample in bytes.
-
-    Raises
-    ------
-    MetadataError
-        If an option is unknown, missing or invalid.
-
-    Examples
-    --------
-    >>> filters({"complib": "gzip", "complevel": 4, "shuffle": True}, 1000)
-    {'compression': 'gzip', 'compression_opts': 4, 'shuffle': True}
-    """
-    defaults = _DEFAULTS if nbytes >= _BLOSC_LEAST else _SMALL_DEFAULTS
-    given: dict[str, Any] = dict(defaults if options is None else options)
-    complib, level = given.get("complib"), given.get("complevel")
-    shuffle = given.get("shuffle", "missing")
-    blosc = complib in _CODES
-    for what, value, choices in (
-        *(("the key", key, ("backend", "complib", "complevel", "shuffle")) for key in given),
-        ("'backend'", given.get("backend", "00"), ("00",)),
-        ("'complib'", complib, (*_CODES, "lzf", "gzip")),
-        ("'complevel'", level, (False, None, "none") if complib == "lzf" else range(10)),
-        ("'shuffle'", shuffle, tuple(_BLOSC_SHUFFLES if blosc else _SHUFFLES)),
-    ):
-        # True equals 1 and False equals 0, but neither is a level.
-        if not any(type(value) is type(choice) and value == choice for choice in choices):
-            words = "0 to 9" if isinstance(choices, range) else " or ".join(map(repr, choices))
-            raise MetadataError(f"compression options: {what} is {value!r}; expected {words}")
-    if blosc and nbytes < _BLOSC_LEAST:
-        raise MetadataError(
-            f"'complib' is {complib!r}, which requires samples of at least {_BLOSC_LEAST} bytes, "
-            f"got {nbytes}; choose 'lzf' or 'gzip'"
-        )
-    if blosc:
-        numbers = (level, _BLOSC_SHUFFLES[shuffle], _CODES[str(complib)])
-        return _filters(BLOSC, (0, 0, 0, 0, *numbers), shuffle=False)
-    return _filters(complib, None if complib == "lzf" else level, shuffle=_SHUFFLES[shuffle])
-
-
-def _filters(compression: object, options: object, *, shuffle: bool) -> dict[str, Any]:
-    return {"compression": compression, "compression_opts": options, "shuffle": shuffle}
 
 
 def _checked(sample: Any, schema: Schema) -> np.ndarray:

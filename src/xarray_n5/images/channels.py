@@ -70,7 +70,7 @@ def with_windows(attributes: Mapping[str, Any], group: Group) -> dict[str, Any]:
     array = cast("Array", group[level])
     at = kinds.index("channel") if "channel" in kinds else None
     said = [
-        {**channel, "window": _window(_middle(array, at, number))} if lacks else channel
+        {**channel, "window": window_of(_middle(array, at, number))} if lacks else channel
         for number, (channel, lacks) in enumerate(zip(channels, lack, strict=True))
     ]
     return with_omero(attributes, {**omero_of(attributes), "channels": said})
@@ -94,7 +94,7 @@ def _middle(array: Array, axis: int | None, channel: int) -> np.ndarray:
     return np.asarray(array[tuple(slice(i, i + n) for i, n in zip(starts, sides, strict=True))])
 
 
-def _window(values: np.ndarray) -> dict[str, float]:
+def window_of(values: np.ndarray) -> dict[str, float]:
     """Return the window of some samples; that of zeros if none is a finite number."""
     known = values[np.isfinite(values)] if values.dtype.kind == "f" else values.ravel()
     if known.dtype.kind not in "biuf" or not known.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import uuid
 from dataclasses import dataclass
@@ -15,20 +14,18 @@ from xarray_n5.dask.block_sizes import are_many_small, choose
 from xarray_n5.dask.from_n5 import as_blocks
 from xarray_n5.datasets.build import AXIS_UNITS, DatasetOptions
 from xarray_n5.datasets.engine import open_groups
-from xarray_n5.datasets.world import AFFINE, AXES, placed_by_matrices
+from xarray_n5.datasets.world import AFFINE, AXES
 from xarray_n5.dialects.levels import is_labels
-from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.graph import label
-from xarray_n5.images.channels import channel_colors
 from xarray_n5.images.tree import images_of_datasets
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.chunking import limit_blocks
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import unit_of
+from xarray_n5.viewing.layers import channel_facts, choices, color, matrices_of, title
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import dask.array as da
     import xarray as xr
@@ -43,30 +40,11 @@ LayerData: TypeAlias = tuple[Any, dict[str, Any], Literal["image", "labels"]]
 MOST_LAYERS = 32
 """The maximum number of layers of one container."""
 
-_MOST_CHANNELS = 16
-"""The maximum number of channels with separate layers; more are a dimension with a slider."""
-
 _SHOWN = 16
 """The maximum number of omitted layers that a warning names."""
 
-_VIEWS = frozenset({"setup", "channel", "tile", "angle", "illumination", "image"})
-"""Dimensions of projects along which the positions of views differ."""
-
 _MOST_BLOCKS = 1 << 40
 """The maximum number of blocks, which are numbered only when they are computed."""
-
-_LEAST = 2
-"""The minimum number of axes of a layer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
-    """A part of an image that becomes a layer, before it is built."""
-
-    image: Image[Variable]
-    selection: Mapping[str, int | slice]
-    channel: tuple[Hashable, int] | None = None
-    """The dimension of channels, and the index of this one."""
 
 
 def read_layers(url: object) -> list[LayerData]:
@@ -98,113 +76,44 @@ def read_layers(url: object) -> list[LayerData]:
     """
     options = DatasetOptions(label_multisets="argmax")
     groups = open_groups(url, "", options)
-    layers = [layer for image in images_of_datasets(groups) for layer in _layers(image)]
+    layers = [
+        (image, chosen)
+        for image in images_of_datasets(groups)
+        for chosen in choices(image, is_labels=_is_labels(image))
+    ]
     if not layers:
         hint = "napari shows arrays of numbers with at least two axes"
         raise NodeNotFoundError(str(url), "", "image", hint)
     if left := layers[MOST_LAYERS:]:
-        named = ", ".join(_name(each, {}) for each in left[:_SHOWN])
+        named = ", ".join(title(*layer) for layer in left[:_SHOWN])
         more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
         warn(f"{url}: only {MOST_LAYERS} of {len(layers)} layers are shown, not {named}{more}")
-    built = [_built(each) for each in layers[:MOST_LAYERS]]
+    built = [_built(*layer) for layer in layers[:MOST_LAYERS]]
     return sorted(built, key=lambda layer: layer[-1] == "labels")  # on top of the images
 
 
-def _layers(image: Image[Variable]) -> Iterator[_Layer]:
-    """Iterate over the layers of an image: one for each channel, and for each view."""
-    base = image.base.first.array
-    kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
-    few = [dim for dim in base.dims if base.sizes[dim] <= _MOST_CHANNELS]
-    channels = [dim for dim in few if kinds[str(dim)] == "channel"]
-    split = [dim for dim in base.dims if dim in channels or dim in _VIEWS]
-    split = split[: max(0, base.ndim - _LEAST)]
-    for at in itertools.product(*(range(base.sizes[dim]) for dim in split)):
-        selection: dict[str, int | slice] = {str(dim): i for dim, i in zip(split, at, strict=True)}
-        channel = next(((d, i) for d, i in zip(split, at, strict=True) if d in channels), None)
-        times = [slice(None)]
-        if "t" in base.dims and is_moved(image, selection):
-            times = [slice(t, t + 1) for t in range(base.sizes["t"])]
-        for time in times:
-            moved = {"t": time} if len(times) > 1 else {}
-            yield _Layer(image=image, selection={**selection, **moved}, channel=channel)
+def _is_labels(image: Image[Variable]) -> bool:
+    return is_labels(image.base.first.array.dtype, image.base.attributes)
 
 
-def _built(layer: _Layer) -> LayerData:
-    image, selection = layer.image, layer.selection
+def _built(image: Image[Variable], chosen: Mapping[str, int]) -> LayerData:
+    """Return a layer; of a view that moves, one time point, which stays an axis."""
+    selection = {dim: slice(at, at + 1) if dim == "t" else at for dim, at in chosen.items()}
     data = [as_dask(level.first.array, selection) for level in image.levels.values()]
     if is_lifted(image, selection):
-        data = [each[..., np.newaxis, :, :] for each in data]
-    dtype, attributes = image.base.first.array.dtype, image.base.attributes
-    labels = is_labels(dtype, attributes)
-    facts: dict[str, Any] = {}
-    if layer.channel is not None:
-        facts = _channel_facts(image, *layer.channel)
-    name = _name(layer, facts)
-    if labels:
-        facts = {key: facts[key] for key in facts.keys() & {"visible"}}
-    else:
+        data = [level[..., np.newaxis, :, :] for level in data]
+    labels, stated = _is_labels(image), channel_facts(image, chosen)
+    facts: dict[str, Any] = {"visible": False} if stated.get("active") is False else {}
+    if not labels:
         facts["rgb"] = False
+        if (shown := color(image, chosen)) is not None:
+            facts["blending"] = "additive"
+            facts |= {} if shown == "#ffffff" else {"colormap": shown}  # napari's grey
+        limits = _limits(stated.get("window"), image.base.first.array.dtype)
+        facts |= {} if limits is None else {"contrast_limits": limits}
     facts |= place_of(image, selection)
-    facts |= {"name": name, "multiscale": len(data) > 1}
+    facts |= {"name": title(image, chosen), "multiscale": len(data) > 1}
     return data if len(data) > 1 else data[0], facts, "labels" if labels else "image"
-
-
-def _name(layer: _Layer, facts: Mapping[str, Any]) -> str:
-    """Return a layer's name: the image's, and those of its channel, view and time point."""
-    image, part = str(layer.image.name), layer.image.base.first.array.isel(dict(layer.selection))
-    own = [f"t {part['t'].item()}"] if isinstance(layer.selection.get("t"), slice) else []
-    indices = {dim: at for dim, at in layer.selection.items() if isinstance(at, int)}
-    if label := _coordinate(part, "setup_name"):
-        return ": ".join([image, " ".join([label, *own])])
-    parts = [_label(part, dim, at, len(indices), facts) for dim, at in indices.items()]
-    return ": ".join(filter(None, [image, " ".join([*parts, *own])]))
-
-
-def _label(part: xr.DataArray, dim: str, index: int, count: int, facts: Mapping[str, Any]) -> str:
-    label = _coordinate(part, f"{dim}_name") or _coordinate(part, dim)
-    if "name" in facts and count == 1 and (not label or label.isdigit()):
-        return str(facts["name"])
-    if not label or label.isdigit():
-        return f"{dim} {label or index}"
-    return label
-
-
-def _coordinate(part: xr.DataArray, name: str) -> str:
-    """Return a scalar coordinate as a string; empty if there is none."""
-    if name not in part.coords or part.coords[name].ndim:
-        return ""
-    return str(part.coords[name].item())
-
-
-def _channel_facts(image: Image[Variable], dim: Hashable, index: int) -> dict[str, Any]:
-    """Return the arguments of a layer with one of the channels along a dimension.
-
-    Returns
-    -------
-    dict
-        ``name`` if the channel has one, ``colormap``, ``blending``, ``visible`` and
-        ``contrast_limits``, each if it is known.
-    """
-    array, attributes = image.base.first.array, image.base.attributes
-    stated = _stated_channel(attributes, index)
-    arguments: dict[str, Any] = {"blending": "additive"} if array.sizes[dim] > 1 else {}
-    color = channel_colors(array, dim, attributes)[index]
-    if color != "#ffffff":  # napari's grey
-        arguments["colormap"] = color
-    if isinstance(label := stated.get("label"), str) and label:
-        arguments["name"] = label
-    if stated.get("active") is False:
-        arguments["visible"] = False
-    if (limits := _limits(stated.get("window"), array.dtype)) is not None:
-        arguments["contrast_limits"] = limits
-    return arguments
-
-
-def _stated_channel(group: Mapping[str, Any], index: int) -> dict[str, Any]:
-    match omero_of(group):
-        case {"channels": list(channels)} if index < len(channels):
-            return channels[index] if isinstance(channels[index], dict) else {}
-    return {}
 
 
 def _limits(window: object, dtype: np.dtype[Any]) -> tuple[float, float] | None:
@@ -310,13 +219,13 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
     by_dim = dict(zip(base.dims, stated, strict=True))
     units = [axis.unit or by_dim.get(dim) for axis, dim in zip(axes, part.dims, strict=True)]
     matrix = _of_attributes(base, selection)
-    views = _of_views(image, selection)
-    if matrix is None and len(views):
+    view = _of_view(image, selection)
+    if matrix is None and view is not None:
         matrix = _matrix(axes)
         facts = image.base.first.dataset[AFFINE].attrs
         known = [at for at, name in enumerate(AXES) if name in part.dims]
         rows = [part.dims.index(AXES[at]) for at in known]
-        matrix[np.ix_(rows, [*rows, -1])] = views[0][np.ix_(known, [*known, -1])]
+        matrix[np.ix_(rows, [*rows, -1])] = view[np.ix_(known, [*known, -1])]
         if np.linalg.matrix_rank(matrix) < len(matrix):  # a section needs the axis that it lost
             matrix = _matrix(axes)
         for row in rows:
@@ -332,28 +241,20 @@ def place_of(image: Image[Variable], selection: Mapping[str, int | slice]) -> di
 def is_lifted(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:
     """Return whether a flat image of y and x is not in the plane z = 0."""
     own = image.base.first.array.dims
-    views = _of_views(image, selection)
+    view = _of_view(image, selection)
     flat = AXES[0] not in own and {*AXES[1:]} <= {*own}
-    return flat and bool(views[:, 0, 1:].any())
+    return flat and view is not None and bool(view[0, 1:].any())
 
 
-def is_moved(image: Image[Variable], selection: Mapping[str, int | slice]) -> bool:
-    """Return whether a view has several positions, such as one per time point."""
-    views = _of_views(image, selection)
-    return not np.allclose(views, views[:1], rtol=ROUNDING, atol=ROUNDING)
-
-
-def _of_views(image: Image[Variable], selection: Mapping[str, int | slice]) -> np.ndarray:
-    """Return the matrices from samples to positions of all views in a selection that have one."""
-    dataset = image.base.first.dataset
-    placed = placed_by_matrices(dataset) if {AFFINE, "column"} <= {*dataset.coords} else None
-    if placed is None:
-        return np.empty((0, len(AXES), len(AXES) + 1))
-    dims, matrices = placed
-    chosen = matrices[tuple(selection.get(dim, slice(None)) for dim in dims)]
-    chosen = chosen.reshape(-1, *matrices.shape[-2:])
-    known: np.ndarray = chosen[np.isfinite(chosen).all(axis=(1, 2))]
-    return known
+def _of_view(image: Image[Variable], selection: Mapping[str, int | slice]) -> np.ndarray | None:
+    """Return the matrix from samples to positions of a view, if it has one and that is known."""
+    if not {AFFINE, "column"} <= {*image.base.first.dataset.coords}:
+        return None
+    dims, matrices = matrices_of(image) or ((), np.full((len(AXES), len(AXES) + 1), np.nan))
+    views = matrices[tuple(selection.get(dim, slice(None)) for dim in dims)]
+    views = views.reshape(-1, *views.shape[-2:])
+    known = views[np.isfinite(views).all(axis=(1, 2))]
+    return known[0] if len(known) else None
 
 
 def _matrix(axes: Sequence[Axis]) -> np.ndarray:

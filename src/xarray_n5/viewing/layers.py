@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from xarray_n5.datasets.world import AXES, in_view, placed_by_matrices
+from xarray_n5.datasets.world import AFFINE, AXES, in_view, placed_by_matrices
 from xarray_n5.dialects.levels import is_labels as are_labels
+from xarray_n5.dialects.ngff_attributes import omero_of
 from xarray_n5.errors import printable
 from xarray_n5.images.channels import channel_colors
 from xarray_n5.images.tree import datasets_of, images_of_datasets
@@ -57,16 +58,13 @@ def layers_of(
     layers: list[Layer] = []
     for image in images:
         labelled = is_labels(image, labels)
-        split = _split_dims(image, is_labels=labelled)
-        sizes = [image.base.first.array.sizes[dim] for dim in split]
-        if len(layers) + int(np.prod(sizes)) > _LAYERS:
+        parts = choices(image, is_labels=labelled)
+        if len(layers) + len(parts) > _LAYERS:
             raise ValueError(
                 f"{image.name!r} would make more than {_LAYERS} layers; select some of the data "
                 "first, by a group or with isel or sel"
             )
-        for index in product(*map(range, sizes)):
-            chosen = dict(zip(split, index, strict=True))
-            layers.append(layer_of(image, chosen, is_labels=labelled))
+        layers += [layer_of(image, chosen, is_labels=labelled) for chosen in parts]
     return layers
 
 
@@ -116,56 +114,77 @@ def _names(image: Image[Variable]) -> set[str]:
     return {str(image.name), str(image.base.first.name)}
 
 
-def _places(
-    name: str | None, variable: Variable
-) -> tuple[tuple[str, ...], np.ndarray, str | None] | None:
-    """Return the matrices of views, their dimensions and unit; None if coordinates suffice."""
-    dataset, array = variable.dataset, variable.array
-    unit = dataset["x"].attrs.get("units") if "x" in dataset.coords else None
-    if not set(AXES) <= set(array.dims):
-        if in_view(dataset):
-            warn(
-                f"{name!r} is shown where its coordinates say: a matrix places samples along z, y "
-                f"and x, but it has {', '.join(map(str, array.dims))}; add the axis with "
-                "expand_dims('z')"
-            )
-        return None
-    if "affine" in dataset.variables and dataset["affine"].attrs:
-        unit = dataset["affine"].attrs.get("units")
-    try:
-        placed = placed_by_matrices(dataset)
-    except ValueError as error:
-        warn(f"{name!r} is shown where its coordinates say: {error}")
-        return None
-    return None if placed is None else (*placed, unit)
+def choices(image: Image[Variable], *, is_labels: bool) -> list[dict[str, int]]:
+    """Return what separate layers of an image select: each channel, and each place of views.
 
-
-def _split_dims(image: Image[Variable], *, is_labels: bool) -> list[Any]:
-    """Return the dimensions whose samples become separate layers."""
+    Labels and many channels stay a dimension, as do views that are all at one place.
+    """
     array = image.base.first.array
-    places = _places(image.name, image.base.first)
-    split: set[Any] = set()
-    if places is not None:
-        dims, matrices, _ = places
-        for at, dim in enumerate(dims):
-            first = np.take(matrices, [0], axis=at)
-            if not np.allclose(matrices, first, rtol=ROUNDING, atol=ROUNDING):
-                split.add(dim)
+    split = set()
+    dims, matrices = matrices_of(image) or ((), np.empty(0))
+    for at, dim in enumerate(dims):
+        first = np.take(matrices, [0], axis=at)
+        if not np.allclose(matrices, first, rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
+            split.add(dim)
     if array.ndim > 2 and not is_labels:  # noqa: PLR2004 - two are shown
-        few = {dim for dim, size in array.sizes.items() if size <= _CHANNELS}
-        split |= few & _CHANNEL_DIMS
-    return [dim for dim in array.dims if dim in split]
+        split |= {str(dim) for dim in _channel_dims(image) if array.sizes[dim] <= _CHANNELS}
+    ordered = [str(dim) for dim in array.dims if dim in split]
+    numbers = product(*(range(array.sizes[dim]) for dim in ordered))
+    return [dict(zip(ordered, index, strict=True)) for index in numbers]
+
+
+def matrices_of(image: Image[Variable]) -> tuple[tuple[str, ...], np.ndarray] | None:
+    """Return the matrices from samples to positions along z, y and x, and the views' dimensions.
+
+    Returns None if coordinates place the samples, or if their place is not known.
+    """
+    try:
+        return placed_by_matrices(image.base.first.dataset)
+    except ValueError:
+        return None
+
+
+def _channel_dims(image: Image[Variable]) -> list[Any]:
+    """Return the dimensions of channels."""
+    kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
+    dims = image.base.first.array.dims
+    return [dim for dim in dims if dim in _CHANNEL_DIMS or kinds[str(dim)] == "channel"]
+
+
+def _place(name: str | None, variable: Variable) -> tuple[np.ndarray, str | None] | None:
+    """Return the matrix of a view, and the unit of positions; None if coordinates suffice."""
+    dataset, array = variable.dataset, variable.array
+    why = ""
+    if not set(AXES) <= set(array.dims):
+        if not in_view(dataset):
+            return None
+        dims = ", ".join(map(str, array.dims))
+        why = f"a matrix places samples along z, y and x, but it has {dims}; use expand_dims('z')"
+    else:
+        try:
+            placed = placed_by_matrices(dataset)
+        except ValueError as error:
+            why = str(error)
+    if why:
+        warn(f"{name!r} is shown where its coordinates say: {why}")
+        return None
+    if placed is None:
+        return None
+    matrices = placed[1]
+    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
+    of_x = dataset["x"].attrs if "x" in dataset.coords else {}
+    unit = (facts or of_x).get("units")
+    return matrices.reshape(-1, *matrices.shape[-2:])[0], unit
 
 
 def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bool) -> Layer:
     """Return the layer of an image, or of chosen channels and views of it."""
-    title, color = _title(image, chosen), _color(image, chosen)
     parts = [level.first for level in image.levels.values()]
     parts = [replace(part, dataset=part.dataset.isel(chosen)) for part in parts]
-    places = _places(image.name, parts[0])
+    placed = _place(image.name, parts[0])
     kinds = {axis.name: axis.kind for axis in image.base.geometry.axes}
     dims = parts[0].array.dims
-    space = _space([(dim, kinds[str(dim)]) for dim in dims]) if places is None else list(AXES)
+    space = _space([(dim, kinds[str(dim)]) for dim in dims]) if placed is None else list(AXES)
     outer = [dim for dim in dims if dim not in space]
     levels: list[ServedLevel] = []
     base: list[Axis] = []
@@ -173,28 +192,27 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
         array = part.array.transpose(*outer, *space)
         known = {axis.name: axis for axis in level.geometry.axes}
         axes = [known[str(dim)] for dim in array.dims]
-        if places is None:
+        if placed is None:
             array, axes = _ascending(array, axes)
         base = base or axes
-        levels.append(_level(array, axes, (base, levels), len(space), relative=places is not None))
+        levels.append(_level(array, axes, (base, levels), len(space), relative=placed is not None))
     shown = [Dim.of(str(axis.name), axis.unit) for axis in base]
     world: tuple[Dim, ...] = ()
     matrix = None
-    if places is not None:
-        _, matrices, unit = places
-        matrix = matrices.reshape(-1, *matrices.shape[-2:])[0]
+    if placed is not None:
+        matrix, unit = placed
         world = tuple(Dim.of(axis, unit) for axis in AXES)
         # Neuroglancer applies matrices to physical sizes: a sample counts as one unit.
         shown[len(outer) :] = world
     return Layer(
-        name=title,
+        name=title(image, chosen),
         dims=tuple(shown),
         spatial=len(space),
         levels=tuple(levels),
         labels=is_labels,
         matrix=matrix,
         world=world,
-        color=None if is_labels else color,
+        color=None if is_labels else color(image, chosen),
     ).with_levels()
 
 
@@ -250,7 +268,8 @@ def _ascending(array: xr.DataArray, axes: Sequence[Axis]) -> tuple[xr.DataArray,
     return array.isel(dict.fromkeys(falling, slice(None, None, -1))), turned
 
 
-def _title(image: Image[Variable], chosen: Mapping[Any, int]) -> str:
+def title(image: Image[Variable], chosen: Mapping[str, int]) -> str:
+    """Return the name of a layer: the image's, and those of its channel and view."""
     parts = [str(image.name)]
     dataset = image.base.first.dataset
     for dim, at in chosen.items():
@@ -258,16 +277,24 @@ def _title(image: Image[Variable], chosen: Mapping[Any, int]) -> str:
         values = [array for array in named if array.dims == (dim,)]
         text = str(values[0].values[at]) if values else str(at)
         is_word = bool(values) and values[0].dtype.kind in "UOT" and not text.isdigit()
-        parts.append(text if is_word else f"{dim} {text}")
+        label = channel_facts(image, chosen).get("label") if dim in _channel_dims(image) else None
+        parts.append(text if is_word else str(label) if label else f"{dim} {text}")
     return " ".join(parts)
 
 
-def _color(image: Image[Variable], chosen: Mapping[Any, int]) -> str | None:
+def channel_facts(image: Image[Variable], chosen: Mapping[str, int]) -> dict[str, Any]:
+    """Return the facts of ``omero`` about the channel of a layer."""
+    for dim in _channel_dims(image):
+        match omero_of(image.base.attributes):
+            case {"channels": [*channels]} if chosen.get(dim, len(channels)) < len(channels):
+                facts = channels[chosen[dim]]
+                return facts if isinstance(facts, dict) else {}
+    return {}
+
+
+def color(image: Image[Variable], chosen: Mapping[str, int]) -> str | None:
     """Return the colour of a channel; None for an image without channels."""
     array, attributes = image.base.first.array, image.base.attributes
-    colors = [
-        channel_colors(array, dim, attributes)[at]
-        for dim, at in chosen.items()
-        if dim in _CHANNEL_DIMS
-    ]
+    dims = [dim for dim in _channel_dims(image) if dim in chosen]
+    colors = [channel_colors(array, dim, attributes)[chosen[dim]] for dim in dims]
     return colors[0] if colors else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.images.channels import window_of
 from xarray_n5.model.level_names import level_name
 from xarray_n5.model.units import unit_of
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
@@ -142,8 +143,6 @@ _BASES = {"length": ("m", "meter"), "time": ("s", "second")}
 _SAMPLE = 256
 """The number of rows and columns of samples from which the contrast is computed."""
 
-_PERCENTILES = (0.1, 99.9)
-
 
 @dataclass(frozen=True, slots=True)
 class Dim:
@@ -214,8 +213,7 @@ class Layer:
 
     def contrast(self) -> tuple[float, float]:
         """Return the values shown as black and white: percentiles of the coarsest level."""
-        source = self.levels[0].data.dtype
-        if source.kind == "b":
+        if self.levels[0].data.dtype.kind == "b":
             return 0.0, 1.0
         level = [each for each in self.levels if max(each.factors, default=1) == 1][-1]
         middle = [size // 2 for size in level.shape]
@@ -225,14 +223,8 @@ class Layer:
             start[at] = max(0, middle[at] - _SAMPLE // 2)
         wide = [1] * (len(start) - 2) + [_SAMPLE] * 2
         stop = [min(a + more, n) for a, more, n in zip(start, wide, level.shape, strict=True)]
-        values = level.read(start, stop, labels=True).astype(np.float64)
-        values = values[np.isfinite(values)]
-        if not values.size:
-            return 0.0, 1.0
-        low, high = (float(each) for each in np.percentile(values, _PERCENTILES))
-        if source.kind in "iu":
-            low, high = float(np.floor(low)), float(np.ceil(high))
-        return (low, high) if low < high else (low, low + 1.0)
+        window = window_of(level.read(start, stop, labels=True))
+        return float(window["start"]), float(window["end"])
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of OME-NGFF 0.4 that position the levels."""
