@@ -31,7 +31,7 @@ from xarray_n5.model.metadata import GroupMetadata, lists_levels
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.plan import planned_array
+from xarray_n5.writing.plan import planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -263,7 +263,7 @@ def _create_groups(
 ) -> None:
     """Create the groups of setups, which look like arrays, and those of their views."""
     views = list(image.described.views)
-    base = planned_array(requests[view_path(views[0].setup, views[0].timepoint, 0)]).node.metadata
+    base = planned_node(requests[view_path(views[0].setup, views[0].timepoint, 0)]).metadata
     facts = {
         "dataType": base.dtype.name,
         "blockSize": list(base.chunks[::-1]),

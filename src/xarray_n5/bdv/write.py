@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
 from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
@@ -38,13 +39,12 @@ from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.options import WriteOptions
-from xarray_n5.writing.plan import planned_array
+from xarray_n5.writing.plan import planned_node
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import ViewSetup
     from xarray_n5.pyramids.factors import Step
@@ -243,7 +243,7 @@ class ViewImage:
                 else:
                     data = self._coarser(finer[view], level, tokenize(token, path))
                 requests[path] = self._request(data, path, level)
-                finer[view] = planned_array(requests[path])
+                finer[view] = Array(planned_node(requests[path]))
         return requests
 
     def _coarser(self, finer: Array, level: int, token: str) -> xr.DataArray:

@@ -290,7 +290,7 @@ def _with_state(request: WriteRequest, array: Array, is_compared: bool) -> Write
             state += int.from_bytes(chunk.digest())
     except RefusedError:  # which chunks there are cannot be known
         count = state = 0
-    around = {} if is_compared or not state else {"source": short_hash((node.etag(), state))}
+    known = "" if is_compared or not state else short_hash((node.etag(), state))
     options = replace(request.options, write_empty_chunks=count == node.metadata.grid.size)
     source = request.source
     metadata = request.spec.metadata(source.shape, source.dtype, request.path)
@@ -298,7 +298,7 @@ def _with_state(request: WriteRequest, array: Array, is_compared: bool) -> Write
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)  # chunks read for several shards
             source = from_n5(array, chunks=metadata.chunks)
-    return replace(request, source=source, options=options, around=around)
+    return replace(request, source=source, options=options, state=known)
 
 
 def _nodes(

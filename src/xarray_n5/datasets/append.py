@@ -141,7 +141,7 @@ class _Append:
             request = plan.requests[name]
             target: Any = request.target
             write = ArrayWrite(
-                target=target.node.bare(),
+                target=target.bare(),
                 start=start,
                 shape=request.source.shape,
                 claim=claim,
@@ -151,7 +151,7 @@ class _Append:
             )
             writes[name] = WritePlan(
                 request=request,
-                source=aligned_blocks(request.source, target.node.metadata.chunks, start),
+                source=aligned_blocks(request.source, target.metadata.chunks, start),
                 write=write,
                 record=Record(token, claim.began, None),  # that of the append is used
                 identity=identities[name],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import open_group
 from xarray_n5.arrays.records import look, read_appends
 from xarray_n5.arrays.spec import ArraySpec
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encoded import EncodedVariable
     from xarray_n5.datasets.region import Region
@@ -94,7 +94,7 @@ class Update:
             ArraySpec(path=array.path),
             self.how,
             region=region,
-            target=Array(node),
+            target=node,
             dims=encoded.names,
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 from dask.base import tokenize
 
+from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.labels import is_label, with_source
 from xarray_n5.arrays.spec import ArraySpec, supported
@@ -42,7 +43,7 @@ from xarray_n5.pyramids.base import (
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import Method, check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.options import WriteOptions
-from xarray_n5.writing.plan import planned_array
+from xarray_n5.writing.plan import planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -440,7 +441,7 @@ class _Pyramid:
             )
             if data is not base.stored:
                 requests[name] = request_of(level, how)
-                finer = planned_array(requests[name])
+                finer = Array(planned_node(requests[name]))
             # A coarser level is computed from the new array, not from one that it replaces.
             stays = replace(encoded, data=finer) if number else encoded
             variables[name] = replace(level, encoded=stays)

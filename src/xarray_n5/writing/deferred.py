@@ -21,7 +21,6 @@ from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.report import WriteReport
-from xarray_n5.writing.request import Template
 from xarray_n5.writing.run import (
     begin,
     begin_all,
@@ -51,9 +50,8 @@ def place(plan: WritePlan) -> WritePlan:
         claim.end()
     elif plan.array is not None:
         plan.array.change_attributes()
-    template = Template(plan.identity)
     write = plan.write if plan.resumes else replace(plan.write, fresh=False)
-    request = replace(plan.request, template=template)
+    request = replace(plan.request, template=plan.identity)
     placed = replace(plan, request=request, write=write, array=None)
     return renewed(placed) if plan.resumes else placed
 
@@ -96,7 +94,7 @@ class DeferredWrite(DelayedReport):
         plans = {name: place(plan) for name, plan in plans.items() if name not in done}
         parts: list[Any] = []
         for plan in plans.values():
-            template = Template(plan.identity, plan.record.attempt, writer_name())
+            template = replace(plan.identity, attempt=plan.record.attempt, by=writer_name())
             request = plan.request.lightened(plan.source, template)
             # Among the arguments, Dask would search the request for collections.
             first = delayed(partial(begin_later, request), pure=False)()

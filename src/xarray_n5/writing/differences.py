@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xarray_n5.arrays.context import context_of
+from xarray_n5.dialects import geometry_of
 from xarray_n5.model.axes import as_geometry
 from xarray_n5.writing.request import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.model.metadata import ArrayMetadata
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteRequest
 
@@ -19,27 +20,21 @@ _SHOWN = 3
 """The maximum number of differences that an error names."""
 
 
-_AROUND = {
-    "source": "chunks of its source have changed since",
-    "group": "other attributes of the group",
-}
-"""Differences in what is not the array's."""
-
-
-def is_as_written(facts: Mapping[str, Any], metadata: ArrayMetadata, plan: WritePlan) -> bool:
+def is_as_written(facts: Mapping[str, Any], target: ArrayNode, plan: WritePlan) -> bool:
     """Return whether an array is as a finished write has left it, or has grown since."""
-    now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
-    ends = zip(plan.write.start, plan.source.shape, metadata.shape, strict=False)
+    shape = target.metadata.shape
+    now, before = _now(target), facts.get("attributes", {})
+    ends = zip(plan.write.start, plan.source.shape, shape, strict=False)
     return (
         facts.get("stored") == now["stored"]
-        and len(metadata.shape) == plan.source.ndim
+        and len(shape) == plan.source.ndim
         and all(start + size <= end for start, size, end in ends)
         and before.items() <= now["attributes"].items()
     )
 
 
 def explain(
-    plan: WritePlan, facts: Mapping[str, Any], target: Array | None, token: str | None
+    plan: WritePlan, facts: Mapping[str, Any], target: ArrayNode | None, token: str | None
 ) -> str:
     """Return in what a write differs from that of a record or row, and what to do."""
     code, before, now = facts.get("code", {}), facts.get("is", {}), plan.identity
@@ -48,11 +43,13 @@ def explain(
     for name, part in now.parts.items():
         if before.get(name, part) != part:
             differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
-    differences = differences or [_AROUND[key] for key in now.changed_around(facts)]
+    if not (differences or now.has_source(facts)):
+        differences = ["chunks of its source have changed since"]
     if not before:
         differences = ["it is the write of something else"]
     elif not differences and target is not None and "stored" in facts:
-        differences = _changed_array(facts, target.node.metadata)
+        differences = _changed_array(facts, target)
+    differences = [*dict.fromkeys(differences)]
     shown = differences[:_SHOWN] or ["something else has been written there since"]
     text = "; ".join(shown) + ("; ..." if len(differences) > _SHOWN else "")
     ways = "undo that, or start again with mode='w'"
@@ -61,9 +58,14 @@ def explain(
     return f"{text}: {ways}"
 
 
-def _changed_array(facts: Mapping[str, Any], metadata: ArrayMetadata) -> list[str]:
+def _now(target: ArrayNode) -> dict[str, Any]:
+    """Return the fingerprint of a stored array."""
+    return fingerprint(target.metadata, target.metadata.attributes)
+
+
+def _changed_array(facts: Mapping[str, Any], target: ArrayNode) -> list[str]:
     """Return the changes of an array since a write of it has finished."""
-    now, before = fingerprint(metadata, metadata.attributes), facts.get("attributes", {})
+    now, before = _now(target), facts.get("attributes", {})
     changed = [
         f"the attribute {key!r}" for key in before if now["attributes"].get(key) != before[key]
     ]
@@ -72,23 +74,28 @@ def _changed_array(facts: Mapping[str, Any], metadata: ArrayMetadata) -> list[st
     return [f"{what} has changed since" for what in changed]
 
 
-def _differences(name: str, request: WriteRequest, target: Array | None) -> Iterator[str]:
+def _differences(name: str, request: WriteRequest, target: ArrayNode | None) -> Iterator[str]:
     """Iterate over differences of a part, with values of the stored array where it shows them."""
+    if name == "group":
+        yield "other attributes of the group"
     if target is not None and name == "attributes":
-        wanted, have = request.spec.attributes or {}, target.attrs
+        wanted, have = request.spec.attributes or {}, target.metadata.attributes
         for key in [key for key in wanted if have.get(key) != wanted[key]]:
             yield f"the attribute {key!r} is {wanted[key]!r:.60}, stored is {have.get(key)!r:.60}"
     if name == "mode":
         yield "one creates the array, the other changes an existing one"
+    if target is not None and name in {"shape", "type"}:
+        new, old = request.source, target.metadata
+        yield f"the array is {new.shape} {new.dtype}, stored is {old.shape} {old.dtype}"
     if target is not None and name == "axes":
         yield from _axes(request, target)
 
 
-def _axes(request: WriteRequest, target: Array) -> Iterator[str]:
+def _axes(request: WriteRequest, target: ArrayNode) -> Iterator[str]:
     """Iterate over the differences between the axes to write and the stored ones."""
     try:
-        axes = as_geometry(request.spec.axes or (), target.ndim).axes
-        stored = target.geometry().axes
+        axes = as_geometry(request.spec.axes or (), len(target.metadata.shape)).axes
+        stored = geometry_of(context_of(target)).axes
     except ValueError:
         return
     for new, old in zip(axes, stored, strict=False):

@@ -80,10 +80,7 @@ class GroupWrite:
             self._check_others(state.opens)
             self.check(False)  # noqa: FBT003 - nothing is continued
         group = short_hash(dict(self.attributes))
-        requests = [
-            replace(request, around={**request.around, "group": group})
-            for request in self.requests.values()
-        ]
+        requests = [replace(request, group=group) for request in self.requests.values()]
         planned = together(options.store, [partial(plan_write, request) for request in requests])
         plans = dict(zip(self.requests, planned, strict=True))
         arrays = {name: plan.identity.token for name, plan in plans.items()}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import plan_array
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import (
@@ -23,12 +22,7 @@ from xarray_n5.arrays.records import (
     read,
     stated,
 )
-from xarray_n5.arrays.spec import (
-    as_dtype,
-    check_agreement,
-    completed,
-    resolve_chunks,
-)
+from xarray_n5.arrays.spec import check_agreement, completed, resolve_chunks
 from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
 from xarray_n5.formats.missing import not_found
 from xarray_n5.model.chunking import check_region, touched
@@ -37,13 +31,14 @@ from xarray_n5.model.paths import join
 from xarray_n5.stores import together
 from xarray_n5.writing.differences import explain, is_as_written
 from xarray_n5.writing.inputs import check_independent
-from xarray_n5.writing.request import Template, aligned_blocks, fingerprint, region_start
+from xarray_n5.writing.request import aligned_blocks, fingerprint, region_start
 from xarray_n5.writing.tasks import ArrayWrite
 
 if TYPE_CHECKING:
     import dask.array as da
 
     from xarray_n5.arrays.create import ArrayPlan
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.receipts import Receipts
@@ -110,6 +105,10 @@ class WritePlan:
         """Whether digests of all chunks are stored."""
         return self.request.options.checksums and self.request.region is None
 
+    def facts(self, name: str) -> dict[str, Any] | None:
+        """Return the content of a record or row; None without one, nothing if it is damaged."""
+        return read(self.request.options.store, self.request.path, name)
+
     @property
     def others(self) -> list[Record]:
         """The unfinished writes of others whose chunks meet these, or that are replaced."""
@@ -140,50 +139,44 @@ def plan_write(request: WriteRequest) -> WritePlan:
     ]
     state, documents = together(options.store, looks)
     target, start = _target(request)
-    spec = _sized(request, target)
+    spec = _sized(request, None if target is None else target.metadata)
     sides: Any = spec.shards or spec.chunks
     if request.region is not None and target is not None and options.safe_chunks:
-        names = request.dims if request.target is not None else ()
-        check_region(
-            start, source.shape, target.shape, target.grid.chunks, url=target.url, names=names
-        )
+        names, stored = request.dims if request.target is not None else (), target.metadata
+        check_region(start, source.shape, stored.shape, stored.chunks, url=target.url, names=names)
     identity = request.identity(start)
     token = _named_token(request, state) or identity.token
-    earlier = tuple(sorted(record for record in state.opens if record.token == token))
     if options.resume and target is not None and token in state.templates:
-        request = replace(request, template=request.template or Template(identity))
-    template = request.template
-    attempt = template.attempt if template and template.attempt else new_attempt()
-    record = Record(token, attempt, stated(tuple(map(touched, start, source.shape, sides))))
+        request = replace(request, template=identity)
+    record = Record(
+        token,
+        (request.template and request.template.attempt) or new_attempt(),
+        stated(tuple(map(touched, start, source.shape, sides))),
+    )
     write = ArrayWrite(
-        target=(planned_array(request, spec) if target is None else target).node.bare(),
+        target=(target or planned_node(request, spec)).bare(),
         start=start,
         shape=source.shape,
         claim=claim_of(options.store, path, record),
-        fresh=not (request.keeps_array or template or options.checksums),
+        fresh=not (request.keeps_array or request.template or options.checksums),
     )
-    plan = WritePlan(
-        request=request,
-        source=aligned_blocks(source, sides, start),
-        write=write,
-        record=record,
-        identity=identity,
-        state=state,
-        documents=documents,
-        earlier=earlier,
+    plan = _continued(
+        WritePlan(
+            request=request,
+            source=aligned_blocks(source, sides, start),
+            write=write,
+            record=record,
+            identity=identity,
+            state=state,
+            documents=documents,
+            earlier=tuple(sorted(record for record in state.opens if record.token == token)),
+        ),
+        target,
     )
-    if options.resume and target is not None:
-        if _is_believed(plan, target):
-            return replace(plan, is_done=True)
-        if (facts := _resumable(plan, target)) is not None:
-            if request.region is None and not is_as_written(facts, target.node.metadata, plan):
-                wanted = planned_array(request, spec).node.metadata
-                check_agreement(target.node.metadata, wanted, target.url, chunks_matter=False)
-            claim = claim_of(options.store, path, record, facts.get("began", earlier[0].attempt))
-            write = replace(write, claim=claim, fresh=facts.get("fresh", write.fresh))
-            return replace(plan, resumes=True, write=write)
+    if plan.is_done or plan.resumes:
+        return plan
     _check_others(plan, target)
-    if template is not None and target is not None:
+    if request.template is not None and target is not None:
         return plan
     if target is not None or spec.mode == "w":
         check_independent(source, [options.container.identity(path)])
@@ -206,85 +199,83 @@ def _named_token(request: WriteRequest, state: State) -> str | None:
     return None
 
 
-def _target(request: WriteRequest) -> tuple[Array | None, tuple[int, ...]]:
+def _target(request: WriteRequest) -> tuple[ArrayNode | None, tuple[int, ...]]:
     """Return the array to write to, if it exists, and the start of the write in it."""
     options, target = request.options, request.target
-    start = (0,) * request.source.ndim
     if target is None and (request.keeps_array or options.resume or request.template):
         (node,) = options.container.nodes([request.path], verify=False)
         if not isinstance(node, N5Error) and isinstance(node.metadata, ArrayMetadata):
-            target = Array(options.opening.node(options.container, request.path, node.metadata))
+            target = options.opening.node(options.container, request.path, node.metadata)
     if request.region is None:
-        return target, start
+        return target, (0,) * request.source.ndim
     if target is None:
         raise not_found(options.container, options.container.node(request.path), "array")
     return target, region_start(request.region, request.source, target)
 
 
-def _sized(request: WriteRequest, target: Array | None) -> ArraySpec:
+def _sized(request: WriteRequest, stored: ArrayMetadata | None) -> ArraySpec:
     """Return the array to store, with the shapes of chunks and shards.
 
     These are as requested, those of an array that is kept, or those of Dask's blocks.
     """
-    spec, source = request.spec, request.source
-    kept = target if request.keeps_array else None
-    if kept is not None and spec.chunks is spec.shards is None:
-        return replace(spec, chunks=kept.chunks, shards=kept.shards)
-    chunks: Any = spec.chunks
-    if chunks is None and kept is not None:
-        chunks = kept.chunks
+    spec, source, chunks = request.spec, request.source, request.spec.chunks
+    if stored is not None and request.keeps_array and chunks is None:
+        chunks = stored.inner or stored.chunks
+        if spec.shards is None:
+            return replace(spec, chunks=chunks, shards=stored.inner and stored.chunks)
     elif chunks is None:
         chunks = "auto" if request.in_memory else request.blocks
-    chunks, shards = resolve_chunks(chunks, spec.shards, source.shape, source.dtype, spec.apart)
-    return replace(spec, chunks=chunks, shards=shards)
+    sides, shards = resolve_chunks(chunks, spec.shards, source.shape, source.dtype, spec.apart)
+    return replace(spec, chunks=sides, shards=shards)
 
 
-def planned_array(request: WriteRequest, spec: ArraySpec | None = None) -> Array:
+def planned_node(request: WriteRequest, spec: ArraySpec | None = None) -> ArrayNode:
     """Return the array that a request describes, for those who will read it; nothing is checked."""
     options, source, spec = request.options, request.source, spec or _sized(request, None)
     where = join(options.container.url, request.path)
     metadata = replace(spec, axes=None).metadata(source.shape, source.dtype, where)
     metadata = completed(options.format, metadata, spec.layout, where)
-    node = OpenOptions(writable=True).node(options.container, request.path, metadata)
-    return Array(node.bare())
+    return OpenOptions(writable=True).node(options.container, request.path, metadata).bare()
 
 
-def _is_believed(plan: WritePlan, target: Array) -> bool:
-    """Return whether the row of this write is there, and the array as the write left it."""
-    request, believed = plan.request, plan.state.believes(plan.row)
-    facts = read(request.options.store, request.path, plan.row.name) if believed else None
-    return (
-        facts is not None
-        and not plan.identity.changed_around(facts)
-        and is_as_written(facts, target.node.metadata, plan)
-    )
+# What is there
 
 
-def _resumable(plan: WritePlan, target: Array) -> dict[str, Any] | None:
-    """Return the content of the record of an earlier attempt, if that can be continued.
+def _continued(plan: WritePlan, target: ArrayNode | None) -> WritePlan:
+    """Return a write that has finished before, or continues an earlier attempt, or begins.
 
-    Raise if the source, or what the call sets of the group, has changed since, unless the
-    unfinished write is replaced, or is named.
-
-    Whoever was killed before the look at other records may have left one where another write has
-    begun, and has removed and stored chunks: then a stored chunk proves nothing.
+    Without another call's attributes and code, a row is that of this write. An attempt whose source
+    has changed since is another write, unless it is named. Whoever was killed before the look at
+    other records may have left one where another write has begun, and has removed and stored
+    chunks: then a stored chunk proves nothing.
     """
-    state, token, box = plan.state, plan.record.token, plan.record.box
-    if not plan.earlier or any(record.attempt in state.clears for record in plan.earlier):
-        return None
-    facts = read(plan.request.options.store, plan.request.path, plan.earlier[0].name)
-    facts = facts or {"fresh": False}  # damaged
-    request = plan.request
-    named = request.options.resume in {token, facts.get("of")}
-    if plan.identity.changed_around(facts) and not named:
-        if request.spec.mode == "w":
-            return None
-        why = explain(plan, facts, target, facts.get("of", token))
-        raise ResumeError(request.options.container.url, request.path, began(facts), why)
-    return None if facts.get("fresh") and not state.is_alone(token, box) else facts
+    request, write, state, token = plan.request, plan.write, plan.state, plan.record.token
+    if not request.options.resume or target is None:
+        return plan
+    row = plan.facts(plan.row.name) if state.believes(plan.row) else None
+    if row is not None and plan.identity.has_source(row) and is_as_written(row, target, plan):
+        return replace(plan, is_done=True)
+    if not plan.earlier:
+        return plan
+    facts = plan.facts(plan.earlier[0].name) or {"fresh": False}  # damaged
+    if not plan.identity.has_source(facts) and request.options.resume not in {
+        token,
+        facts.get("of"),
+    }:
+        return replace(plan, earlier=())
+    cleared = any(record.attempt in state.clears for record in plan.earlier)
+    if cleared or (facts.get("fresh") and not state.is_alone(token, plan.record.box)):
+        return plan
+    if request.region is None and not is_as_written(facts, target, plan):
+        wanted = planned_node(request, _sized(request, target.metadata)).metadata
+        check_agreement(target.metadata, wanted, target.url, chunks_matter=False)
+    first = facts.get("began", plan.earlier[0].attempt)
+    claim = claim_of(write.claim.store, request.path, plan.record, first)
+    fresh = facts.get("fresh", write.fresh)
+    return replace(plan, resumes=True, write=replace(write, claim=claim, fresh=fresh))
 
 
-def _check_others(plan: WritePlan, target: Array | None) -> None:
+def _check_others(plan: WritePlan, target: ArrayNode | None) -> None:
     """Raise if the write would meet another one, or has begun and is not resumed."""
     request, options = plan.request, plan.request.options
     url, path, resume = options.container.url, request.path, options.resume
@@ -294,7 +285,7 @@ def _check_others(plan: WritePlan, target: Array | None) -> None:
         return
     opens = plan.others if keeps else sorted(plan.state.opens.difference(plan.earlier))
     if others := [record for record in opens if record.token != REPAIR]:
-        facts = read(options.store, path, others[0].name) or {}
+        facts = plan.facts(others[0].name) or {}
         why = explain(plan, facts, target, facts.get("of", others[0].token))
         raise ResumeError(url, path, began(facts), why)
     if keeps or request.spec.mode != "w-":
@@ -303,19 +294,8 @@ def _check_others(plan: WritePlan, target: Array | None) -> None:
         hint = "its write is unfinished: use resume=True, or mode='w' to replace it"
         raise NodeExistsError(url, path, "an array", hint)
     if resume and target is not None and not plan.earlier:
-        _refuse_ended(plan, target)
-
-
-def _refuse_ended(plan: WritePlan, target: Array) -> NoReturn:
-    """Raise if an array exists without an unfinished write, and is not the result of this one."""
-    request, source = plan.request, plan.request.source
-    rows = plan.state.rows_meeting(plan.record.box)
-    wanted = (source.shape, as_dtype(source.dtype, target.url))
-    differs = (target.shape, target.dtype) != wanted
-    new = f", and the new array is {wanted[0]} {wanted[1]}" if differs else ""
-    hint = f"no write of it is unfinished{new}: choose another path, or replace it with mode='w'"
-    if rows and not differs:
-        facts = read(request.options.store, request.path, rows[0].name) or {}
-        hint = explain(plan, facts, target, None)
-    shown = f"an array, {target.shape} {target.dtype}"
-    raise NodeExistsError(request.options.container.url, request.path, shown, hint)
+        rows = plan.state.rows_meeting(plan.record.box)
+        hint = "no write of it is unfinished: choose another path, or replace it with mode='w'"
+        hint = explain(plan, plan.facts(rows[0].name) or {}, target, None) if rows else hint
+        shown = f"an array, {target.metadata.shape} {target.metadata.dtype}"
+        raise NodeExistsError(url, path, shown, hint)

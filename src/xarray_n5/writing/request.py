@@ -6,7 +6,7 @@ import json
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -31,7 +31,7 @@ from xarray_n5.writing.report import dims_or_numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
+    from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.model.metadata import ArrayMetadata
     from xarray_n5.writing.options import WriteOptions
@@ -50,7 +50,7 @@ def fingerprint(metadata: ArrayMetadata, attributes: Mapping[str, Any]) -> dict[
     return {"stored": short_hash(stored), "attributes": hashes}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """What a write stores, and where: the same call has the same one in every process."""
 
@@ -60,34 +60,28 @@ class Identity:
     """A hash of each file with functions of the user, by its name."""
     part: list[list[int]]
     """The first element that is stored along each axis, and the one after the last."""
-    around: Mapping[str, str]
-    """Hashes of what is not the array's, and not in the token."""
+    source: str = ""
+    """The state of the stored chunks that a copy reads, where it is known; not in the token."""
+    attempt: str = ""
+    """In tasks of a deferred write, the attempt of its record: a task that runs twice begins once.
+    """
+    by: str = ""
+    """The process that deferred the write, and has seen the array."""
 
     @property
     def facts(self) -> dict[str, Any]:
         """What records state of the write."""
-        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part, **self.around}
+        facts: dict[str, Any] = {"is": dict(self.parts), "code": dict(self.code), "part": self.part}
+        return {**facts, "source": self.source} if self.source else facts
 
     @property
     def token(self) -> str:
         """The name of the write in records."""
         return short_hash({"is": dict(self.parts), "code": dict(self.code)}, 8)
 
-    def changed_around(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return the keys of what is not as a record or row states it, if both do."""
-        return [key for key, value in self.around.items() if facts.get(key, value) != value]
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """The array of a deferred write, which exists before its chunks."""
-
-    identity: Identity
-    """What distinguishes the call that deferred the write."""
-    attempt: str = ""
-    """In tasks, the attempt of its record: a task that runs twice begins once."""
-    by: str = ""
-    """The process that deferred the write, and has seen the array."""
+    def has_source(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether the source is as a record or row states it, if both know it."""
+        return self.source in {"", facts.get("source", self.source)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +93,18 @@ class WriteRequest:
     """What is to be stored."""
     options: WriteOptions
     region: tuple[slice, ...] | None = None
-    target: Array | None = None
-    """The open array that has the region; None if it is to be opened."""
+    target: ArrayNode | None = None
+    """The array that has the region; None if it is to be opened."""
     dims: tuple[str, ...] = ()
     """The names of the dimensions in the report."""
     in_memory: bool = False
     """Whether the source was not a Dask array, so that its blocks are arbitrary."""
-    around: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of what is not the array's, and not in the token: "group", what the call stores
-    besides arrays, and "source", the state of the stored chunks that a copy reads."""
-    template: Template | None = None
-    """The array, if the same call has created it to write its chunks later."""
+    group: str = ""
+    """A hash of what the call stores besides arrays."""
+    state: str = ""
+    """That of the stored chunks which a copy reads, if it must not change."""
+    template: Identity | None = None
+    """The identity of the call that has created the array, to write its chunks later."""
 
     def __post_init__(self) -> None:
         fixed = ("chunks", "shards", "attributes", "axes", "dialect", "layout")
@@ -127,7 +122,7 @@ class WriteRequest:
         options: WriteOptions,
         *,
         region: slice | Sequence[slice] | None = None,
-        target: Array | None = None,
+        target: ArrayNode | None = None,
         dims: tuple[str, ...] | None = None,
     ) -> Self:
         """Return a request to write anything array-like.
@@ -189,7 +184,7 @@ class WriteRequest:
         """Return the request with a container that reads documents again."""
         return replace(self, options=self.options.renewed(), target=None)
 
-    def lightened(self, source: da.Array, template: Template | None = None) -> WriteRequest:
+    def lightened(self, source: da.Array, template: Identity | None = None) -> WriteRequest:
         """Return the request for other processes, without the graph."""
         options = self.options
         empty = da.Array({}, source.name, source.chunks, dtype=source.dtype)
@@ -201,7 +196,7 @@ class WriteRequest:
     def identity(self, start: tuple[int, ...]) -> Identity:
         """Return the identity of this write, whose data begins at `start`, among all others."""
         if self.template is not None:
-            return self.template.identity
+            return self.template
         spec, options, source = self.spec, self.options, self.source
         axes: Any = spec.axes
         if isinstance(axes, Geometry):
@@ -226,8 +221,12 @@ class WriteRequest:
                 "layout": sorted((spec.layout or {}).items()),
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
-        part = [[*start], [*map(operator.add, start, source.shape)]]
-        return Identity(hashes, code_of(source.dask), part, self.around)
+        return Identity(
+            parts={**hashes, "group": self.group} if self.group else hashes,
+            code=code_of(source.dask),
+            part=[[*start], [*map(operator.add, start, source.shape)]],
+            source=self.state,
+        )
 
 
 def _slices(region: slice | Sequence[slice] | None) -> tuple[slice, ...] | None:
@@ -334,18 +333,19 @@ def aligned_blocks(source: da.Array, chunks: tuple[int, ...], start: tuple[int, 
     return source if blocks == source.chunks else cast("da.Array", source.rechunk(blocks))
 
 
-def region_start(region: tuple[slice, ...], source: da.Array, target: Array) -> tuple[int, ...]:
+def region_start(region: tuple[slice, ...], source: da.Array, target: ArrayNode) -> tuple[int, ...]:
     """Return the start of `region` in `target`, after checking that `source` fits into it."""
-    selection = normalize(region, target.shape)
+    stored = target.metadata
+    selection = normalize(region, stored.shape)
     plain = all(item.step in {None, 1} for item in region)
     if not plain or selection.shape != source.shape:
         raise ValueError(
             f"expected a region of shape {source.shape}, the shape of the array; {region} of "
-            f"{target.url!r}, whose shape is {target.shape}, has shape {selection.shape}; resize "
+            f"{target.url!r}, whose shape is {stored.shape}, has shape {selection.shape}; resize "
             "or select to fit, with steps of 1"
         )
-    if target.dtype != as_dtype(source.dtype, target.url):
+    if stored.dtype != as_dtype(source.dtype, target.url):
         raise MetadataError(
-            f"{target.url} has type {target.dtype}, got {source.dtype}; convert with astype()"
+            f"{target.url} has type {stored.dtype}, got {source.dtype}; convert with astype()"
         )
     return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
