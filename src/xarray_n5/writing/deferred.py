@@ -15,10 +15,9 @@ from dask.delayed import delayed
 
 from xarray_n5.arrays.records import look, looks, read, writer_name
 from xarray_n5.errors import ContainerNotVisibleError, N5Error, StaleTaskError
-from xarray_n5.graph import DelayedReport, cut, fused, reduce_all, tree_reduce
+from xarray_n5.graph import DelayedReport, reduce_all
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join
-from xarray_n5.model.receipts import Receipts
 from xarray_n5.writing.plan import plan_write
 from xarray_n5.writing.report import WriteReport
 from xarray_n5.writing.run import (
@@ -26,13 +25,14 @@ from xarray_n5.writing.run import (
     begin_all,
     compute_writes,
     finish,
+    in_batches,
     receipts_of,
     renewed,
     show,
     whole,
     write_all,
 )
-from xarray_n5.writing.tasks import Pending, write_blocks
+from xarray_n5.writing.tasks import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -222,20 +222,17 @@ def _joined(plan: WritePlan) -> WritePlan | None:
 def _compute_share(plan: WritePlan, share: tuple[int, int], numbers: Iterator[int]) -> None:
     """Compute every n-th block of a write of which chunks are missing."""
     (number, count), write, node = share, plan.write, plan.write.target
-    blocks, _, name = write_blocks(plan)
-    none = Receipts.of([], len(write.shape), "")
-    numbered = zip(Pending(plan.source, write, plan.before or none).blocks(), numbers, strict=False)
+    pending = Pending(plan.source, write, plan.before)
+    numbered = zip(pending.blocks(), numbers, strict=False)
     mine = [index for index, at in numbered if at % count == number - 1]
     noted = set(map(tuple, write.claim.notes(len(write.shape), write.prefix).indices.tolist()))
-    every = Pending(plan.source, write, none)
 
     def is_stored(chunk: tuple[int, ...]) -> bool:
         stored = write.fresh and node.container.has_chunk(node.path, node.metadata, chunk)
         return stored or chunk in noted
 
-    chunks = {index: [*itertools.product(*every.chunks_of(index))] for index in mine}
+    chunks = {index: [*itertools.product(*pending.chunks_of(index))] for index in mine}
     missing = [index for index in mine if not all(map(is_stored, chunks[index]))]
     if missing:
         show(plan, sum(len(chunks[index]) for index in missing))
-        some = cut(fused(blocks), missing)
-        compute(tree_reduce(some, missing, Receipts.merge, Receipts.merge, f"share-{name}"))
+        compute(*in_batches(plan, len(missing), missing))

@@ -7,7 +7,7 @@ import random
 import time
 from dataclasses import replace
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -37,10 +37,11 @@ from xarray_n5.writing.report import ArrayReport, WriteReport
 from xarray_n5.writing.tasks import joined, write_block, write_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from xarray_n5.arrays.records import Claim
     from xarray_n5.graph import DelayedReport
+    from xarray_n5.model.grid import Index
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.tasks import ArrayWrite
 
@@ -287,22 +288,20 @@ def show(plan: WritePlan, count: int) -> None:
 
 def whole(plan: WritePlan, *receipts: Receipts) -> Receipts:
     """Return receipts with those of earlier attempts; a finished write has none."""
-    return _merged(plan)([*([] if plan.before is None else [plan.before]), *receipts])
+    return _merge([*([] if plan.before is None else [plan.before]), *receipts], plan.source.ndim)
 
 
 def receipts_of(plan: WritePlan, later: object = None) -> DelayedReport:
     """Return the receipts of the pending blocks of a write, delayed."""
     blocks, left, name = write_blocks(plan, later)
-    chosen = None if left is None else list(left.blocks())
-    return tree_reduce(blocks, chosen, Receipts.merge, _merged(plan), f"to_n5-{name}")
+    chosen = None if left.missing is None else list(left.blocks())
+    last = partial(_merge, ndim=blocks.ndim)
+    return tree_reduce(blocks, chosen, Receipts.merge, last, f"to_n5-{name}")
 
 
-def _merged(plan: WritePlan) -> Callable[[list[Receipts]], Receipts]:
-    return partial(_merge, none=Receipts.of([], len(plan.write.shape), ""))
-
-
-def _merge(parts: list[Receipts], none: Receipts) -> Receipts:
-    return Receipts.merge([none, *parts])
+def _merge(parts: list[Receipts], ndim: int) -> Receipts:
+    """Return receipts as one, which may be none at all."""
+    return Receipts.merge([Receipts.of([], ndim, ""), *parts])
 
 
 def _submitted(plans: Mapping[str, WritePlan]) -> Iterator[dict[str, DelayedReport]]:
@@ -313,7 +312,7 @@ def _submitted(plans: Mapping[str, WritePlan]) -> Iterator[dict[str, DelayedRepo
         count, wanted = math.prod(plan.source.numblocks), plan.request.options.batch_size
         most = wanted or _LARGE
         if count > most and _is_divisible(plan, count):
-            for lazy in _in_batches(plan, wanted or _BATCH):
+            for lazy in in_batches(plan, wanted or _BATCH):
                 yield {name: lazy}
             continue
         if several and total + count > most:
@@ -337,11 +336,13 @@ def _is_divisible(plan: WritePlan, count: int) -> bool:
     return False
 
 
-def _in_batches(plan: WritePlan, size: int) -> Iterator[DelayedReport]:
-    """Iterate over the receipts of the pending blocks, `size` blocks at a time, delayed."""
+def in_batches(
+    plan: WritePlan, size: int, chosen: Iterable[Index] | None = None
+) -> Iterator[DelayedReport]:
+    """Iterate over the receipts of pending blocks, or `chosen` ones, `size` at a time, delayed."""
     blocks, left, name = write_blocks(plan)
     blocks = fused(blocks)
-    pending = product(*map(range, blocks.numblocks)) if left is None else left.blocks()
+    pending = iter(left.blocks() if chosen is None else chosen)
     while some := list(islice(pending, size)):
         part = f"to_n5-{name}-{'.'.join(map(str, some[0]))}"
         yield tree_reduce(cut(blocks, some), some, Receipts.merge, Receipts.merge, part)
@@ -388,7 +389,8 @@ def _end(plan: WritePlan) -> None:
     """Delete the record of a write, then the notes of tasks."""
     write = plan.write
     repairs = [record for record in plan.state.meeting(write.box) if record.token == REPAIR]
-    fill_repairs(write.target, repairs, plan.identity.part)
+    if repairs:
+        fill_repairs(write.target, repairs, plan.identity.part)
     write.claim.end(notes=not (write.fresh and plan.request.options.write_empty_chunks))
 
 

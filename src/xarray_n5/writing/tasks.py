@@ -77,7 +77,7 @@ _TOGETHER = 16
 """The number of chunks of a block up to which they are."""
 
 
-def write_blocks(plan: WritePlan, later: object = None) -> tuple[da.Array, Pending | None, str]:
+def write_blocks(plan: WritePlan, later: object = None) -> tuple[da.Array, Pending, str]:
     """Return the tasks of a write, those that are pending, and a unique name.
 
     The tasks of a deferred write depend on a task, `later`, which begins it. A scheduler must not
@@ -85,7 +85,7 @@ def write_blocks(plan: WritePlan, later: object = None) -> tuple[da.Array, Pendi
     """
     write, source = plan.write, plan.source
     name = f"{write.claim.token}-{uuid.uuid4().hex[:8]}"
-    left = Pending(source, write, plan.before) if plan.before else None
+    left = Pending(source, write, plan.before)
     blocks: Any = source.map_blocks(
         # Among the arguments, Dask would search the dataclass for collections.
         cast("Any", functools.partial(write_block, write=write) if later is None else write_later),
@@ -232,15 +232,16 @@ class Pending(ArrayBlockwiseDep):
     write
         The target and the options of the write.
     before
-        The receipts of chunks that have been written.
+        The receipts of chunks that have been written; None if all are pending.
     """
 
-    def __init__(self, source: da.Array, write: ArrayWrite, before: Receipts) -> None:
+    def __init__(self, source: da.Array, write: ArrayWrite, before: Receipts | None) -> None:
         super().__init__(source.chunks)
         self.box = box = write.box
-        self.missing = np.ones(tuple(map(len, box)), bool)
+        self.missing: np.ndarray | None = None
         if before:
             done = [before.indices[:, axis] - side.start for axis, side in enumerate(box)]
+            self.missing = np.ones(tuple(map(len, box)), bool)
             self.missing[tuple(done)] = False
         self.firsts = [
             ((start + np.concatenate([[0], np.cumsum(sizes)])) // side - these.start).astype(int)
@@ -251,8 +252,10 @@ class Pending(ArrayBlockwiseDep):
         for firsts, these in zip(self.firsts, box, strict=True):
             firsts[-1] = len(these)
 
-    def __getitem__(self, idx: tuple[int, ...]) -> np.ndarray:
+    def __getitem__(self, idx: tuple[int, ...]) -> np.ndarray | None:
         spans = zip(idx, self.firsts, strict=True)
+        if self.missing is None:
+            return None
         return self.missing[tuple(slice(firsts[i], firsts[i + 1]) for i, firsts in spans)]
 
     def chunks_of(self, idx: tuple[int, ...]) -> list[range]:
@@ -262,7 +265,8 @@ class Pending(ArrayBlockwiseDep):
 
     def blocks(self) -> Iterator[tuple[int, ...]]:
         """Iterate over the indices of blocks with pending chunks."""
-        if not self.missing.size:
+        if self.missing is None:
+            yield from product(*map(range, self.numblocks))
             return
         counts = self.missing.astype(np.int64)
         for axis, firsts in enumerate(self.firsts):
