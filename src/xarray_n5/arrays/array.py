@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from xarray_n5.arrays.changes import check_no_append, prepare_change
+from xarray_n5.arrays.changes import check_no_append, forget_rows, prepare_change
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
-from xarray_n5.arrays.records import forget_rows
 from xarray_n5.arrays.transfer import checked_index, new_cache, read_selection, write
 from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
@@ -520,7 +519,7 @@ class Array:
         store, url = self._node.container.uncached().store, self._node.container.url
         check_no_append(store, url, self.path)
         if any(map(operator.lt, new, self._node.metadata.shape)):
-            forget_rows(store, self.path, None, appends=True)
+            forget_rows(store, self.path)
         self._node = resize(self._node, new)
         self._invalidate()
         return self

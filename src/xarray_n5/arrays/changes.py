@@ -21,9 +21,10 @@ from xarray_n5.arrays.records import (
     new_attempt,
     provenance,
     read,
+    state_of,
 )
 from xarray_n5.errors import ChunkError, ResumeError
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ def prepare_change(node: ArrayNode, box: Sequence[range], *, lost: bool = False)
             forget_chunks(node, record, {*product(*chunks)})
         elif not lost and not state.clears and state.is_alone(record.token, record.box):
             forget_chunks(node, record)
+
+
+def forget_rows(store: Store, path: str) -> None:
+    """Delete the rows of writes and appends to an array that becomes smaller, and its digests."""
+    folder = join(path, HIDDEN)
+    folders, files = store.list(folder)
+    done = store.list(join(folder, "done"))[1] if "done" in folders else ()
+    rows = [row.name for row in state_of(((), ()), done).rows]
+    rows += [f"done/{name}" for name in done if name.startswith("append-")]
+    delete_records(store, path, rows + (["digests.npz"] if "digests.npz" in files else []))
 
 
 def forget_chunks(node: ArrayNode, record: Record, lost: Collection[Index] = ()) -> None:

@@ -76,6 +76,19 @@ class Record(NamedTuple):
         return f"open-{self.token}-{self.attempt}@{box_text(self.box)}.json"
 
 
+class Append(NamedTuple):
+    """The name of the record of an unfinished append to a group, which has one writer."""
+
+    token: str
+    attempt: str
+    box: None = None
+
+    @property
+    def name(self) -> str:
+        """The name in the hidden folder."""
+        return append_name(self.attempt)
+
+
 class Row(NamedTuple):
     """The name of a finished write's row."""
 
@@ -343,11 +356,19 @@ class Claim:
     store: Store
     path: str
     """The node that is written."""
-    name: str
-    """The record's name in the hidden folder."""
-    token: str
+    record: Record | Append
     began: str
     """The attempt that began first; resumed ones keep it, and with it the notes of tasks."""
+
+    @property
+    def name(self) -> str:
+        """The record's name in the hidden folder."""
+        return self.record.name
+
+    @property
+    def token(self) -> str:
+        """The name of the write in records."""
+        return self.record.token
 
     @property
     def key(self) -> str:
@@ -452,9 +473,9 @@ class Claim:
         store.clear_folder(join(self.path, HIDDEN))
 
 
-def claim_of(store: Store, path: str, record: Record, began: str | None = None) -> Claim:
-    """Return the claim with a record's name; of a first attempt unless `began` is passed."""
-    return Claim(store, path, record.name, record.token, began or record.attempt)
+def claim_of(store: Store, path: str, record: Record | Append, began: str | None = None) -> Claim:
+    """Return the claim with a record; of a first attempt unless `began` is passed."""
+    return Claim(store, path, record, began or record.attempt)
 
 
 def delete_records(store: Store, path: str, names: Iterable[str]) -> None:
@@ -463,21 +484,6 @@ def delete_records(store: Store, path: str, names: Iterable[str]) -> None:
         for key in _seen.keys() & keys:
             _seen[key] = -math.inf  # seen, so that its end is known, but not trusted any more
         store.delete(keys)
-
-
-def forget_rows(store: Store, path: str, box: Box | None, *, appends: bool = False) -> None:
-    """Delete the rows that meet chunks which are about to change, and the digests of all chunks.
-
-    With `appends`, as where an array becomes smaller, also those of finished appends.
-    """
-    folder = join(path, HIDDEN)
-    folders, files = store.list(folder)
-    names = ["digests.npz"] if "digests.npz" in files else []
-    if "done" in folders:
-        done = store.list(join(folder, "done"))[1]
-        names += [row.name for row in state_of(((), ()), done).rows_meeting(box)]
-        names += [f"done/{name}" for name in done if appends and name.startswith("append-")]
-    delete_records(store, path, names)
 
 
 def delete_all_notes(store: Store, path: str, state: State) -> None:

@@ -231,24 +231,6 @@ def check_agreement(
         )
 
 
-def with_fallback(
-    form: Format, metadata: ArrayMetadata, layout: Mapping[str, Any] | None, where: str
-) -> ArrayMetadata:
-    """Complete an array's metadata, with gzip if the format does not support its compression.
-
-    Raises
-    ------
-    MetadataError
-        If the format cannot store the array.
-    """
-    try:
-        complete = completed(form, metadata, layout, where)
-        check_storable(complete, form, where)
-    except MetadataError:
-        return completed(form, replace(metadata, compression=resolve("gzip")), layout, where)
-    return complete
-
-
 def supported(
     form: Format,
     compression: Compression,
@@ -257,8 +239,19 @@ def supported(
     where: str,
     chunks: tuple[int, ...] | None = None,
 ) -> Compression:
-    """Return a compression, or gzip if a format does not support it for arrays of a type."""
+    """Return a compression as a format stores it, or gzip if that does not support it for a type.
+
+    Raises
+    ------
+    MetadataError
+        If the format cannot store the array.
+    """
     metadata = ArrayMetadata(
         shape=shape, chunks=chunks or (1,) * len(shape), dtype=dtype, compression=compression
     )
-    return with_fallback(form, metadata, None, where).compression
+    try:
+        complete = completed(form, metadata, None, where)
+        check_storable(complete, form, where)
+    except MetadataError:
+        complete = completed(form, replace(metadata, compression=resolve("gzip")), None, where)
+    return complete.compression

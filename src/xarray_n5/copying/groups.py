@@ -11,7 +11,7 @@ import xarray as xr
 
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import groups_around
-from xarray_n5.arrays.labels import relisted
+from xarray_n5.arrays.group import relisted
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.copying.undecoded import elements, plain_numbers, undecoded

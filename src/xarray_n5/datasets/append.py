@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 from dask.base import tokenize
 
 from xarray_n5.arrays.records import (
+    Append,
     Claim,
     Record,
     append_name,
     began,
+    claim_of,
     delete_all_notes,
     delete_records,
     look,
@@ -135,7 +137,8 @@ class _Append:
         }
         identities = {name: plan.requests[name].identity(start) for name, start in starts.items()}
         token = _token(plan, identities)
-        claim = _claim(how, plan.existing.group.path, token, earlier.get("began"))
+        record = Append(token, new_attempt())
+        claim = claim_of(how.store, plan.existing.group.path, record, earlier.get("began"))
         writes = {}
         for number, (name, start) in enumerate(starts.items()):
             request = plan.requests[name]
@@ -153,7 +156,6 @@ class _Append:
                 request=request,
                 source=aligned_blocks(request.source, target.metadata.chunks, start),
                 write=write,
-                record=Record(token, claim.began, None),  # that of the append is used
                 identity=identities[name],
             )
         return cls(plan=plan, how=how, claim=claim, writes=writes, grows=grows, records=records)
@@ -264,12 +266,6 @@ def _token(plan: Update, identities: Mapping[str, Identity]) -> str:
     return short_hash({"dim": plan.append_dim, "is": arrays, "code": code, "axes": places}, 8)
 
 
-def _claim(how: WriteOptions, path: str, token: str, first: str | None) -> Claim:
-    """Return the claim of a new attempt; `first` is the one that it continues, if any."""
-    attempt = new_attempt()
-    return Claim(how.store, path, append_name(attempt), token, first or attempt)
-
-
 def _shape(node: Any) -> tuple[int, ...]:
     """Return the shape of a node; none if it is not an array."""
     return getattr(getattr(node, "metadata", None), "shape", ())
@@ -337,7 +333,8 @@ def complete(how: WriteOptions, path: str, records: Mapping[str, Mapping[str, An
     committed = {key: dict(facts) for key, facts in records.items() if facts.get("commit")}
     if committed:
         facts = next(iter(committed.values()))
-        claim = _claim(how, path, str(facts.pop("token", "")), facts.pop("began", None))
+        record = Append(str(facts.pop("token", "")), new_attempt())
+        claim = claim_of(how.store, path, record, facts.pop("began", None))
         claim.begin(facts)
         now = look(how.store, path).appends
         delete_records(how.store, path, [append_name(key) for key in now if key in committed])

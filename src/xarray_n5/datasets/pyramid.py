@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from xarray_n5.arrays.context import load_context
-from xarray_n5.arrays.labels import with_source
+from xarray_n5.arrays.group import with_source
 from xarray_n5.arrays.records import look
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, plan_variables

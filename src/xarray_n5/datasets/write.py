@@ -16,8 +16,7 @@ from xarray_n5.arrays.create import (
     groups_around,
     hint_of,
 )
-from xarray_n5.arrays.group import Group, as_before, create_group
-from xarray_n5.arrays.labels import list_labels
+from xarray_n5.arrays.group import Group, as_before, create_group, list_labels
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import look
 from xarray_n5.datasets.build import build

@@ -17,7 +17,7 @@ from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import groups_around
-from xarray_n5.arrays.labels import is_label, with_source
+from xarray_n5.arrays.group import is_label, with_source
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, VariablePlan

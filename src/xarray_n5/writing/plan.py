@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.arrays.records import Append
     from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.receipts import Receipts
@@ -54,8 +55,6 @@ class WritePlan:
     """The blocks, which do not share stored chunks."""
     write: ArrayWrite
     """What tasks get."""
-    record: Record
-    """The record that the write will have."""
     identity: Identity
     state: State = field(default_factory=State)
     """The records that were there."""
@@ -71,6 +70,11 @@ class WritePlan:
     """Whether this very write has finished before, and nothing has changed since."""
     before: Receipts | None = None
     """The receipts of chunks that earlier attempts have stored, when the write has begun."""
+
+    @property
+    def record(self) -> Record | Append:
+        """The record that the write will have."""
+        return self.write.claim.record
 
     @property
     def creates(self) -> bool:
@@ -165,7 +169,6 @@ def plan_write(request: WriteRequest) -> WritePlan:
             request=request,
             source=aligned_blocks(source, sides, start),
             write=write,
-            record=record,
             identity=identity,
             state=state,
             documents=documents,
