@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.arrays.test_selection import orthogonal, take
+from tests.arrays.test_selection import grids, orthogonal, selections, take
 from tests.support import compressions
 from tests.support.memory import peak
 from tests.support.stores import CountingStore
@@ -51,14 +51,29 @@ def container(*given: Any, **options: Any) -> MemoryStore:
     return store
 
 
+def set_dimensions(store: MemoryStore, *dimensions: int) -> None:
+    """Change the shape in the document alone, as other programs do."""
+    document = json.loads(store.get("x/attributes.json") or b"")
+    document["dimensions"] = dimensions
+    store.set("x/attributes.json", json.dumps(document).encode())
+
+
 # Reading
 
 
 @settings(max_examples=200)
 @given(st.data())
 def test_reading_equals_numpy(data: st.DataObject) -> None:
-    key = data.draw(orthogonal(VALUES.shape))
-    np.testing.assert_array_equal(stored()[key], take(VALUES, key))
+    grid, dtype = data.draw(grids()), data.draw(st.sampled_from(["u1", ">u2", "f4", "<u8"]))
+    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape).astype(dtype)
+    array = stored(values, grid.chunks, compression=data.draw(st.sampled_from([None, "gzip"])))
+    for index in (
+        data.draw(st.sets(st.sampled_from([*grid] or [()]), max_size=3)) if grid.size else ()
+    ):
+        array.delete_chunk(index)
+        values[grid.slices(index)] = 0
+    key, positions = data.draw(selections(grid.shape))
+    np.testing.assert_array_equal(array[key], values.reshape(-1)[positions])
 
 
 @pytest.mark.parametrize(
@@ -150,21 +165,12 @@ def test_a_damaged_chunk_is_an_error_that_names_it_never_zeros(content: bytes) -
 def test_a_block_that_stayed_short_where_its_array_grew_reads_with_zeros() -> None:
     store = MemoryStore()
     stored(VALUES[:4, :4, :4], store=store)
-    document = json.loads(store.get("x/attributes.json") or b"")
-    document["dimensions"] = [9, 8, 7]
-    store.set("x/attributes.json", json.dumps(document).encode())
+    set_dimensions(store, 9, 8, 7)
     grown = np.zeros_like(VALUES)
     grown[:4, :4, :4] = VALUES[:4, :4, :4]
     again = open_array(store, "x")
     np.testing.assert_array_equal(again[...], grown)
     np.testing.assert_array_equal(again[1:5, [3, 0], ::2], grown[1:5, [3, 0], ::2])
-
-
-def test_one_chunk_is_read_as_far_as_the_array_reaches() -> None:
-    array = stored()
-    np.testing.assert_array_equal(array.read_chunk((2, 1, 1)), VALUES[6:, 4:, 5:])
-    with pytest.raises(IndexError, match="no chunk"):
-        array.read_chunk((3, 0, 0))
 
 
 def test_a_varlength_chunk_gives_its_elements_alone() -> None:
@@ -231,11 +237,13 @@ def test_values_are_broadcast_and_cast(value: Any) -> None:
     np.testing.assert_array_equal(array[...], expected)
 
 
-@pytest.mark.parametrize("value", ["text", 1j, None, np.array(["a"])])
-def test_what_is_no_number_is_refused(value: Any) -> None:
+@pytest.mark.parametrize("value", ["text", 1j, None, np.array(["a"]), np.datetime64(1, "s")])
+def test_values_that_are_not_numbers_are_refused(value: Any) -> None:
     array = stored()
-    with pytest.raises(TypeError, match="convert"):
+    with pytest.raises(TypeError):
         array[0] = value
+    with pytest.raises(TypeError):
+        array.write_chunk((0, 0, 0), np.full((3, 4, 5), value))
     np.testing.assert_array_equal(array[...], VALUES)
 
 
@@ -248,8 +256,11 @@ def test_values_that_do_not_fit_are_refused_before_anything_is_written() -> None
     np.testing.assert_array_equal(array[...], VALUES)
 
 
-def test_one_chunk_is_written_whole() -> None:
+def test_one_chunk_is_read_and_written_as_far_as_the_array_reaches() -> None:
     array = stored()
+    np.testing.assert_array_equal(array.read_chunk((2, 1, 1)), VALUES[6:, 4:, 5:])
+    with pytest.raises(IndexError):
+        array.read_chunk((3, 0, 0))
     array.write_chunk((2, 1, 1), VALUES[6:, 4:, 5:] * 2)
     assert (array[6:, 4:, 5:] == VALUES[6:, 4:, 5:] * 2).all()
     with pytest.raises(ValueError, match=r"shape \(1, 4, 4\)"):
@@ -387,11 +398,6 @@ def test_attributes_are_written_through_and_seen_at_once() -> None:
     assert dict(array.attrs) == {"only": 1}
     array.attrs.clear()
     assert len(open_array(store, "x").attrs) == 0
-
-
-def test_attributes_that_others_wrote_meanwhile_stay() -> None:
-    store = MemoryStore()
-    array = stored(store=store)
     other = open_array(store, "x", mode="r+")
     other.attrs["theirs"] = 1
     array.attrs["ours"] = 2
@@ -404,9 +410,7 @@ def test_attributes_that_others_wrote_meanwhile_stay() -> None:
 def test_a_resize_that_was_cut_short_is_completed_by_the_next() -> None:
     store = MemoryStore()
     stored(VALUES, store=store)
-    document = json.loads(store.get("x/attributes.json") or b"")
-    document["dimensions"] = [9, 8, 2]
-    store.set("x/attributes.json", json.dumps(document).encode())
+    set_dimensions(store, 9, 8, 2)
     for steps in ([(7, 8, 9)], [(2, 8, 9), (7, 8, 9)]):
         again = open_array(store, "x", mode="r+")
         for shape in steps:
@@ -419,9 +423,7 @@ def test_a_resize_that_was_cut_short_is_completed_by_the_next() -> None:
 def test_growing_shows_nothing_that_others_left_beyond_the_end() -> None:
     store = MemoryStore()
     stored(np.full((6,), 9, "u1"), (4,), edge_chunks="pad", store=store)
-    document = json.loads(store.get("x/attributes.json") or b"")
-    document["dimensions"] = [5]
-    store.set("x/attributes.json", json.dumps(document).encode())
+    set_dimensions(store, 5)
     assert open_array(store, "x", mode="r+").resize((8,))[...].tolist() == [9, 9, 9, 9, 9, 0, 0, 0]
 
 
@@ -481,17 +483,6 @@ def test_attributes_that_are_no_json_stay_when_others_change() -> None:
     again.attrs["a"] = 1
     again.resize((3, 3, 3))
     assert b'"odd":NaN' in (store.get("x/attributes.json") or b"")
-
-
-def test_one_chunk_takes_what_a_selection_takes() -> None:
-    array = stored()
-    for wrong in (
-        np.zeros((3, 4, 5), complex),
-        np.zeros((3, 4, 5), "M8[s]"),
-        np.full((3, 4, 5), "a"),
-    ):
-        with pytest.raises(TypeError, match="convert"):
-            array.write_chunk((0, 0, 0), wrong)
 
 
 def test_part_of_a_missing_chunk_is_written_also_where_missing_is_an_error() -> None:

@@ -83,13 +83,8 @@ def test_one_number_and_the_default_are_for_axes_of_space(
     assert sides == (1,) * count + (8,) * (len(dims) - count)
     sides = function(tmp_path / "b", dims, form, {})
     assert sides == (1,) * count + tuple(SIZES[dim] for dim in dims[count:])
-
-
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_shape_of_chunks_is_used_as_it_is(tmp_path: Path, form: Any, function: Any) -> None:
-    sides = function(tmp_path / "a", ("t", "c", "y", "x"), form, {"chunks": (2, 3, 8, 16)})
-    assert sides == (2, 3, 8, 16)
+    shape = tuple(range(2, 2 + len(dims)))
+    assert function(tmp_path / "c", dims, form, {"chunks": shape}) == shape
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -100,58 +95,54 @@ def test_arrays_that_are_not_images_have_cubes(tmp_path: Path, form: Any, dims: 
     assert xarray_n5.open_array(tmp_path / "a", "v").chunks == (4,) * len(dims)
 
 
-def test_arrays_without_axes_have_cubes(tmp_path: Path) -> None:
-    shape = (12, 13, 14, 15)
-    assert create(tmp_path / "a.n5", "a", shape=shape, chunks=5).chunks == (5,) * 4
-    xarray_n5.pyramid(np.zeros(shape, "u1"), tmp_path / "b.n5", "p", levels=0, chunks=5)
-    assert xarray_n5.open_array(tmp_path / "b.n5", "p/s0").chunks == (5,) * 4
+FRAMES = [
+    Axis(name="frame", unit="s", scale=0.5),
+    Axis(name="dye", kind="channel"),
+    Axis(name="depth", unit="um", scale=2.0),
+    Axis(name="row", kind="space"),
+]
+
+TCYX = {"axes": ("t", "c", "y", "x")}
+
+CREATED: dict[str, tuple[tuple[int, ...], dict[str, Any], Any, Any]] = {
+    "no axes": ((12, 13, 14, 15), {"chunks": 5}, (5,) * 4, None),
+    "kinds and units": ((7, 6, 50, 60), {"axes": FRAMES, "chunks": 20}, (1, 1, 20, 20), None),
+    "all elements for space": ((50, 4, 3000, 3000), TCYX, (1, 1, 1024, 1024), None),
+    "a ratio": (
+        (50, 4, 3000, 3000),
+        {**TCYX, "chunk_aspect_ratio": (1, 1, 2, 2)},
+        (40, 4, 80, 80),
+        None,
+    ),
+    "shards of one number": (
+        (3, 2, 40, 50),
+        {**TCYX, "chunks": 8, "shards": 16},
+        (1, 1, 8, 8),
+        (1, 1, 16, 16),
+    ),
+    "a shape of shards": (
+        (3, 2, 40, 50),
+        {**TCYX, "chunks": 8, "shards": (1, 1, 16, 16)},
+        (1, 1, 8, 8),
+        (1, 1, 16, 16),
+    ),
+    "a shape of chunks and shards of one number": (
+        (3, 2, 40, 50),
+        {**TCYX, "chunks": (3, 1, 8, 8), "shards": 16},
+        (3, 1, 8, 8),
+        (3, 1, 16, 16),
+    ),
+}
+"""The shape of an array, its options, and the shapes of chunks and shards."""
 
 
-def test_kinds_and_units_show_what_axes_are(tmp_path: Path) -> None:
-    axes = [
-        Axis(name="frame", unit="s", scale=0.5),
-        Axis(name="dye", kind="channel"),
-        Axis(name="depth", unit="um", scale=2.0),
-        Axis(name="row", kind="space"),
-    ]
-    shape = (7, 6, 50, 60)
-    array = create(tmp_path / "a.n5", "a", shape=shape, chunks=20, axes=axes)
-    assert array.chunks == (1, 1, 20, 20)
+@pytest.mark.parametrize("name", CREATED)
+def test_chunks_of_created_arrays(tmp_path: Path, name: str) -> None:
+    shape, options, chunks, shards = CREATED[name]
+    array = create(tmp_path / "a.zarr", "a", shape=shape, format="zarr3", **options)
+    assert (array.chunks, array.shards) == (chunks, shards)
 
 
-def test_the_default_uses_all_elements_for_space(tmp_path: Path) -> None:
-    array = create(tmp_path / "a.n5", "a", shape=(50, 4, 3000, 3000), axes=("t", "c", "y", "x"))
-    assert array.chunks == (1, 1, 1024, 1024)
-    ratio = (1, 1, 2, 2)
-    array = create(
-        tmp_path / "a.n5",
-        "b",
-        shape=(50, 4, 3000, 3000),
-        axes=("t", "c", "y", "x"),
-        chunk_aspect_ratio=ratio,
-    )
-    assert array.chunks[0] > 1
-
-
-@pytest.mark.parametrize("shards", [16, (1, 1, 16, 16)])
-def test_shards_of_one_number_are_for_axes_of_space(tmp_path: Path, shards: Any) -> None:
-    array = create(
-        tmp_path / "a.zarr",
-        "a",
-        shape=(3, 2, 40, 50),
-        axes=("t", "c", "y", "x"),
-        chunks=8,
-        shards=shards,
-        format="zarr3",
-    )
-    assert (array.chunks, array.shards) == ((1, 1, 8, 8), (1, 1, 16, 16))
-    array = create(
-        tmp_path / "a.zarr",
-        "b",
-        shape=(3, 2, 40, 50),
-        axes=("t", "c", "y", "x"),
-        chunks=(3, 1, 8, 8),
-        shards=16,
-        format="zarr3",
-    )
-    assert (array.chunks, array.shards) == ((3, 1, 8, 8), (3, 1, 16, 16))
+def test_pyramids_without_axes_have_cubes(tmp_path: Path) -> None:
+    xarray_n5.pyramid(np.zeros((12, 13, 14, 15), "u1"), tmp_path, "p", levels=0, chunks=5)
+    assert xarray_n5.open_array(tmp_path, "p/s0").chunks == (5,) * 4

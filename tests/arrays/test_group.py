@@ -59,17 +59,16 @@ def test_an_array_may_be_the_root(store: Store) -> None:
     assert (open_array(store)[...] == 3).all()
 
 
-def test_a_container_of_others_gets_no_version(store: Store) -> None:
+@pytest.mark.parametrize(
+    "root", [b'{"n5": "4.0.0", "kept": [1]}', None], ids=["another version", "no version"]
+)
+def test_a_container_of_others_keeps_its_version(store: Store, root: bytes | None) -> None:
     store.set("theirs/attributes.json", b"{}")
-    create_array(store, "ours", **SMALL)
-    assert members(store) == {}
-
-
-def test_a_container_of_others_keeps_its_version(store: Store) -> None:
-    store.set("attributes.json", b'{"n5": "4.0.0", "kept": [1]}')
+    if root is not None:
+        store.set("attributes.json", root)
     create_array(store, "ours", **SMALL)
     create_group(store, "mine")
-    assert store.get("attributes.json") == b'{"n5": "4.0.0", "kept": [1]}'
+    assert store.get("attributes.json") == root or members(store) == {}
 
 
 def test_creating_refuses_what_is_there_and_changes_nothing(store: Store) -> None:
@@ -87,12 +86,6 @@ def test_creating_refuses_what_is_there_and_changes_nothing(store: Store) -> Non
     assert (array[...] == 7).all()
 
 
-def test_orphaned_chunks_never_become_part_of_a_new_array(store: Store) -> None:
-    store.set("a/0/0", b"stale")
-    with pytest.raises(NodeExistsError, match="not empty"):
-        create_array(store, "a", **SMALL)
-
-
 def test_replacing_removes_the_array_and_none_of_its_neighbours(store: Store) -> None:
     create_array(store, "g/a", attributes={"old": 1}, **SMALL)[...] = 7
     create_array(store, "g/b", **SMALL)[...] = 8
@@ -103,13 +96,30 @@ def test_replacing_removes_the_array_and_none_of_its_neighbours(store: Store) ->
     assert sorted(keys_below(store, "g/a")) == ["attributes.json"]
 
 
-def test_replacing_never_takes_a_group_or_nodes_inside(store: Store) -> None:
+FOREIGN = {"an inner node": "a/inner/attributes.json", "a file": "a/README.txt", "git": "a/.git/c"}
+
+
+@pytest.mark.parametrize("key", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("exists", [False, True])
+def test_replacing_never_takes_files_that_are_not_the_arrays(
+    store: Store, key: str, exists: bool
+) -> None:
+    if exists:
+        create_array(store, "a", **SMALL)[...] = 1
+    store.set(key, b"{}")
+    with pytest.raises(NodeExistsError, match=key[2:].replace(".", r"\.")):
+        create_array(store, "a", mode="w", **SMALL)
+    assert store.get(key) == b"{}"
+    assert not exists or (open_array(store, "a")[...] == 1).all()
+
+
+def test_replacing_never_takes_groups_or_orphaned_chunks(store: Store) -> None:
     create_array(store, "g/a", **SMALL)
-    with pytest.raises(NodeExistsError, match="not empty"):
+    with pytest.raises(NodeExistsError):
         create_array(store, "g", mode="w", **SMALL)
-    store.set("g/a/inner/attributes.json", b"{}")
-    with pytest.raises(NodeExistsError, match="inner/attributes"):
-        create_array(store, "g/a", mode="w", **SMALL)
+    store.set("b/0/0", b"stale")
+    with pytest.raises(NodeExistsError):
+        create_array(store, "b", **SMALL)
     assert open_array(store, "g/a").shape == (4, 4)
 
 
@@ -150,6 +160,7 @@ def test_everything_is_checked_before_anything_is_written() -> None:
         {"chunks": (2,)},
         {"chunks": (0, 2)},
         {"chunks": "some"},
+        *({"chunks": chunks} for chunks in (0, -1, (2, 0), 1.5, [None, 2], np.array([[2]]))),
         {"chunks": (2, 1 << 31)},
         {"shape": (1 << 63, 1)},
         {"shape": (-1, 2)},
@@ -168,19 +179,26 @@ def test_everything_is_checked_before_anything_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "chunks"),
+    ("shape", "options", "chunks"),
     [
-        ({}, (101, 101, 101)),
-        ({"chunk_aspect_ratio": (1, 2, 2)}, (64, 128, 128)),
-        ({"chunk_aspect_ratio": (1, 2, 2), "chunk_elements": 2_000_000}, (79, 159, 159)),
-        ({"chunks": 64}, (64, 64, 64)),
+        ((1000, 2000, 3000), {}, (101, 101, 101)),
+        ((1000, 2000, 3000), {"chunk_aspect_ratio": (1, 2, 2)}, (64, 128, 128)),
+        (
+            (1000, 2000, 3000),
+            {"chunk_aspect_ratio": (1, 2, 2), "chunk_elements": 2_000_000},
+            (79, 159, 159),
+        ),
+        ((1000, 2000, 3000), {"chunks": 64}, (64, 64, 64)),
+        ((1 << 62,) * 2, {}, (1024, 1024)),
+        (np.array([4, 6]), {"chunks": np.array([2, 3])}, (2, 3)),
+        (5, {"chunks": np.int64(2)}, (2,)),
     ],
 )
-def test_chunk_shapes_are_chosen_where_none_is_given(
-    given: dict[str, Any], chunks: tuple[int, ...]
+def test_chunk_shapes_are_chosen_or_used(
+    shape: Any, options: dict[str, Any], chunks: tuple[int, ...]
 ) -> None:
-    made = create_array(MemoryStore(), shape=(1000, 2000, 3000), dtype="u2", **given)
-    assert made.chunks == chunks
+    array = create_array(MemoryStore(), shape=shape, dtype="u2", **options)
+    assert (array.shape, array.chunks) == (tuple(np.atleast_1d(shape)), chunks)
 
 
 # Groups
@@ -290,14 +308,6 @@ def test_a_format_that_nobody_knows_is_refused() -> None:
 # What must not be lost
 
 
-def test_replacing_leaves_what_is_no_chunk(store: Store) -> None:
-    create_array(store, "a", **SMALL)[...] = 1
-    store.set("a/README.txt", b"kept")
-    with pytest.raises(NodeExistsError, match=r"README\.txt"):
-        create_array(store, "a", mode="w", **SMALL)
-    assert (open_array(store, "a")[...] == 1).all()
-
-
 def test_a_replacement_that_was_stopped_can_be_repeated(store: Store) -> None:
     create_array(store, "a", **SMALL)[...] = 1
     store.delete(["a/attributes.json"])
@@ -377,27 +387,6 @@ def test_names_that_no_node_can_have_are_refused(path: Any) -> None:
     assert store.items == {}
 
 
-@pytest.mark.parametrize("chunks", [0, -1, (2, 0), 1.5, [None, 2], np.array([[2]])])
-def test_chunk_shapes_that_cannot_be_are_refused_by_name(chunks: Any) -> None:
-    with pytest.raises(MetadataError, match="chunks"):
-        create_array(MemoryStore(), shape=(4, 4), dtype="u1", chunks=chunks)
-
-
-def test_shapes_may_be_given_as_numpy_gives_them() -> None:
-    store = MemoryStore()
-    shape: Any = np.array([4, 6])
-    chunks: Any = np.array([2, 3])
-    made = create_array(store, "a", shape=shape, dtype="u1", chunks=chunks)
-    assert (made.shape, made.chunks) == ((4, 6), (2, 3))
-    shape, chunks = 5, np.int64(2)
-    assert create_array(store, "b", shape=shape, dtype="u1", chunks=chunks).chunks == (2,)
-
-
-def test_automatic_chunks_of_the_largest_shapes_are_found() -> None:
-    made = create_array(MemoryStore(), shape=(1 << 62,) * 2, dtype="u1")
-    assert made.chunks == (1024, 1024)
-
-
 @pytest.mark.parametrize("document", [".zgroup", ".zarray", "zarr.json"])
 def test_zarr_is_told_from_n5_and_not_written_into(tmp_path: Path, document: str) -> None:
     (tmp_path / "x.zarr").mkdir()
@@ -416,19 +405,15 @@ def test_a_file_is_told_from_a_container(tmp_path: Path) -> None:
         open_array(tmp_path / "x.h5")
 
 
-def test_replacing_never_takes_hidden_files_along(tmp_path: Path) -> None:
-    for place in (tmp_path / "project", tmp_path / "c.n5/a"):
-        (place / ".git").mkdir(parents=True)
-        (place / ".git/config").write_text("kept")
+def test_replacing_never_takes_hidden_files_of_the_root(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("kept")
     with pytest.raises(NodeExistsError, match=r"\.git"):
-        create_array(tmp_path / "project", mode="w", **SMALL)
+        create_array(tmp_path, mode="w", **SMALL)
+    create_array(tmp_path, **SMALL)
     with pytest.raises(NodeExistsError, match=r"\.git"):
-        create_array(tmp_path / "c.n5", "a", mode="w", **SMALL)
-    create_array(tmp_path / "project", **SMALL)
-    with pytest.raises(NodeExistsError, match=r"\.git"):
-        create_array(tmp_path / "project", mode="w", **SMALL)
-    for place in (tmp_path / "project", tmp_path / "c.n5/a"):
-        assert (place / ".git/config").read_text() == "kept"
+        create_array(tmp_path, mode="w", **SMALL)
+    assert (tmp_path / ".git/config").read_text() == "kept"
 
 
 def test_replacing_clears_what_stopped_writes_left(tmp_path: Path) -> None:

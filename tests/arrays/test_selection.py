@@ -1,4 +1,4 @@
-"""What stands between brackets, and the chunks that it touches: integers against numpy."""
+"""NumPy-style keys, and the chunks that they touch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from xarray_n5.arrays import assembly
 from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.codecs.raw import Raw
-from xarray_n5.model.grid import ChunkGrid, normalize, outer
+from xarray_n5.model.grid import ChunkGrid, normalize
 from xarray_n5.model.metadata import ArrayMetadata
 
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=4).map(tuple)
@@ -41,6 +41,21 @@ def orthogonal(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(key)
 
 
+@st.composite
+def selections(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """A key of any kind, and what numpy selects of the positions of elements."""
+    values = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    if draw(st.booleans()):
+        key = draw(orthogonal(shape))
+        return key, take(values, key)
+    kinds = [hnp.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True)]
+    if shape and all(shape):
+        sides = [st.lists(st.integers(0, n - 1), min_size=1, max_size=5) for n in shape]
+        kinds.append(st.tuples(*sides).map(lambda sides: np.ix_(*sides)))
+    basic: Any = draw(st.one_of(kinds))
+    return basic, values[basic]
+
+
 def take(values: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
     """numpy's answer to an orthogonal index, one axis at a time."""
     axis = 0
@@ -55,81 +70,11 @@ def take(values: np.ndarray, key: tuple[Any, ...]) -> np.ndarray:
     return values
 
 
-def read_through_chunks(values: np.ndarray, grid: ChunkGrid, key: Any) -> np.ndarray:
-    """What a selection gives when it is put together from chunks."""
-    selection = normalize(key, grid.shape)
-    result = np.full(selection.shape, -1, values.dtype)
-    for parts in product(*grid.project(selection.axes)):
-        chunk = values[grid.slices([part.chunk for part in parts])]
-        target = outer([part.target for part in parts])
-        result[target] = chunk[outer([part.inside for part in parts])]
-    return np.expand_dims(result[selection.view], selection.newaxes)
-
-
-@given(st.data())
-def test_orthogonal_selection_equals_numpy(data: st.DataObject) -> None:
-    grid = data.draw(grids())
-    key = data.draw(orthogonal(grid.shape))
-    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape)
-    np.testing.assert_array_equal(read_through_chunks(values, grid, key), take(values, key))
-
-
-@given(st.data())
-def test_basic_selection_equals_numpy_with_ellipsis_and_newaxis(data: st.DataObject) -> None:
-    grid = data.draw(grids())
-    key = data.draw(hnp.basic_indices(grid.shape, allow_newaxis=True, allow_ellipsis=True))
-    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape)
-    np.testing.assert_array_equal(read_through_chunks(values, grid, key), values[key])
-
-
-@given(st.data())
-def test_ix_arrays_mean_what_they_mean_to_numpy(data: st.DataObject) -> None:
-    shape = data.draw(st.lists(st.integers(1, 8), min_size=2, max_size=3).map(tuple))
-    grid = ChunkGrid(shape, tuple(data.draw(chunk_sides) for _ in shape))
-    key = np.ix_(
-        *(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=5)) for n in shape)
-    )
-    values = np.arange(np.prod(shape)).reshape(shape)
-    np.testing.assert_array_equal(read_through_chunks(values, grid, key), values[key])
-
-
 def metadata_of(grid: ChunkGrid, dtype: Any) -> ArrayMetadata:
     """The array with a grid."""
     return ArrayMetadata(
         shape=grid.shape, chunks=grid.chunks, dtype=np.dtype(dtype), compression=Raw(), fill=7
     )
-
-
-@given(st.data())
-def test_a_result_is_assembled_from_chunks_in_any_order(data: st.DataObject) -> None:
-    grid = data.draw(grids())
-    dtype = data.draw(st.sampled_from(["u1", "u2", "f4", "u8"]))
-    stored = data.draw(st.sampled_from(["<", ">"])) + dtype
-    key = data.draw(
-        st.one_of(orthogonal(grid.shape), st.tuples(*[st.slices(size) for size in grid.shape]))
-    )
-    selection = normalize(key, grid.shape)
-    parts = list(product(*grid.project(selection.axes)))
-    if data.draw(st.booleans()):
-        parts = data.draw(st.permutations(parts))
-    missing = data.draw(st.sets(st.integers(0, max(0, len(parts) - 1)), max_size=3))
-    values = np.arange(np.prod(grid.shape, dtype=int)).reshape(grid.shape).astype(stored)
-    result = np.zeros(selection.shape, dtype)
-    if data.draw(st.booleans()):  # another order in memory, as of a part of a larger array
-        result = np.zeros((*selection.shape[::-1], 2), dtype).T[0, ...]
-    plain = all(isinstance(axis, slice) for axis in selection.axes)
-    one = Assembly(metadata_of(grid, dtype), result, plain=plain)
-    expected = values.astype(dtype)
-    for number, pieces in enumerate(parts):
-        where = grid.slices([piece.chunk for piece in pieces])
-        if number in missing:
-            expected[where] = 7
-        target = tuple(piece.target for piece in pieces)
-        inside = tuple(piece.inside for piece in pieces)
-        one.add(None if number in missing else values[where], target, inside)
-    one.end()
-    taken = take(expected, tuple(selection.axes)) if grid.shape else expected
-    np.testing.assert_array_equal(result, taken.reshape(selection.shape))
 
 
 def test_neighbouring_chunks_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:

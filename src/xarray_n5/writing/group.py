@@ -87,14 +87,10 @@ class GroupWrite:
         token = short_hash({"arrays": arrays, "group": group}, 8)
         tokens = {token, options.resume} if options.resume and self.is_exclusive else ()
         earlier = frozenset(record for record in state.opens if record.token in tokens)
-        creates = any(plan.creates for plan in planned)
-        continues = bool(options.resume) and (bool(earlier) or not creates)
         if options.resume:
             self._check_others(state.opens - earlier)
-            self.check(continues)
-        return PlannedGroup(
-            group=self, plans=plans, token=token, state=state, earlier=earlier, continues=continues
-        )
+            self.check(bool(earlier) or not any(plan.creates for plan in planned))
+        return PlannedGroup(group=self, plans=plans, token=token, state=state, earlier=earlier)
 
     def _check_others(self, others: frozenset[Record]) -> None:
         """Raise if another write of the whole group is unfinished, unless it is replaced."""
@@ -120,8 +116,6 @@ class PlannedGroup:
     state: State
     earlier: frozenset[Record]
     """The records of earlier attempts, or of the write that the user names."""
-    continues: bool
-    """Whether an earlier attempt is continued."""
 
     @property
     def is_done(self) -> bool:
