@@ -69,10 +69,11 @@ def load_context(
     """
     # BigDataViewer's views in HDF5 are one group deeper.
     inside, most = bool(path), _GENERATIONS + (level_table_of(path) is not None)
-    if not inside and _is_level(container.name):
+    name = container.name
+    if not inside and (number_in(name) is not None or number_in(name, "number") is not None):
         container, path, most = _within_groups(container)
-    elif inside and fused_in(container.name) and (above := container.parent()):
-        container, path = above.cached(), join(container.name, path)
+    elif inside and fused_in(name) and (above := container.parent()):
+        container, path = above.cached(), join(name, path)
     base = base_path(path)
     if like is not None and base is None:
         other = like.other(path, metadata.attributes, metadata.shape)
@@ -96,10 +97,6 @@ def load_context(
         dtype=metadata.dtype,
     )
     return over_base(node, metadata_around[-1], base) if base is not None else node
-
-
-def _is_level(name: str) -> bool:
-    return number_in(name) is not None or number_in(name, "number") is not None
 
 
 def _within_groups(container: Container) -> tuple[Container, str, int]:

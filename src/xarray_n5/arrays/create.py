@@ -274,7 +274,8 @@ def describe(
     stale: frozenset[str] = frozenset()
     if there is not None:
         stored, invalid = read_back(node)
-        if dialect is None and _has_only_names(geometry) and stored.placed:
+        only_names = not geometry.placed and all(axis.unit is None for axis in geometry.axes)
+        if dialect is None and only_names and stored.placed:
             # Names alone do not move or reverse existing axes.
             _refuse(where, diff(geometry, stored))
             return metadata, set()
@@ -295,10 +296,6 @@ def describe(
         wrong = misread(geometry, replace(node, attributes={**kept, **written}))
     _refuse(where, wrong)
     return replace(metadata, attributes={**given, **written}), stale
-
-
-def _has_only_names(geometry: Geometry) -> bool:
-    return not geometry.placed and all(axis.unit is None for axis in geometry.axes)
 
 
 def _same(key: str, one: object, other: object) -> bool:

@@ -269,7 +269,10 @@ class ArrayNode:
 
     def is_empty(self, block: np.ndarray) -> bool:
         """Return whether a block has only the fill value, bit for bit."""
-        return holds_only(block, np.array(self.metadata.fill_value, self.metadata.dtype))
+        fill = np.array(self.metadata.fill_value, self.metadata.dtype)
+        if fill.dtype.hasobject:
+            return bool((block == fill).all())
+        return bool((_bits(block) == _bits(fill.reshape(1))[0]).all())
 
     @property
     def ahead(self) -> int:
@@ -319,13 +322,6 @@ def _in_place(decoded: np.ndarray, data: Buffer) -> np.ndarray | None:
     if decoded.dtype.names is not None:
         return None  # fields may differ in their order
     return decoded.byteswap(inplace=True).view(decoded.dtype.newbyteorder("="))
-
-
-def holds_only(block: np.ndarray, value: np.ndarray) -> bool:
-    """Return whether all elements are `value`, of the same type, bit for bit."""
-    if value.dtype.hasobject:
-        return bool((block == value).all())
-    return bool((_bits(block) == _bits(value.reshape(1))[0]).all())
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
