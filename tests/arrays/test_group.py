@@ -152,27 +152,30 @@ def test_writing_into_what_is_not_there_raises(store: Store) -> None:
         create_array(store, "a", mode="r+", **SMALL)
 
 
+WRONG: list[dict[str, Any]] = [
+    {"dtype": "c8"},
+    {"dtype": "unit8"},
+    {"chunks": (2,)},
+    {"chunks": (0, 2)},
+    {"chunks": "some"},
+    *({"chunks": chunks} for chunks in (0, -1, (2, 0), 1.5, [None, 2], np.array([[2]]))),
+    {"chunks": (2, 1 << 31)},
+    {"shape": (1 << 63, 1)},
+    {"shape": (-1, 2)},
+    {"attributes": {"a": object()}},
+    {"attributes": {"blockSize": 1}},
+    {"axes": ["x"]},
+    {"axes": ["x", "x"]},
+    {"axes": ["y", "x"], "attributes": {"axes": ["z", "w"]}},
+    {"axes": ["y", "x"], "dialect": "klingon"},
+    {"compression": {"type": "gzip", "level": 12}},
+    {"mode": "rw"},
+]
+
+
 def test_everything_is_checked_before_anything_is_written() -> None:
     store = MemoryStore()
-    for wrong in (
-        {"dtype": "c8"},
-        {"dtype": "unit8"},
-        {"chunks": (2,)},
-        {"chunks": (0, 2)},
-        {"chunks": "some"},
-        *({"chunks": chunks} for chunks in (0, -1, (2, 0), 1.5, [None, 2], np.array([[2]]))),
-        {"chunks": (2, 1 << 31)},
-        {"shape": (1 << 63, 1)},
-        {"shape": (-1, 2)},
-        {"attributes": {"a": object()}},
-        {"attributes": {"blockSize": 1}},
-        {"axes": ["x"]},
-        {"axes": ["x", "x"]},
-        {"axes": ["y", "x"], "attributes": {"axes": ["z", "w"]}},
-        {"axes": ["y", "x"], "dialect": "klingon"},
-        {"compression": {"type": "gzip", "level": 12}},
-        {"mode": "rw"},
-    ):
+    for wrong in WRONG:
         with pytest.raises(ValueError, match=r".+"):
             create_array(store, "a/b", **{**SMALL, **wrong})
         assert store.items == {}
