@@ -66,6 +66,7 @@ STRINGS: dict[str, tuple[Any, Any]] = {
     "unicode": (["z", "yy"], ["a protein", "µ-opioid"]),
     "bytes": (np.array([b"z", b"yy"]), np.array([b"a protein", b"opioid"])),
     "objects": (np.array(["z", "yy"], object), np.array(["a protein", "µ-opioid"], object)),
+    "none": (["", ""], ["", ""]),
     "wider type": (["z", "yy"], np.array(["a protein", "µ-opioid"], object)),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 zarr = pytest.importorskip("zarr")
-
-HAS_H5PY = importlib.util.find_spec("h5py") is not None
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:variable object has data in the form of a dask array"),
@@ -143,17 +140,6 @@ def test_parts_are_replaced(tmp_path: Path) -> None:
     dataset["flag"] = ~dataset["flag"]
     dataset.n5.to_n5(tmp_path, mode="r+")
     xr.testing.assert_identical(theirs(tmp_path), dataset)
-
-
-def test_variables_are_added_and_replaced(tmp_path: Path) -> None:
-    dataset = rich()
-    dataset[["a"]].n5.to_n5(tmp_path, format="zarr2")
-    dataset.n5.to_n5(tmp_path, mode="a")
-    xr.testing.assert_identical(theirs(tmp_path), dataset)
-    with pytest.raises(NodeExistsError):
-        dataset.n5.to_n5(tmp_path)
-    dataset[["flag"]].n5.to_n5(tmp_path, mode="w")
-    xr.testing.assert_identical(theirs(tmp_path), dataset[["flag"]])
 
 
 def test_layouts_and_compressions_are_encodings(tmp_path: Path) -> None:
@@ -301,27 +287,6 @@ def test_zarr_below_a_plain_directory_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(NodeExistsError, match=r"another format.*\.zgroup"):
             volume().n5.to_n5(tmp_path, path, mode="a")
     assert contents(tmp_path) == before
-
-
-def test_texts_come_through_every_format(tmp_path: Path) -> None:
-    dataset = xr.Dataset(
-        {
-            "plain": ("x", np.array(["aa", "", "b"], object)),
-            "accents": ("x", np.array(["é", "", "日本"], object)),
-            "empty": ("x", np.array(["", "", ""], object)),
-        }
-    )
-    last = dataset
-    forms = ["n5", "zarr2", "zarr2", "n5", *(["hdf5", "zarr2"] if HAS_H5PY else [])]
-    for number, form in enumerate(forms):
-        place = tmp_path / f"{number}{'.h5' if form == 'hdf5' else ''}"
-        last.n5.to_n5(place, format=form)
-        last = xr.open_dataset(place, engine="n5")
-        xr.testing.assert_identical(last.load(), dataset)
-        if form == "zarr2":
-            xr.testing.assert_identical(theirs(place).astype(object), dataset)
-            last.to_zarr(tmp_path / f"{number}.zarr", zarr_format=2, consolidated=False)
-            xr.testing.assert_identical(ours(tmp_path / f"{number}.zarr"), dataset)
 
 
 def test_units_of_a_group_are_its_users(tmp_path: Path) -> None:

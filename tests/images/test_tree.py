@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from xarray_n5.images.tree import datasets_of, images_of_datasets
+from xarray_n5.images.tree import datasets_of, images_of_datasets, pyramids_of
 
 
 def image(*shape: int, name: str = "raw", stored: bool = False) -> xr.Dataset:
@@ -31,6 +31,17 @@ def test_levels_are_named_like_ones_or_listed() -> None:
     listed = {"multiscales": [{"datasets": [{"path": "fine/a"}, {"path": "coarse/a"}]}]}
     tree = {"em": xr.Dataset(attrs=listed), "em/fine/a": levels["s0"], "em/coarse/a": levels["s1"]}
     assert found_in(tree) == {"em/raw": [(8, 8), (4, 4)]}
+
+
+def test_levels_may_be_variables_of_datasets() -> None:
+    listed = {"multiscales": [{"datasets": [{"path": "scale0/raw"}, {"path": "scale1/raw"}]}]}
+    levels = {
+        f"im/scale{n}": image(8 >> n, 8 >> n).assign(line=("x", [1] * (8 >> n))) for n in (0, 1)
+    }
+    datasets = {"im": xr.Dataset(attrs=listed), **levels}
+    assert found_in(datasets) == {"im/raw": [(8, 8), (4, 4)]}
+    tree = xr.DataTree.from_dict(datasets)
+    assert {name: list(of) for name, of in pyramids_of(tree).items()} == {"im": list(levels)}
 
 
 def test_what_is_not_coarser_is_an_image_of_its_own() -> None:

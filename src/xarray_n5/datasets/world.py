@@ -9,7 +9,7 @@ import numpy as np
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import xarray as xr
     from numpy.typing import ArrayLike
@@ -94,12 +94,8 @@ def _to_system(dataset: xr.Dataset, system: str) -> np.ndarray:
             f"there are no coordinates {', '.join(missing)}, by which {system!r} is computed; keep "
             "the coordinates of the image"
         )
-    samples = np.zeros((len(dims), len(dims) + 1))
-    for row, dim in enumerate(dims):
-        first, step = _line(dataset[dim].values)
-        samples[row, row], samples[row, -1] = step, first
     rows = np.asarray(placed[AFFINE], np.float64)
-    matrix: np.ndarray = rows[:, :-1] @ samples
+    matrix: np.ndarray = rows[:, :-1] @ _of_lines(dataset, dims)
     matrix[:, -1] += rows[:, -1]
     return matrix
 
@@ -235,13 +231,19 @@ def _by_coordinates(dataset: xr.Dataset) -> np.ndarray:
                 "coordinate of the Dataset that was opened; use the methods of its accessor n5"
             )
         origins = [dataset[name] for name in names]
-    shape = origins[0].shape if origins else ()
-    matrices = np.zeros((*shape, len(AXES), len(AXES) + 1))
-    for row, axis in enumerate(AXES):
-        first, step = _line(dataset[axis].values)
-        matrices[..., row, row] = step
-        matrices[..., row, -1] = first + (origins[row].values if origins else 0.0)
+    matrix = _of_lines(dataset, AXES)
+    matrices = np.tile(matrix, (*(origins[0].shape if origins else ()), 1, 1))
+    for row, origin in enumerate(origins):
+        matrices[..., row, -1] += origin.values
     return matrices
+
+
+def _of_lines(dataset: xr.Dataset, dims: Sequence[str]) -> np.ndarray:
+    """Return the matrix from samples to coordinates along some dimensions."""
+    matrix = np.zeros((len(dims), len(dims) + 1))
+    for row, dim in enumerate(dims):
+        matrix[row, -1], matrix[row, row] = _line(dataset[dim].values)
+    return matrix
 
 
 def within(dataset: xr.Dataset) -> np.ndarray:
