@@ -65,6 +65,13 @@ def test_a_format_that_is_given_counts_more_than_the_name(tmp_path: Path) -> Non
         assert (tmp_path / name / "b" / document).exists()
 
 
+def test_n5_without_a_root_document_stays_n5(tmp_path: Path) -> None:
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
+    (tmp_path / "b.zarr/attributes.json").unlink()
+    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "b")
+    assert (tmp_path / "b.zarr/b/attributes.json").exists()
+
+
 def test_the_innermost_name_counts_of_a_place_within(tmp_path: Path) -> None:
     xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em/raw")
     xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/c.n5/em/raw")

@@ -172,7 +172,7 @@ def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
             f"{store.url}: {ending} files cannot be written, and a directory should not be named "
             f"like one; choose a name such as *.n5, *.zarr or *.h5, or pass format={other}"
         )
-    return form
+    return _keyed(N5.name) if form.name == Zarr2.name and _is_n5(store) else form
 
 
 def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFormat, Documents]:
@@ -211,6 +211,16 @@ def _format_named(store: Store) -> KeyedFormat:
             return named[ending]
         above = above.parent()
     return forms[0]
+
+
+def _is_n5(store: Store) -> bool:
+    """Return whether a container named like Zarr has N5 in it, or is in an N5 container."""
+    folders, _ = store.list("")  # TensorStore writes no documents for roots
+    above: Store | None = store
+    while above is not None and not _ending(above.name, (*N5.suffixes, *Zarr2.suffixes)):
+        above = above.parent()
+    documents = [join(folder, N5.documents[0]) for folder in folders]
+    return any(store.get_many(documents)) or bool(above and above.get(N5.documents[0]))
 
 
 def _ending(name: str, endings: Iterable[str]) -> str:
