@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections import Counter
 from contextlib import contextmanager
@@ -19,39 +18,20 @@ if TYPE_CHECKING:
 
 Fault: TypeAlias = Literal[401, 403, 404, 429, 500, 503, "drop", "truncate", "stall"]
 
-FAULTS: tuple[Fault, ...] = (403, 429, 500, 503, "drop", "truncate", "stall")
-"""All ways to fail, but for "404", which is an answer."""
-
-PASSING: tuple[Fault, ...] = (429, 500, 503, "drop", "truncate", "stall")
-"""Those that another try may overcome."""
-
 STALL = 30.0
 """How many seconds a stalled answer takes; clients give up before."""
 
 
 @dataclass
 class Plan:
-    """What goes wrong: by chance, the same in each run, or always at some keys."""
+    """What goes wrong at some keys."""
 
-    faults: tuple[Fault, ...] = ()
-    rate: float = 0.05
-    seed: int = 0
     always: Mapping[str, Fault] = field(default_factory=dict)
     """Faults by how a path ends."""
-    spared: str = "attributes.json"
-    """How the paths end that chance spares."""
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)  # noqa: S311
 
     def fault(self, path: str) -> Fault | None:
         """What goes wrong with a request."""
-        for end, fault in self.always.items():
-            if path.endswith(end):
-                return fault
-        if not self.faults or path.endswith(self.spared) or self._random.random() >= self.rate:
-            return None
-        return self._random.choice(self.faults)
+        return next((self.always[end] for end in self.always if path.endswith(end)), None)
 
 
 @dataclass

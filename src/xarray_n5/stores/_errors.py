@@ -129,5 +129,5 @@ def _status(error: BaseException) -> int | None:
             return status if 400 <= status < 600 else None  # noqa: PLR2004 - HTTP's errors
     response = getattr(error, "response", None)
     metadata = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
-    found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
-    return found if isinstance(found, int) else None
+    status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
+    return status if isinstance(status, int) else None
