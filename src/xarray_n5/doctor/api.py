@@ -227,18 +227,16 @@ def _examined(image: StoredImage, dialect: str | None, root: str) -> xr.Dataset:
 def _table(image: StoredImage, expected: Geometry, comparisons: Sequence[Comparison]) -> xr.Dataset:
     """Return what programs read, as variables."""
     readings = [program.readings for program in comparisons]
-    by_level, by_axis = ("reader", "level"), ("reader", "level", "axis")
-    variables: dict[str, Any] = {
-        "opens": (by_level, [[level.opens for level in row] for row in readings]),
-        "attribute": (by_level, _strings([[level.attribute for level in row] for row in readings])),
-        "verdict": ("reader", _strings([program.verdict for program in comparisons])),
-        "agrees": ("reader", [program.agrees for program in comparisons]),
-        "reason": ("reader", _strings([program.reason for program in comparisons])),
-    }
+    variables: dict[str, Any] = {}
+    for key in ("verdict", "agrees", "reason"):
+        variables[key] = ("reader", [getattr(program, key) for program in comparisons])
+    for key in ("opens", "attribute"):
+        table = [[getattr(level, key) for level in row] for row in readings]
+        variables[key] = (("reader", "level"), table)
     axes = [[_facts(level, expected.ndim) for level in row] for row in readings]
     for at, key in enumerate(("name", "scale", "offset", "unit")):
         column = [[[axis[at] for axis in level] for level in row] for row in axes]
-        variables[key] = (by_axis, column if key in {"scale", "offset"} else _strings(column))
+        variables[key] = (("reader", "level", "axis"), column)
     coords = {
         "reader": [*READERS],
         "title": ("reader", [reader.title for reader in READERS.values()]),
@@ -256,11 +254,7 @@ def _facts(reading: Reading, ndim: int) -> list[tuple[str, float, float, str]]:
     facts = []
     for axis in reading.axes:
         sized = axis.scale is not None and axis.labels is None
-        scale, offset = (axis.step, axis.offset) if sized else (np.nan, np.nan)
-        offset = np.nan if reading.offsets == "ignored" else offset
-        facts.append((axis.name or "", scale, offset, axis.unit or "" if sized else ""))
+        offset = axis.offset if sized and reading.offsets != "ignored" else np.nan
+        scale, unit = (axis.step, axis.unit or "") if sized else (np.nan, "")
+        facts.append((axis.name or "", scale, offset, unit))
     return facts
-
-
-def _strings(values: list[Any]) -> np.ndarray:
-    return np.array(values, object)

@@ -39,11 +39,6 @@ class Reader(NamedTuple):
     """A function that returns the axes of each level as the program sees them."""
 
 
-def _each(read: Callable[[StoredArray], Reading]) -> Callable[[StoredImage], list[Reading]]:
-    """Return the function that reads an image of a program that reads each level by itself."""
-    return lambda image: [read(level) for level in image.levels]
-
-
 def _read_ome_zarr(image: StoredImage) -> list[Reading]:
     if not image.format.startswith("zarr"):
         return [unread("it reads OME-Zarr") for _ in image.levels]
@@ -51,11 +46,13 @@ def _read_ome_zarr(image: StoredImage) -> list[Reading]:
 
 
 READERS: dict[str, Reader] = {
-    "xarray_n5": Reader("xarray-n5", _each(read_all_dialects)),
+    "xarray_n5": Reader("xarray-n5", lambda image: [*map(read_all_dialects, image.levels)]),
     # google/neuroglancer: src/datasource/n5/frontend.ts, src/datasource/zarr
     "neuroglancer": Reader("Neuroglancer", read_neuroglancer),
     # saalfeldlab/n5-viewer: N5ViewerCreator; n5-ij: N5Importer; n5-universe: metadata
-    "n5_universe": Reader("n5-universe (Fiji)", _each(read_n5_universe)),
+    "n5_universe": Reader(
+        "n5-universe (Fiji)", lambda image: [*map(read_n5_universe, image.levels)]
+    ),
     # ngff.openmicroscopy.org, 0.4 to 0.6; ome/ome-zarr-py
     "ome_ngff": Reader("OME-NGFF", _read_ome_zarr),
 }
@@ -180,17 +177,15 @@ def differences(readings: Sequence[Reading], expected: Sequence[Geometry]) -> It
     for number, (reading, geometry) in enumerate(zip(readings, expected, strict=True)):
         if reading.axes is None or len(reading.axes) != geometry.ndim:
             continue
+        over = first if reading.offsets == "relative" else None
+        shifted = reading.offsets == "absolute" or over is not None
         for at, (seen, axis) in enumerate(zip(reading.axes, geometry.axes, strict=True)):
             if seen.name and axis.name and seen.name != axis.name:
                 yield Difference(number, at, "name", seen.name, axis.name)
             elif geometry.affine is None:
-                shifted = reading.offsets != "ignored"
                 pair = axis, seen
-                if reading.offsets == "relative" and first is None:
-                    shifted = False
-                elif reading.offsets == "relative" and first is not None:
-                    base = expected[0].axes[at]
-                    pair = _over(axis, base), _over(seen, first[at])
+                if over is not None:
+                    pair = _over(axis, expected[0].axes[at]), _over(seen, over[at])
                 for fact in islice(axis_differences(*pair, shifted=shifted), 1):
                     yield Difference(number, at, *fact)
 

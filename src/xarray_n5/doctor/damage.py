@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of
@@ -71,10 +71,6 @@ class Survey:
         """Return a node's location, for commands."""
         return join(self.container.url, path)
 
-    def covers(self, path: str) -> bool:
-        """Return whether a node would be in the survey if it were stored."""
-        return not self.root or path == self.root or path.startswith(f"{self.root}/")
-
 
 def survey_at(
     url: object, path: str, storage_options: Mapping[str, Any] | None, xml: bytes | None
@@ -114,17 +110,14 @@ def survey_at(
             raise
         except N5Error as error:
             return None, [Finding("unreadable", path, str(error), "restore its metadata")]
-        checks = CHECKS.items()
-        return survey, [finding for name, check in checks for finding in _run(name, check, survey)]
-
-
-def _run(name: str, check: Check, survey: Survey) -> Iterator[Finding]:
-    """Iterate over the findings of a check; one that fails is a finding, too."""
-    try:
-        yield from check(survey)
-    except (N5Error, OSError, *ODD) as error:
-        why = f"{name} could not be checked: {type(error).__name__}: {error}"
-        yield Finding("not-checked", survey.root, why, "see the message, and try again")
+        findings: list[Finding] = []
+        for name, check in CHECKS.items():
+            try:
+                findings += check(survey)
+            except (N5Error, OSError, *ODD) as error:
+                why = f"{name} could not be checked: {type(error).__name__}: {error}"
+                findings.append(Finding("not-checked", survey.root, why, "try again"))
+        return survey, findings
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -143,8 +136,7 @@ def _unreadable(survey: Survey) -> Iterator[Finding]:
     for path, group in survey.groups.items():
         if group.node.incomplete:
             why = "it has attributes, but not the document that makes it an array or a group"
-            remedy = "repeat the write that was stopped, or remove it"
-            yield Finding("unreadable", path, why, remedy)
+            yield Finding("unreadable", path, why, "repeat the write that was stopped")
 
 
 def _unfinished_nodes(survey: Survey) -> Iterator[Finding]:
@@ -227,11 +219,11 @@ def _pyramids(survey: Survey) -> Iterator[Finding]:
         if seen.issuperset(pyramid.levels):
             continue
         seen |= {*pyramid.levels}
-        known = {*survey.arrays, *survey.unreadable}
-        if missing := [at for at in pyramid.levels if at not in known and survey.covers(at)]:
+        known = survey.arrays.keys() | survey.unreadable.keys()
+        if missing := [at for at in pyramid.levels if at not in known]:
             count, is_ = len(pyramid.levels), "is" if len(missing) == 1 else "are"
-            names = pyramid.names(missing)
-            why = f"{count} levels by {pyramid.promised}, of which {names} {is_} not stored"
+            why = f"{count} levels by {pyramid.promised}, of which {pyramid.names(missing)} "
+            why += f"{is_} not stored"
             yield _lost("missing-level", survey, pyramid, missing, why)
         levels = [survey.arrays[at] for at in pyramid.levels if at in survey.arrays]
         stored = together(survey.container.store, [partial(_has_chunks, lev) for lev in levels])
@@ -246,10 +238,9 @@ def _pyramids(survey: Survey) -> Iterator[Finding]:
 
 def _has_chunks(level: Array) -> bool:
     """Return whether any chunk of an array is stored, if it needs one and they can be listed."""
-    try:
+    with suppress(*REFUSED):
         return not level.size or next(level.node.stored_chunks(), None) is not None
-    except REFUSED:
-        return True
+    return True
 
 
 def _lost(kind: str, survey: Survey, pyramid: Pyramid, lost: Sequence[str], why: str) -> Finding:
@@ -285,9 +276,7 @@ def _misfit(base: Array, level: Array) -> Iterator[Finding]:
             return
 
 
-Check: TypeAlias = "Callable[[Survey], Iterator[Finding]]"
-
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, Callable[[Survey], Iterator[Finding]]] = {
     "nodes that cannot be read": _unreadable,
     "unfinished writes": _unfinished_nodes,
     "consolidated metadata": _consolidated,

@@ -10,7 +10,7 @@ from xarray_n5.dialects.lists import over
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_others, without_images
 from xarray_n5.dialects.write import write_geometry, write_pyramid
-from xarray_n5.doctor.compare import READERS, compare, conflicts
+from xarray_n5.doctor.compare import READERS, compare, conflicts, leading
 from xarray_n5.errors import printable
 
 if TYPE_CHECKING:
@@ -83,9 +83,6 @@ def _check(image: StoredImage, expected: Sequence[Geometry]) -> None:
     """Raise ValueError if attributes cannot be changed, or would not be of this image alone."""
     if not any(geometry.placed or geometry.named for geometry in expected):
         raise ValueError(NO_AXES)
-    names = [axis.name for axis in expected[0].axes if axis.name]
-    if len(set(names)) < len(names):
-        raise ValueError(f"its axes are called {names}, one name twice; correct them first")
     by_hand = "; correct the attributes by hand"
     if not image.grouped:
         if image_of(image.levels[0].context) is not None:
@@ -144,7 +141,7 @@ def _ambiguous(
 ) -> str:
     other, fact = next(iter(contradictions.items()))
     level, name = image.levels[fact.level], expected[fact.level].axes[fact.axis].name
-    used = expected[0].sources.get("scale", expected[0].sources.get("names", "")).partition(":")[0]
+    used = leading(expected[0])
     choices = " or ".join(f"dialect={dialect!r}" for dialect in (used, *contradictions))
     return printable(
         f"{used} and {other} metadata contradict each other on the {fact.field} of axis "

@@ -14,6 +14,7 @@ from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.lists import axes_at_level
 from xarray_n5.doctor.readers import Reading, is_of_systems, read_ngff, refused, unread
 from xarray_n5.model.axes import Axis
+from xarray_n5.model.level_names import number_in
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:
@@ -21,13 +22,10 @@ if TYPE_CHECKING:
 
     from xarray_n5.doctor.images import StoredArray, StoredImage
 
-_LEVEL = re.compile(r"s(0|[1-9]\d*)")
 _SIZED = ("resolution", "axes", "units", "downsamplingFactors", "scales")
 """Attributes of groups from which the number of axes is known."""
 
-_BOTH = {"0.4", "0.5-dev"}
-
-_VERSIONS = {"zarr2": _BOTH, "zarr3": _BOTH | {"0.5"}}
+_VERSIONS = {"zarr2": {"0.4", "0.5-dev"}, "zarr3": {"0.4", "0.5-dev", "0.5"}}
 """The versions of OME-NGFF in each format of Zarr. Its main branch knows drafts of 0.6, whose
 references to coordinate systems are strings; it refuses objects."""
 
@@ -51,7 +49,7 @@ def read_neuroglancer(image: StoredImage) -> list[Reading]:
         return [unread(reason) for _ in levels]
     if image.format in _VERSIONS:
         return [_zarr(level, image.format) for level in levels]
-    if image.grouped and all(_LEVEL.fullmatch(level.name) for level in levels):
+    if image.grouped and all(number_in(level.name) is not None for level in levels):
         return _group(levels)
     readings = []
     for level in levels:
@@ -96,7 +94,7 @@ def _group(levels: Sequence[StoredArray]) -> list[Reading]:
         raise ValueError("'scales' is not a list with the factors of each level")
     readings = []
     for level in levels:
-        number = int(level.name[1:])
+        number = number_in(level.name) or 0
         factors = _merged(level.attributes, *level.above.values()).get("downsamplingFactors")
         if several is None and factors is None and number:
             raise ValueError("it expects 'downsamplingFactors' on a coarser level")

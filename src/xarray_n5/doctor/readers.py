@@ -18,8 +18,6 @@ from xarray_n5.model.axes import Axis
 from xarray_n5.model.level_names import level_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from xarray_n5.doctor.images import StoredArray
     from xarray_n5.model.axes import Geometry
 
@@ -69,27 +67,15 @@ def refused(reason: str) -> Reading:
 
 def reading_of(geometry: Geometry) -> Reading:
     """Return the reading of a program that has a dialect, by what the dialect read."""
-    return Reading(axes=geometry.axes, attribute=_listed(geometry.sources.values()))
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return the distinct names in comma-separated lists as one list.
-
-    >>> _listed(["axes", "pixelResolution, axes"])
-    'axes, pixelResolution'
-    """
-    return ", ".join(dict.fromkeys(part for name in names for part in name.split(", ") if part))
+    names = ", ".join(geometry.sources.values()).split(", ")
+    return Reading(axes=geometry.axes, attribute=", ".join(dict.fromkeys(filter(None, names))))
 
 
 def read_all_dialects(level: StoredArray) -> Reading:
     """Return a level as xarray-n5 reads it, with the attributes that it is from, by dialect."""
     geometry, _ = resolve_geometry(level.context)
-    keys: dict[str, list[str]] = {}
-    for source in dict.fromkeys(geometry.sources.values()):
-        dialect, _, key = source.partition(": ")
-        keys.setdefault(dialect, []).append(key)
-    attribute = "; ".join(f"{dialect}: {_listed(names)}" for dialect, names in keys.items())
-    return replace(reading_of(geometry), attribute=attribute)
+    sources = dict.fromkeys(geometry.sources.values())
+    return replace(reading_of(geometry), attribute="; ".join(sources))
 
 
 # OME-NGFF, as it is specified
