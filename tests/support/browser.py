@@ -1,4 +1,4 @@
-"""Chromium without a window, for tests that skip where it is not, and a server of files for it."""
+"""Chromium without a window, for tests that skip where it is not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -90,57 +90,6 @@ def watching() -> Iterator[tuple[str, list[str]]]:
         try:
             # Pages of this machine are not requested by way of proxies.
             yield f"--proxy-server=127.0.0.1:{server.server_port}", seen
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve files to pages from elsewhere, whole or in part, as object stores do; list none."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args, directory=str(folder))
-
-        def do_OPTIONS(self) -> None:
-            self.send_response(204)
-            self.end_headers()
-
-        def do_GET(self) -> None:
-            file = folder / self.path.partition("?")[0].lstrip("/")
-            data = file.read_bytes() if file.is_file() else None
-            if data is None:
-                self.send_error(404)
-                return
-            asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-            self.send_response(206 if asked else 200)
-            if asked:
-                start, stop = int(asked[1]), min(int(asked[2] or len(data)) + 1, len(data))
-                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(data)}")
-                data = data[start:stop]
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def end_headers(self) -> None:
-            for name in ("Origin", "Headers", "Methods"):
-                self.send_header(f"Access-Control-Allow-{name}", "*")
-            self.send_header("Access-Control-Expose-Headers", "Content-Range")
-            super().end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            del format, args
-
-    with WebServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False  # browsers keep connections open
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

@@ -86,10 +86,3 @@ def write_ims(
             )
             group.create_dataset("Histogram", data=np.zeros(256, "u8"))
     return path
-
-
-def remove(path: Path, group: str, name: str) -> None:
-    """Remove an attribute of a group, or what is in it."""
-    with h5py.File(path, "a") as file:
-        found = file[group]
-        del (found.attrs if name in found.attrs else found)[name]

@@ -30,8 +30,6 @@ View = tuple[int, int]
 FACTORS = ((1, 1, 1), (1, 2, 2), (2, 4, 4))
 """The factors of levels along z, y, x."""
 
-KINDS = ("illumination", "channel", "tile", "angle")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -309,37 +309,14 @@ class WebServer(ThreadingHTTPServer):
     request_queue_size = 1024
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder by HTTP, and list none of them."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args, directory=str(folder))
-
-        def list_directory(self, path: Any) -> None:  # type: ignore[override]
-            del path
-            self.send_error(403)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            del format, args
-
-    with WebServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @dataclass(kw_only=True)
 class Ranges:
     """A web server that sends parts of files, which a test may replace meanwhile."""
 
-    files: dict[str, bytes]
+    files: dict[str, bytes] = field(default_factory=dict)
     """The files, by path."""
+    folder: Path | None = None
+    """The folder that they are in, instead."""
     headers: Callable[[bytes], dict[str, str]] = lambda _: {}
     """Returns what the server sends with any part of a file, such as an ETag."""
     knows_ranges: bool = True
@@ -359,6 +336,8 @@ class Ranges:
         self.seen.append((wanted or "GET", path))
         self.before()
         data = self.files.get(path)
+        if self.folder is not None and (file := self.folder / path).is_file():
+            data = file.read_bytes()
         if data is None:
             handler.send_error(404)
             return
@@ -375,13 +354,14 @@ class Ranges:
         for name, value in {**headers, "Content-Length": str(len(part))}.items():
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(part)
-        self.sent += len(part)
+        if handler.command == "GET":
+            handler.wfile.write(part)
+            self.sent += len(part)
 
 
 @contextmanager
 def serving_ranges(**options: Any) -> Iterator[Ranges]:
-    """Serve files by ranges."""
+    """Serve files by ranges, to pages from elsewhere too, as object stores do; list none."""
     served = Ranges(**options)
 
     class Handler(BaseHTTPRequestHandler):
@@ -391,8 +371,21 @@ def serving_ranges(**options: Any) -> Iterator[Ranges]:
             served.answer(self)
 
         def do_HEAD(self) -> None:
+            if served.folder is not None:
+                served.answer(self)
+                return
             served.seen.append(("HEAD", self.path.lstrip("/")))
             self.send_error(405)
+
+        def do_OPTIONS(self) -> None:
+            self.send_response(204)
+            self.end_headers()
+
+        def end_headers(self) -> None:
+            for name in ("Origin", "Headers", "Methods"):
+                self.send_header(f"Access-Control-Allow-{name}", "*")
+            self.send_header("Access-Control-Expose-Headers", "Content-Range")
+            super().end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
@@ -406,3 +399,10 @@ def serving_ranges(**options: Any) -> Iterator[Ranges]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder."""
+    with serving_ranges(folder=folder) as served:
+        yield served.url

@@ -11,7 +11,8 @@ import pytest
 import xarray as xr
 
 from tests.support.axes import with_axes
-from tests.support.browser import browsing, needs_chromium, serving, viewer
+from tests.support.browser import browsing, needs_chromium, viewer
+from tests.support.servers import serving
 from xarray_n5 import Axis, copy, open_array, pyramid
 from xarray_n5.model.units import unit_of
 

@@ -25,9 +25,10 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.support.axes import with_axes
-from tests.support.browser import serving, viewer
+from tests.support.browser import viewer
 from tests.support.projects import Setup, diagonal, project_xml, write_project
 from tests.support.scenes import image_attributes, system, write_image, write_scene
+from tests.support.servers import serving
 from xarray_n5 import Axis, create_array, create_group, pyramid
 from xarray_n5.cli import main
 from xarray_n5.errors import MissingPackageError

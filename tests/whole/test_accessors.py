@@ -45,10 +45,6 @@ def test_geometry_follows_what_is_done_to_the_array(opened: xr.Dataset) -> None:
     assert facts(plane.n5.geometry)[0] == ("z", "nm", 40.0, 80.0)
 
 
-def test_an_array_from_elsewhere_has_no_sources() -> None:
-    assert xr.DataArray(np.zeros(3), {"x": [1.0, 2, 3]}, "x").n5.geometry.sources == {}
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -118,17 +114,6 @@ def test_places_that_scale_and_offset_make_come_back_to_the_last_digit(
     axis = geometry_from(xr.DataArray(np.zeros(size), {"x": values}, "x")).axes[0]
     found = axis.offset + axis.step * np.arange(size)
     np.testing.assert_allclose(found, values, rtol=0, atol=2 * np.spacing(np.abs(values).max()))
-
-
-def test_what_was_opened_and_written_again_is_at_the_same_places(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for number, resolution in enumerate(rng.uniform(0.01, 9, (20, 2)).tolist()):
-        attributes = {"pixelResolution": resolution, "downsamplingFactors": [2, 2]}
-        create_array(tmp_path, f"a{number}", shape=(50, 70), dtype="u1", attributes=attributes)
-        first = xr.open_dataset(tmp_path, engine="n5", group=f"a{number}")[f"a{number}"]
-        to_n5(first, tmp_path, f"b{number}")
-        again = xr.open_dataset(tmp_path, engine="n5", group=f"b{number}")[f"b{number}"]
-        xr.testing.assert_equal(again, first)
 
 
 def test_one_sample_that_stands_for_several_has_no_step_of_its_own(opened: xr.Dataset) -> None:

@@ -120,7 +120,7 @@ def test_a_dataset_that_xarray_wrote_is_decoded(corpus: Path) -> None:
 def test_worker_processes_read_what_others_wrote(corpus: Path, cluster: Client) -> None:
     arrays: dict[object, da.Array] = {}
     expected: dict[object, str] = {}
-    for row in PLAIN if EXHAUSTIVE else spread(PLAIN, 40):
+    for row in PLAIN if EXHAUSTIVE else spread(PLAIN, 12):
         arrays[row["path"]] = lazy(corpus / row["path"], row)
         expected[row["path"]] = row["sha256_zyx"]
         if row["container"]:

@@ -11,20 +11,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import dask
-import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
 from dask.array.core import PerformanceWarning
 from dask.base import optimize
 from dask.callbacks import Callback
-from dask.layers import ArraySliceDep
-from dask.utils import key_split
 
 from tests.support.memory import peak
 from tests.support.stores import CountingStore
 from xarray_n5 import create_array, from_n5, open_array, to_n5
-from xarray_n5.graph import GridSlices, slices_of
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -109,24 +105,6 @@ def test_a_task_pickles_small(tmp_path: Path) -> None:
     assert max(len(pickle.dumps(task)) for task in tasks.values()) < 1200
     dataset = xr.open_dataset(place, engine="n5", group="em/raw", chunks={}, inline_array=True)
     assert max(len(pickle.dumps(task)) for task in dict(dataset["raw"].data.dask).values()) < 1800
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (7,), (8, 1), (3, 0, 5), (5, 9, 16)])
-def test_slices_are_computed_as_dask_lists_them(shape: tuple[int, ...]) -> None:
-    sizes = da.core.normalize_chunks((4,) * len(shape), shape)
-    ours, listed = slices_of(sizes), ArraySliceDep(sizes)
-    assert isinstance(ours, GridSlices)
-    assert ours.numblocks == listed.numblocks
-    for index in np.ndindex(ours.numblocks):
-        assert ours[index] == listed[index]
-
-
-def test_tasks_are_shown_by_the_names_of_their_arrays(tmp_path: Path) -> None:
-    place = volume(tmp_path, (256,) * 3, "volumes/em-2")
-    lazy = from_n5(place, "volumes/em-2")
-    assert key_split(lazy.name) == "from_n5_em_2"
-    assert lazy.name == from_n5(place / "volumes/em-2").name
-    assert key_split(from_n5(place, "volumes/em-2", skip_missing=True).name) == "from_n5_em_2"
 
 
 # Blocks of several chunks

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import h5py
-import numpy as np
 import pytest
 import xarray as xr
 from fsspec.config import conf
@@ -479,10 +478,3 @@ def test_chained_urls_of_the_user_hold_relative_containers(tmp_path: Path) -> No
     ):
         ds = xr.open_dataset(url, engine="bdv", level=0, setup=0, timepoint=0)
         assert ds["a"].any()
-
-
-def test_no_project_is_written_that_could_not_be_opened(tmp_path: Path) -> None:
-    image = xr.DataArray(np.ones((4, 4, 4), "u1"), dims=("z", "y", "x"), name="image")
-    with pytest.raises(MetadataError, match="its scheme is 'memory'"):
-        image.n5.to_bdv(tmp_path / "a.xml", "memory://locations/x.n5")
-    assert not (tmp_path / "a.xml").exists()

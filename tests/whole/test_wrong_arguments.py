@@ -16,24 +16,66 @@ from xarray_n5 import NodeNotFoundError, create_array, open_array, open_group, p
 from xarray_n5.errors import MissingPackageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 IMAGE = xr.DataArray(np.ones((8, 8, 8)), dims=("z", "y", "x"), name="f")
 
 
-@pytest.mark.parametrize(
-    ("encoding", "expected"),
-    [
-        ({"f": {"chunksizes": 4}}, "did you mean 'chunks'"),
-        ({"f": {"xyz": 1}}, "expected one of .*chunks, .*compression"),
-        ({"chunks": (4, 4, 4)}, "castable to a dict: encoding="),
-    ],
-)
-def test_unknown_encodings_are_refused_with_those_meant(
-    tmp_path: Path, encoding: Any, expected: str
+CALLS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "an option of the encoding": (
+        lambda url: IMAGE.n5.to_n5(url, encoding={"f": {"chunksizes": 4}}),
+        *(ValueError, "did you mean 'chunks'"),
+    ),
+    "the encoding of no variable": (
+        lambda url: IMAGE.to_dataset().n5.to_n5(url, encoding={"ff": {}}),
+        *(KeyError, "'ff'.* the variables are f"),
+    ),
+    "an option of an encoding as its variable": (
+        lambda url: IMAGE.n5.to_n5(url, encoding={"chunks": (4, 4, 4)}),
+        *(ValueError, "castable to a dict: encoding="),
+    ),
+    "an option of a DataArray": (
+        lambda url: IMAGE.n5.to_n5(url, overwrite=True),
+        *(TypeError, "overwrite"),
+    ),
+    "an option of a DataTree": (
+        lambda url: xr.DataTree(IMAGE.to_dataset()).n5.to_n5(url, overwrite=True),
+        *(TypeError, "overwrite"),
+    ),
+    "an option of a view": (lambda url: view(url, colour="red"), TypeError, "colour"),
+    "data after the location": (
+        lambda url: to_n5(str(url), da.ones(3)),
+        *(TypeError, "got Array; the data comes before the location"),
+    ),
+    "a number as location": (lambda _: open_array(1.5), TypeError, "got float"),
+    "an append to nothing": (
+        lambda url: frame(0).n5.to_n5(url, append_dim="time"),
+        *(NodeNotFoundError, "omit append_dim in the first write"),
+    ),
+    "a location as image": (
+        lambda url: pyramid(str(url), "raw"),
+        *(TypeError, r"got str; .*open_array\(url, path\)"),
+    ),
+    "a Dataset as image": (
+        lambda url: pyramid(IMAGE.to_dataset(), url),
+        *(TypeError, "got Dataset; choose one of its variables: f$"),
+    ),
+    "factors by axis": (
+        lambda url: pyramid(IMAGE, url, "p", factors=(1, 2, 2)),
+        *(ValueError, r"for a factor per axis, pass \[\(1, 2, 2\)\]"),
+    ),
+}
+"""Calls that create nothing, their errors, and what these say."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_calls_create_nothing_and_are_answered_with_what_to_pass(
+    tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(ValueError, match=expected):
-        IMAGE.n5.to_n5(tmp_path / "a.n5", encoding=encoding)
+    call, error, expected = CALLS[name]
+    with pytest.raises(error, match=expected):
+        call(tmp_path / "a.n5")
     assert not (tmp_path / "a.n5").exists()
 
 
@@ -42,15 +84,6 @@ def test_unknown_options_of_the_engine_are_refused_by_name(tmp_path: Path, open_
     IMAGE.n5.to_n5(tmp_path / "a.n5")
     with pytest.raises(TypeError, match="no parameter 'colour'"):
         open_it(tmp_path / "a.n5", engine="n5", colour="red")
-
-
-def test_unknown_keywords_are_refused(tmp_path: Path) -> None:
-    for stored in (IMAGE, IMAGE.to_dataset(), xr.DataTree(IMAGE.to_dataset())):
-        with pytest.raises(TypeError, match="overwrite"):
-            stored.n5.to_n5(tmp_path / "a.n5", overwrite=True)
-    with pytest.raises(TypeError, match="colour"):
-        view(tmp_path / "a.n5", colour="red")
-    assert not (tmp_path / "a.n5").exists()
 
 
 @pytest.mark.parametrize(
@@ -75,40 +108,10 @@ def test_urls_that_need_a_package_name_the_extra(url: str, extra: str) -> None:
     assert caught.value.extra == extra
 
 
-def test_what_is_no_place_is_named_by_its_type(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="got Array; the data comes before the location"):
-        to_n5(str(tmp_path / "a.n5"), da.ones(3))
-    with pytest.raises(TypeError, match="got float") as caught:
-        open_array(1.5)
-    assert "before the location" not in str(caught.value)
-
-
-def test_a_pyramid_of_what_holds_no_numbers_says_what_to_give() -> None:
-    with pytest.raises(TypeError, match=r"got str; .*open_array\(url, path\)"):
-        pyramid("cells.n5", "raw")
-    with pytest.raises(TypeError, match=r"got Dataset; choose one of its variables: f$"):
-        pyramid(IMAGE.to_dataset(), "a.n5")
-
-
-def test_factors_by_axis_are_told_from_those_by_level(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"for a factor per axis, pass \[\(1, 2, 2\)\]"):
-        pyramid(IMAGE, tmp_path / "a.n5", "p", factors=(1, 2, 2))
-    with pytest.raises(ValueError, match=r"the level would not be coarser$"):
-        pyramid(IMAGE, tmp_path / "a.n5", "p", factors=[(1, 1, 1)])
-    pyramid(IMAGE, tmp_path / "a.n5", "p", factors=[(1, 2, 2)])
-    assert open_array(tmp_path / "a.n5", "p/s1").shape == (8, 4, 4)
-
-
 def frame(minute: int) -> xr.Dataset:
     """One plane of a time lapse."""
     time = np.datetime64("2026-01-01T00:00", "ns") + np.timedelta64(minute, "m")
     return xr.Dataset({"f": (("time", "x"), np.full((1, 3), minute))}, {"time": [time]})
-
-
-def test_what_is_not_there_is_not_appended_to(tmp_path: Path) -> None:
-    with pytest.raises(NodeNotFoundError, match="omit append_dim in the first write"):
-        frame(0).n5.to_n5(tmp_path / "a.n5", append_dim="time")
-    assert not (tmp_path / "a.n5").exists()
 
 
 def test_the_cure_of_times_that_do_not_fit_is_told_and_works(tmp_path: Path) -> None:
@@ -128,11 +131,6 @@ def test_a_misspelt_container_is_answered_with_the_one_beside_it(tmp_path: Path)
     create_array(tmp_path / "cells.n5", "raw", shape=(4,), dtype="u1")
     with pytest.raises(NodeNotFoundError, match=r"not exist; did you mean 'cells.n5'\?"):
         xr.open_dataset(tmp_path / "cels.n5", engine="n5")
-
-
-def test_an_encoding_of_no_variable_is_answered_with_the_variables(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="names 'ff', which is not a variable; the variables are f"):
-        IMAGE.to_dataset().n5.to_n5(tmp_path / "a.n5", encoding={"ff": {}})
 
 
 def test_levels_in_groups_of_their_own_are_named(tmp_path: Path) -> None:
