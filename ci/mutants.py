@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import importlib
 import os
@@ -94,17 +95,22 @@ class Chosen:
     """Runs the chosen tests of the collected ones, in their order; keeps the first that fails."""
 
     def __init__(self, tests: list[str]) -> None:
-        self.tests, self.failed = tests, "survives"
+        self.tests, self.outcome = tests, "no test"
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Drop the others."""
         items[:] = [item for item in items if item.nodeid in self.tests]
         items.sort(key=lambda item: self.tests.index(item.nodeid))
+        self.outcome = "survives" if items else "no test"
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that a file cannot be imported."""
+        self.outcome = report.nodeid if report.failed else self.outcome
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a failure."""
-        self.failed = report.nodeid if report.failed else self.failed
+        self.outcome = report.nodeid if report.failed else self.outcome
 
 
 def run(name: str, number: int, new: str, tests: list[str]) -> str:
@@ -121,9 +127,10 @@ def run(name: str, number: int, new: str, tests: list[str]) -> str:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             files = {file for test in tests if Path(file := test.partition("::")[0]).exists()}
             options = ["-xq", "-pno:cacheprovider", "--hypothesis-profile=ci", "--timeout=100"]
-            status = pytest.main([*options, *sorted(files)], [chosen := Chosen(tests)])
-            answer = "no test" if status == pytest.ExitCode.NO_TESTS_COLLECTED else chosen.failed
-            os.write(writes, (answer if status != 2 else "import").encode())  # noqa: PLR2004
+            chosen = Chosen(tests)
+            with contextlib.suppress(Exception):  # warnings at the end are errors, too
+                pytest.main([*options, *sorted(files)], [chosen])
+            os.write(writes, chosen.outcome.encode())
         os._exit(0)
     os.close(writes)
     with os.fdopen(reads) as pipe:
