@@ -76,21 +76,21 @@ def all_keys() -> frozenset[str]:
 
 def array_keys() -> frozenset[str]:
     """Return the attributes by which any dialect describes an array."""
-    return frozenset().union(*(dialect.keys for dialect in DIALECTS.values()))
+    return frozenset(key for dialect in DIALECTS.values() for key in dialect.keys)
 
 
 def group_keys() -> frozenset[str]:
     """Return the attributes by which any dialect describes an image on its group."""
-    return frozenset().union(
-        *(getattr(dialect, "group_keys", dialect.keys) for dialect in DIALECTS.values())
-    )
+    return frozenset(key for dialect in DIALECTS.values() for key in _keys_of_group(dialect))
 
 
 def level_lists() -> frozenset[str]:
     """Return the attributes of a group by which any dialect shows that it has levels."""
-    return frozenset().union(
-        *(getattr(dialect, "level_lists", ()) for dialect in DIALECTS.values())
-    )
+    return frozenset(key for d in DIALECTS.values() for key in getattr(d, "level_lists", ()))
+
+
+def _keys_of_group(dialect: Dialect) -> tuple[str, ...]:
+    return getattr(dialect, "group_keys", dialect.keys)
 
 
 def register_dialect(dialect: Dialect) -> None:
@@ -181,13 +181,12 @@ def resolve_geometry(
         keys += known.keys
     if dialect is not None and not readings:
         invalid.append(f"no {' or '.join(k.name for k in dialects)} metadata describe its axes")
-    completed = frozenset().union(
-        *(getattr(known, "completes", ()) for known in dialects if known.name in dict(readings))
-    )
+    names = tuple(name for name, _ in readings)
+    read_by = [known for known in dialects if known.name in names]
+    completed = {name for known in read_by for name in getattr(known, "completes", ())}
     geometry, disagreements = combine(
         [reading for reading in readings if reading[0] not in completed], len(node.shape)
     )
-    names = tuple(name for name, _ in readings)
     return replace(geometry, keys=frozenset(keys), dialects=names), invalid + disagreements
 
 
@@ -196,13 +195,9 @@ def is_shown(dialect: Dialect, node: ArrayContext, *, chosen: bool = False) -> b
     near = node.attributes.keys() | set().union(*node.parents[:1])
     if not chosen and not near.isdisjoint(getattr(dialect, "hidden_by", ())):
         return False
-    around = [*node.parents, *([] if node.base is None else [node.base.attributes])]
-    of_groups = frozenset(getattr(dialect, "group_keys", dialect.keys))
-    return (
-        not dialect.keys
-        or not node.attributes.keys().isdisjoint(dialect.keys)
-        or any(not of_groups.isdisjoint(attributes) for attributes in around)
-    )
+    around = set().union(*node.parents, {} if node.base is None else node.base.attributes)
+    is_own = not node.attributes.keys().isdisjoint(dialect.keys)
+    return is_own or not dialect.keys or not around.isdisjoint(_keys_of_group(dialect))
 
 
 def read(dialect: Dialect, node: ArrayContext) -> Geometry | None:

@@ -101,11 +101,8 @@ _LONGEST_ABBREVIATION = 3
 _SIMILAR = 0.85
 """The similarity above which an unknown unit is a misspelling; "milligram" is not "millimeter"."""
 
-_NUMBERED = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*([^\d\s].*)")
-"""A number and a unit. Each character matches one part only, so matching takes linear time."""
-
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.+-].*)?")
-"""A number and perhaps a unit."""
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.+-].*)?")
+"""A number and perhaps a unit. Each character matches one part only: this takes linear time."""
 
 
 def _spellings() -> Iterator[tuple[str, Unit]]:
@@ -228,10 +225,8 @@ def split_unit(text: str | None) -> tuple[float, str | None]:
     >>> split_unit("4nm"), split_unit("nm"), split_unit("3 wishes")
     ((4.0, 'nm'), (1.0, 'nm'), (1.0, '3 wishes'))
     """
-    parts = _NUMBERED.fullmatch(text.strip()) if text is not None else None
-    if parts is None or unit_of(parts[2]) is None or float(parts[1]) == 0:
-        return 1.0, text
-    return float(parts[1]), parts[2]
+    number, unit = quantity_of(text or "") or (0.0, None)
+    return (number, unit) if number > 0 and unit_of(unit) is not None else (1.0, text)
 
 
 def quantity_of(text: str) -> tuple[float, str | None] | None:
