@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.geometries import facts, read
 from xarray_n5 import create_array
-from xarray_n5.arrays.coordinates import coords_of
 from xarray_n5.dialects import DIALECTS, array_keys, geometry_of, group_keys, register_dialect
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.write import write_geometry
@@ -61,23 +60,20 @@ def test_units_alone_count_in_ones() -> None:
     assert [axis.scale for axis in read({"units": ["nm"] * 3}).axes] == [1.0] * 3
 
 
-def test_a_resolution_alone_has_no_unit() -> None:
-    assert facts(read({"resolution": [4, 4, 40]}))[0] == (None, None, 40.0, 0.0)
-
-
-@pytest.mark.parametrize("resolution", [[4, 4, 40], ["4", "4.0", "40"], [4.0, 4.0, 40.0, None][:3]])
-def test_numbers_may_be_texts(resolution: list[Any]) -> None:
-    assert [axis.scale for axis in read({"resolution": resolution}).axes] == [40, 4, 4]
-
-
-def test_one_value_stands_for_all_axes() -> None:
-    assert [axis.scale for axis in read({"resolution": 2}).axes] == [2, 2, 2]
-
-
-def test_a_short_resolution_is_for_the_axes_of_space_where_that_is_the_custom() -> None:
-    assert [axis.scale for axis in read({"pixelResolution": [3, 2]}).axes] == [1, 2, 3]
-    geometry = read({"resolution": [3, 2], "offset": [7, 8]})
-    assert [(axis.scale, axis.offset) for axis in geometry.axes] == [(1, 0), (2, 8), (3, 7)]
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({"resolution": [4, 4, 40]}, [(40, 0), (4, 0), (4, 0)]),
+        ({"resolution": ["4", "4.0", "40"]}, [(40, 0), (4, 0), (4, 0)]),
+        ({"resolution": 2}, [(2, 0)] * 3),
+        ({"pixelResolution": [3, 2]}, [(1, 0), (2, 0), (3, 0)]),
+        ({"resolution": [3, 2], "offset": [7, 8]}, [(1, 0), (2, 8), (3, 7)]),
+    ],
+)
+def test_numbers_may_be_texts_one_for_all_axes_or_those_of_space(
+    attributes: dict[str, Any], expected: list[Any]
+) -> None:
+    assert facts(read(attributes)) == [(None, None, *numbers) for numbers in expected]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +112,6 @@ def test_pixel_resolution_takes_units_where_they_are() -> None:
     units = {"units": ["nm", "nm", "s"], "axes": ["x", "y", "t"]}
     assert facts(read({**attributes, **units}))[0] == ("t", "s", 2.0, 0.0)
     assert facts(read({"pixelResolution": [1, 2, 3]}))[0] == (None, None, 3.0, 0.0)
-
-
-def test_coordinate_arrays_label_the_samples() -> None:
-    attributes = {"axes": ["x", "c"], "coordinateArrays": {"c": ["DAPI", "GFP"]}}
-    geometry = read(attributes, (2, 4))
-    assert geometry.axes[0].labels == ("DAPI", "GFP")
-    assert coords_of(geometry, (2, 4))["c"].values.tolist() == ["DAPI", "GFP"]
 
 
 COSEM: dict[str, list[Any]] = {

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.support.geometries import facts, read
 from xarray_n5 import open_array, open_group
 
 if TYPE_CHECKING:
@@ -117,31 +118,26 @@ def edge(kind: str, source: Any = "intrinsic", target: Any = "stage", **more: An
     return {"type": kind, "input": ends[0], "output": ends[1], **more}
 
 
-def store_06(place: Path, *images: dict[str, Any], path: str = "", **more: Any) -> None:
-    """Store an image of two levels."""
-    root = zarr.open_group(str(place), mode="a", zarr_format=3)
-    group = root.require_group(path) if path else root
-    for name, size in (("s0", 8), ("s1", 4)):
-        group.create_array(name, shape=(size, size), chunks=(4, 4), dtype="u1")
-    group.attrs["ome"] = {"version": "0.6", "multiscales": list(images), **more}
-
-
-def opened_06(place: Path, **options: Any) -> tuple[list[Any], list[str]]:
-    """The first coordinates and units of a level, and the warnings."""
-    with warnings.catch_warnings(record=True) as seen:
+def read_06(
+    image: dict[str, Any], level: int = 0, path: str = "", scene: Any = None
+) -> tuple[list[Any], list[str]]:
+    """The axes of a level, and the warnings."""
+    group = {"ome": {"version": "0.6", "multiscales": [image]}}
+    around = ({},) * path.count("/") if path else ()
+    root = () if scene is None else ({"ome": {"version": "0.6", "scene": scene}},)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        level = xr.open_dataset(place, engine="n5", **options)
-    (variable,) = level.data_vars.values()
-    found = [
-        (str(dim), level[dim].values[:2].tolist(), level[dim].attrs.get("units"))
-        if dim in level.coords
-        else (str(dim), None, None)
-        for dim in variable.dims
-    ]
-    return found, [str(each.message) for each in seen]
+        geometry = read(
+            {},
+            (8, 8),
+            path=f"{path}/s{level}".strip("/"),
+            parents=(group, *around, *root),
+            lists_x_first=False,
+        )
+    return facts(geometry), [str(warning.message) for warning in caught]
 
 
-INTRINSIC = [("y", [7, 9], "micrometer"), ("x", [3, 3.5], "micrometer")]
+INTRINSIC = [("y", "micrometer", 2, 7), ("x", "micrometer", 0.5, 3)]
 
 EDGES = {
     "affine": edge("affine", affine=[[1, 0.5, 9], [0, 3, 1]]),
@@ -155,13 +151,10 @@ EDGES = {
 
 @pytest.mark.parametrize("kind", EDGES)
 @pytest.mark.parametrize("first", ["stage", "intrinsic"])
-def test_coordinates_are_those_of_the_system_that_levels_lead_to(
-    tmp_path: Path, kind: str, first: str
-) -> None:
-    place = tmp_path / "x.zarr"
-    store_06(place, image_06(EDGES[kind], first=first))
-    found, said = opened_06(place, level=0)
-    assert found == INTRINSIC
+def test_coordinates_are_those_of_the_system_that_levels_lead_to(kind: str, first: str) -> None:
+    image = image_06(EDGES[kind], first=first)
+    axes, said = read_06(image)
+    assert axes == INTRINSIC
     expected = {"unknown": ["'warp' is an unknown transformation", "those of 'intrinsic'"]}
     if kind in {"scale", "backwards"}:
         # Axes y, x lead to x, y by position.
@@ -169,54 +162,43 @@ def test_coordinates_are_those_of_the_system_that_levels_lead_to(
         expected["backwards"] = ["['x', 'y'] to ['y', 'x'] by position"]
     assert len(said) == bool(expected.get(kind))
     assert all(text in said[0] for text in expected.get(kind, ()))
-    coarse, _ = opened_06(place, level=1)
-    assert coarse == [("y", [8, 12], "micrometer"), ("x", [3.25, 4.25], "micrometer")]
+    coarse, _ = read_06(image, 1)
+    assert coarse == [("y", "micrometer", 4, 8), ("x", "micrometer", 1, 3.25)]
 
 
-def test_systems_without_transformations_and_identities_are_silent(tmp_path: Path) -> None:
+def test_systems_without_transformations_and_identities_are_silent() -> None:
     plain = image_06()
     same = image_06(edge("identity", {"path": "labels/a", "name": "physical"}, "intrinsic"))
     draft = image_06(system="intrinsic")
-    for number, image in enumerate((plain, same, draft)):
-        store_06(tmp_path / f"{number}.zarr", image)
-        assert opened_06(tmp_path / f"{number}.zarr", level=0) == (INTRINSIC, [])
+    for image in (plain, same, draft):
+        assert read_06(image) == (INTRINSIC, [])
 
 
-def test_a_system_that_the_image_lacks_is_told(tmp_path: Path) -> None:
-    store_06(tmp_path / "x.zarr", image_06(system={"name": "moon"}))
-    found, said = opened_06(tmp_path / "x.zarr", level=0)
-    assert [name for name, *_ in found] == ["y", "x"]
-    assert all(values is None for _, values, _ in found)
+def test_a_system_that_the_image_lacks_is_told() -> None:
+    axes, said = read_06(image_06(system={"name": "moon"}))
+    assert axes == [(None, None, None, 0.0)] * 2
     assert any("'moon'; expected one of 'stage', 'intrinsic'" in each for each in said)
 
 
-def test_an_image_of_version_5_still_moves_with_its_own_transformations(tmp_path: Path) -> None:
+def test_an_image_of_version_5_still_moves_with_its_own_transformations() -> None:
     scale = {"type": "scale", "scale": [2, 0.5]}
     image = {
         "axes": space("y", "x"),
         "datasets": [{"path": each, "coordinateTransformations": [scale]} for each in ("s0", "s1")],
         "coordinateTransformations": [{"type": "translation", "translation": [7, 3]}],
     }
-    store_06(tmp_path / "x.zarr", image)
-    assert opened_06(tmp_path / "x.zarr", level=0) == (INTRINSIC, [])
+    assert read_06(image) == (INTRINSIC, [])
 
 
-def test_a_scene_that_places_an_image_is_told(tmp_path: Path) -> None:
-    place = tmp_path / "x.zarr"
-    names = ["tiles/0", "tiles/1", "tiles/2", "alone"]
+def test_a_scene_that_places_an_image_is_told() -> None:
     moves = [
         edge("translation", {"path": name, "name": "intrinsic"}, "world", translation=[0, 9])
-        for name in names[:3]
+        for name in ("tiles/0", "tiles/1", "tiles/2")
     ]
-    root = zarr.open_group(str(place), mode="w", zarr_format=3)
     systems = [{"name": "world", "axes": space("y", "x")}]
     scene = {"coordinateSystems": systems, "coordinateTransformations": moves}
-    for name in names:
-        store_06(place, image_06(), path=name)
-    root.attrs["ome"] = {"version": "0.6", "scene": scene}
-    found, said = opened_06(place, group="tiles/1", level=0)
-    assert found == INTRINSIC
-    (message,) = said
+    axes, (message,) = read_06(image_06(), path="tiles/1", scene=scene)
+    assert axes == INTRINSIC
     assert "translation of 'tiles/1'" in message
     # An image that no transformation names is not part of the scene.
-    assert opened_06(place, group="alone", level=0) == (INTRINSIC, [])
+    assert read_06(image_06(), path="alone", scene=scene) == (INTRINSIC, [])

@@ -225,7 +225,7 @@ def split_unit(text: str | None) -> tuple[float, str | None]:
     >>> split_unit("4nm"), split_unit("nm"), split_unit("3 wishes")
     ((4.0, 'nm'), (1.0, 'nm'), (1.0, '3 wishes'))
     """
-    number, unit = quantity_of(text or "") or (0.0, None)
+    number, unit = quantity_of((text or "").strip()) or (0.0, None)
     return (number, unit) if number > 0 and unit_of(unit) is not None else (1.0, text)
 
 
