@@ -118,6 +118,15 @@ def edge(kind: str, source: Any = "intrinsic", target: Any = "stage", **more: An
     return {"type": kind, "input": ends[0], "output": ends[1], **more}
 
 
+def store_06(place: Path, *images: dict[str, Any], path: str = "", **more: Any) -> None:
+    """Store an image of two levels."""
+    root = zarr.open_group(str(place), mode="a", zarr_format=3)
+    group = root.require_group(path) if path else root
+    for name, size in (("s0", 8), ("s1", 4)):
+        group.create_array(name, shape=(size, size), chunks=(4, 4), dtype="u1")
+    group.attrs["ome"] = {"version": "0.6", "multiscales": list(images), **more}
+
+
 def read_06(
     image: dict[str, Any], level: int = 0, path: str = "", scene: Any = None
 ) -> tuple[list[Any], list[str]]:
