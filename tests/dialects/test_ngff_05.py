@@ -132,7 +132,7 @@ def read_06(
 ) -> tuple[list[Any], list[str]]:
     """The axes of a level, and the warnings."""
     group = {"ome": {"version": "0.6", "multiscales": [image]}}
-    around = ({},) * path.count("/") if path else ()
+    around: list[dict[str, Any]] = [{}] * path.count("/")
     root = () if scene is None else ({"ome": {"version": "0.6", "scene": scene}},)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
