@@ -223,22 +223,6 @@ def test_tokens_tell_selections_apart_and_are_those_of_the_array(folder: Path) -
     assert len({token(each) for each in several}) == len(several)
 
 
-def test_a_million_boxes_cost_as_little_as_one() -> None:
-    small = from_boxes(np.zeros, ((4,) * 2,) * 3, "u1", "a")
-    large = from_boxes(np.zeros, ((4,) * 100,) * 3, "u1", "b")
-    layers = [len(pickle.dumps(each.dask.layers[each.name])) for each in (small, large)]
-    assert layers[1] - layers[0] < 1000
-    assert large.npartitions == 10**6
-
-
-def test_boxes_are_passed_to_their_tasks() -> None:
-    def where(box: tuple[slice, ...]) -> np.ndarray:
-        return np.full([each.stop - each.start for each in box], box[0].start)
-
-    found = from_boxes(where, ((2, 3, 1), (4,)), "i8", "c")
-    np.testing.assert_array_equal(found.compute()[:, 0], [0, 0, 2, 2, 2, 5])
-
-
 def test_large_objects_are_sent_once() -> None:
     values = np.arange(10**5)
 

@@ -236,20 +236,3 @@ def test_a_matrix_in_an_array_is_read_once(tmp_path: Path) -> None:
     ds = xr.open_dataset(store, engine="n5")
     assert ds.n5.to_world([0, 0, 0])[:, 1].tolist() == [3 + n for n in range(9)]
     assert sum(n for key, n in store.read.items() if key.startswith("edges/m")) <= 4
-
-
-@pytest.mark.parametrize("path", ["i0", "nowhere", "i0/s0/c"])
-def test_a_matrix_that_is_not_an_array_is_a_reason(tmp_path: Path, path: str) -> None:
-    (tile,) = images(url := tmp_path / "s.zarr", 1)
-    edge = {"type": "affine", "path": path, "input": tile, "output": at("world")}
-    write_scene(url, [edge], [system("world", "yx")])
-    with pytest.warns(UserWarning, match="'i0': no transformations lead from .*: affine from"):
-        assert "affine" not in xr.open_dataset(url, engine="n5").variables
-
-
-def test_all_images_behind_a_transformation_have_its_reason(tmp_path: Path) -> None:
-    tiles = images(url := tmp_path / "s.zarr", 2)
-    field = {"type": "displacements", "path": "d", "input": at("stage"), "output": at("world")}
-    write_scene(url, [*(move(tile, at("stage")) for tile in tiles), field], [system("world", "yx")])
-    with pytest.warns(UserWarning, match="'i0': .*not affine.*'i1': .*not affine"):
-        xr.open_dataset(url, engine="n5")

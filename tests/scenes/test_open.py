@@ -599,14 +599,6 @@ def test_samples_of_random_scenes_are_where_numpy_puts_them(tmp_path: Path, seed
     assert seen == expected.keys()
 
 
-def test_tiles_are_resampled_on_the_grid_of_another_one(tmp_path: Path) -> None:
-    url = tiles(tmp_path / "s.zarr", {"a": (0, 0, 0), "b": (2, 0.5, 0.25)})
-    ds = xr.open_dataset(url, engine="n5")
-    target = xarray_n5.world_grid(ds.isel(image=0), spacing={"z": 2, "y": 0.5, "x": 0.25})
-    moved = ds.isel(image=1).n5.interp_like(target, method="nearest")["s"]
-    assert np.array_equal(moved[1:, 1:, 1:], NUMBERS[:-1, :-1, :-1])
-
-
 def test_the_command_line_describes_a_scene(tmp_path: Path) -> None:
     url = tiles(tmp_path / "s.zarr", {"a": (0, 0, 0), "b": (2, 0.5, 0.25)}, levels=2)
     assert "a scene" in run("tree", url).output

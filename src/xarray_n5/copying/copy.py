@@ -185,7 +185,7 @@ def copy(
     left_out = (without,) if isinstance(without, str) else without
     plan = _plan(source, source_options, how, path, left_out, is_compared=verify)
     plans = plan.plans if isinstance(plan, PlannedGroup) else {"": plan}
-    sources = {each.request.path: each.request.source for each in plans.values()}
+    sources = {planned.request.path: planned.request.source for planned in plans.values()}
     done = plan.run() if isinstance(plan, PlannedGroup) else write_all(plans)
     report = cast("WriteReport", done)
     container = how.container if archive is None else archive.pack()
@@ -243,8 +243,8 @@ def _plan(
     nodes = dict(_nodes(node, "", without, skipped))
     if skipped:
         warn("; ".join(skipped[:3]))
-    arrays = {at: each for at, each in sorted(nodes.items()) if isinstance(each, Array)}
-    groups = {at: each for at, each in nodes.items() if isinstance(each, Group)}
+    arrays = {at: array for at, array in sorted(nodes.items()) if isinstance(array, Array)}
+    groups = {at: group for at, group in nodes.items() if isinstance(group, Group)}
     plans = Tree(arrays=arrays, groups=groups, how=how, path=path).plan(is_part=bool(without))
     group = write_plans(plans, how, path)
     requests = {
@@ -330,7 +330,7 @@ def _nodes(
             skipped.append(f"{group.url} is not copied: {entry.problem}")
             return
     yield path, group
-    names = [n for n, at in inner.items() if not any(fnmatch(at, each) for each in without)]
+    names = [n for n, at in inner.items() if not any(fnmatch(at, pattern) for pattern in without)]
     for name, node in group.nodes(names, strict=True).items():
         if isinstance(node, Array):
             yield inner[name], node

@@ -273,8 +273,8 @@ class Tree:
             return {}
         known = levels_of(group, members)
         levels = {at: array for at, array in known.items() if join(inner, at) in self.arrays}
-        own = levels_in_groups(group, levels) if any("/" in level for level in levels) else {}
-        if any("/" in level and level not in own for level in levels):
+        nested = {level for level in levels if "/" in level}
+        if nested and nested != levels_in_groups(group, levels).keys():
             return {}  # of Datasets, which are copied as such
         is_listed = [*levels][:1] == listed_levels(group.attrs)[:1]
         return levels if len(levels) > 1 or is_listed else {}
@@ -288,16 +288,16 @@ class Tree:
             return None
         attributes = tree_attributes(group.attrs, images, [])
         beside = {key: group.attrs[key] for key in _BESIDE_IMAGES if key in group.attrs}
-        beside = {key: each for key, each in beside.items() if key in attributes}
+        beside = {key: value for key, value in beside.items() if key in attributes}
         others = {key: value for key, value in attributes.items() if key not in beside}
-        found = levels_of_datasets(
+        pyramid = levels_of_datasets(
             {level: undecoded({level: image}, {}) for level, image in images.items()},
             decode_attributes(others, group.path or "/"),
             path,
             self.how,
             systems=next(iter(images.values())).base.geometry.systems,
         )
-        around = {} if found is None else with_others(found.around, group.attrs)
+        around = {} if pyramid is None else with_others(pyramid.around, group.attrs)
         if not are_described(around):
             around = {**without_images(beside), **around}
             if self.how.dialect is None and self.how.format.native_to_xarray:
@@ -308,7 +308,7 @@ class Tree:
                     "attribute, but readers ignore them without an image of OME-NGFF; add the "
                     "dialect 'ngff' for them"
                 )
-        return None if found is None else replace(found, around=around)
+        return None if pyramid is None else replace(pyramid, around=around)
 
     def _dataset(self, group: Group, inner: str, members: Mapping[str, Array]) -> Any:
         """Return the arrays of a group as a Dataset, or None if they are not its variables."""

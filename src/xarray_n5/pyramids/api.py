@@ -5,7 +5,7 @@ All levels are checked, then created, then written one after another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from operator import mul
@@ -336,8 +336,7 @@ def _plan(
         where, inner = join(how.container.url, path, BASE), base.chunks if base.shards else None
         chosen = supported(how.format, chosen, base.shape, base.dtype, where, inner)
     spec = ArraySpec(path=path, chunks=base.chunks, shards=base.shards, compression=chosen)
-    pyramid = _Pyramid(base, spec, steps, method, how)
-    attributes, variables, requests = pyramid.levels()
+    attributes, variables, requests = _levels(base, spec, steps, method, how)
     plan = GroupPlan(path=path, variables=variables, attributes=attributes, is_pyramid=True)
     plan = plan_pyramid(plan, existing, group)
     if base.stored is not None:
@@ -347,11 +346,11 @@ def _plan(
     write = replace(write, options=how, requests=requests, in_turn=True)
     if base.stored is None:
         return write
-    own = variables[BASE].spec.attributes or {}
+    attributes = dict(variables[BASE].spec.attributes or {})
     return replace(
         write,
         check=partial(_check_added, write, plan),
-        closing=partial(complete_base, write.closing, base.stored, own),
+        closing=partial(complete_base, write.closing, base.stored, attributes),
     )
 
 
@@ -376,80 +375,64 @@ def _is_of_labels(
     return (
         base.meaning.is_bool
         or base.dtype.kind == "b"
-        or any(is_labels(base.dtype, each) for each in around or [{}])
+        or any(is_labels(base.dtype, attributes) for attributes in around or [{}])
         or is_label(path, base.dtype, how.container)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pyramid:
-    """What the levels of a pyramid have in common."""
+def _levels(
+    base: BaseLevel,
+    spec: ArraySpec,
+    steps: Sequence[tuple[int, ...]],
+    method: Method,
+    how: WriteOptions,
+) -> tuple[dict[str, Any], dict[str, VariablePlan], dict[str, WriteRequest]]:
+    """Return the attributes of the group, all levels, and the writes of the new ones.
 
-    base: BaseLevel
-    spec: ArraySpec
-    """The storage of all levels, with the path of their group."""
-    steps: Sequence[tuple[int, ...]]
-    method: Method
-    how: WriteOptions
-
-    def levels(
-        self,
-    ) -> tuple[dict[str, Any], dict[str, VariablePlan], dict[str, WriteRequest]]:
-        """Return the attributes of the group, all levels, and the writes of the new ones.
-
-        Each level is computed from the stored one before it.
-        """
-        base, how, path = self.base, self.how, self.spec.path
-        shapes = [*accumulate(self.steps, _coarser, initial=base.shape)]
-        names = [f"s{number}" for number in range(len(shapes))]
-        geometries = _geometries(base.geometry, self.steps, self.method)
-        around, own = describe_levels(
-            {name: (shape, base.dtype) for name, shape in zip(names, shapes, strict=True)},
-            geometries,
-            path,
-            how,
+    Each level is computed from the stored one before it. The storage of all of them is `spec`, with
+    the path of their group.
+    """
+    path = spec.path
+    coarser = partial(coarse_shape, partial=False)
+    shapes = [*accumulate(steps, coarser, initial=base.shape)]
+    names = [f"s{number}" for number in range(len(shapes))]
+    geometries = _geometries(base.geometry, steps, method)
+    around, described = describe_levels(
+        {name: (shape, base.dtype) for name, shape in zip(names, shapes, strict=True)},
+        geometries,
+        path,
+        how,
+    )
+    around = named_images(around, name_at(path, how.container))
+    layout, more = level_layout(base, how.format, nested=bool(images_of(around)))
+    dims = tuple(str(axis.name) for axis in base.geometry.axes)
+    stored = base.shards or base.chunks
+    meaning = base.meaning if base.meaning.attributes else None
+    token = tokenize(base.token, method, [*steps], base.chunks, stored, repr(base.meaning))
+    variables: dict[str, VariablePlan] = {}
+    requests: dict[str, WriteRequest] = {}
+    finer: Any = base.stored
+    for number, name in enumerate(names):
+        data: Any = base.source
+        attributes = described[number] | more
+        if number:
+            step, shape = steps[number - 1], shapes[number]
+            data = coarser_blocks(finer, step, shape, stored, method, f"{token}-{name}", meaning)
+        elif base.stored is not None:
+            attributes = with_factors(base.stored, described[0])
+        level = VariablePlan(
+            encoded=EncodedVariable(data, dims, attributes),
+            spec=replace(spec, path=join(path, name), attributes=attributes, layout=layout),
+            geometry=geometries[number],
+            axis_coords=(),
         )
-        around = named_images(around, name_at(path, how.container))
-        layout, more = level_layout(base, how.format, nested=bool(images_of(around)))
-        dims = tuple(str(axis.name) for axis in base.geometry.axes)
-        stored = base.shards or base.chunks
-        token = tokenize(
-            base.token, self.method, [*self.steps], base.chunks, stored, repr(base.meaning)
-        )
-        variables: dict[str, VariablePlan] = {}
-        requests: dict[str, WriteRequest] = {}
-        finer: Any = base.stored
-        for number, name in enumerate(names):
-            data: Any = base.source
-            attributes = own[number] | more
-            if number:
-                data = coarser_blocks(
-                    finer,
-                    self.steps[number - 1],
-                    shapes[number],
-                    stored,
-                    self.method,
-                    f"{token}-{name}",
-                    base.meaning if base.meaning.attributes else None,
-                )
-            elif base.stored is not None:
-                attributes = with_factors(base.stored, own[0])
-            spec = replace(self.spec, path=join(path, name), attributes=attributes, layout=layout)
-            encoded = EncodedVariable(data, dims, attributes)
-            level = VariablePlan(
-                encoded=encoded, spec=spec, geometry=geometries[number], axis_coords=()
-            )
-            if data is not base.stored:
-                requests[name] = request_of(level, how)
-                finer = Array(planned_node(requests[name]))
-            # A coarser level is computed from the new array, not from one that it replaces.
-            stays = replace(encoded, data=finer) if number else encoded
-            variables[name] = replace(level, encoded=stays)
-        return with_source(around, path, base.dtype, how.container), variables, requests
-
-
-def _coarser(shape: tuple[int, ...], step: Sequence[int]) -> tuple[int, ...]:
-    return coarse_shape(shape, step, partial=False)
+        if data is not base.stored:
+            requests[name] = request_of(level, how)
+            finer = Array(planned_node(requests[name]))
+        # A coarser level is computed from the new array, not from one that it replaces.
+        stays = replace(level.encoded, data=finer) if number else level.encoded
+        variables[name] = replace(level, encoded=stays)
+    return with_source(around, path, base.dtype, how.container), variables, requests
 
 
 def _geometries(base: Geometry, steps: Sequence[tuple[int, ...]], method: Method) -> list[Geometry]:

@@ -62,8 +62,9 @@ class Meaning:
     @property
     def masks(self) -> tuple[Any, ...]:
         """The numbers that mean missing samples."""
-        found = [self.attributes.get(key) for key in ("_FillValue", "missing_value")]
-        return tuple(each for mask in found if mask is not None for each in np.ravel(mask).tolist())
+        known = [self.attributes.get(key) for key in ("_FillValue", "missing_value")]
+        masks = [np.ravel(mask).tolist() for mask in known if mask is not None]
+        return tuple(number for numbers in masks for number in numbers)
 
     def view(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type in which numbers of a type are compared."""
@@ -88,11 +89,10 @@ class Meaning:
         convention = convention_of(form)
         empty = xr.Variable(dims, np.zeros((0,) * len(dims), dtype), dict(self.attributes))
         encoded = convention.encode("level", convention.encode_together({"level": empty})["level"])
-        found = convention.array_attributes(encoded, (), placed=True)
-        key = convention.roundtrip_key
-        note = {name: each for name, each in note_of(found).items() if name != "axes"}
-        found = {name: each for name, each in found.items() if name != key}
-        return {**found, **({key: note} if note else {})}, encoded.fill_value
+        attributes = convention.array_attributes(encoded, (), placed=True)
+        note = {name: value for name, value in note_of(attributes).items() if name != "axes"}
+        attributes.pop(convention.roundtrip_key, None)
+        return attributes | ({convention.roundtrip_key: note} if note else {}), encoded.fill_value
 
 
 def meaning_of(array: Array) -> Meaning:
@@ -184,6 +184,7 @@ def stored_base(
             "levels are computed from complete data"
         )
     bare = Array(array.node.bare())
+    before = sorted((key, value) for key, value in array.attrs.items() if key not in _ADDED)
     return _base(
         bare,
         array.geometry(),
@@ -191,7 +192,7 @@ def stored_base(
         array.shards if shards is None and chunks is None else shards,
         compression=array.compression,
         # Not by the axes that it has: the metadata of its levels describe it, too.
-        token=tokenize(bare, _before(array.attrs)),
+        token=tokenize(bare, repr(before)),
         meaning=meaning_of(array),
     )
 
@@ -278,20 +279,15 @@ def with_channel_names(source: xr.DataArray) -> xr.DataArray:
     is_named = ids is not None and ids.dtype.kind not in "biuf"
     if names is not None and names.dims == ("channel",) and not is_named:
         source = source.drop_vars("channel_name").assign_coords(channel=names.astype(str).values)
-    lost = [str(name) for name, each in source.coords.items() if each.dims != (name,)]
+    lost = [str(name) for name, values in source.coords.items() if values.dims != (name,)]
     if lost:
         warn(f"omitted, as levels have coordinates of their axes only: {', '.join(lost)}")
     return source
 
 
-def _before(attributes: Mapping[str, Any]) -> str:
-    """Return the attributes of a stored base level as they were before its first pyramid."""
-    return repr(sorted((k, v) for k, v in attributes.items() if k not in _ADDED))
-
-
-def with_factors(stored: Array, own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a stored base level, with the factors that it lacks of its `own`."""
-    return {key: own[key] for key in _ADDED if key in own} | dict(stored.attrs)
+def with_factors(stored: Array, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a stored base level, with the factors that it lacks."""
+    return {key: described[key] for key in _ADDED if key in described} | dict(stored.attrs)
 
 
 def complete_base(close: Callable[[], None], stored: Array, attributes: Mapping[str, Any]) -> None:

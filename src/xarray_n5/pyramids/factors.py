@@ -97,7 +97,9 @@ def _shortest(
 def _is_large(shape: Sequence[int], chunks: Sequence[int], coarsened: Sequence[bool]) -> bool:
     """Return whether a level has several chunks along an axis that is made coarser."""
     return any(
-        size > side for size, side, each in zip(shape, chunks, coarsened, strict=True) if each
+        size > side
+        for size, side, is_coarser in zip(shape, chunks, coarsened, strict=True)
+        if is_coarser
     )
 
 
@@ -118,10 +120,10 @@ def _sides(geometry: Geometry, spaced: Sequence[bool]) -> list[float]:
 def _listed(
     geometry: Geometry, shape: tuple[int, ...], factors: Sequence[Step]
 ) -> Iterator[tuple[int, ...]]:
-    for number, each in enumerate(factors, start=1):
+    for number, listed in enumerate(factors, start=1):
         what = f"factors of level {number}"
-        step = _by_axis(geometry, each, what)
-        if not isinstance(each, Mapping | Sequence):
+        step = _by_axis(geometry, listed, what)
+        if not isinstance(listed, Mapping | Sequence):
             step = _within(step, shape)
         if set(step) <= {1}:
             several = len(factors) > 1 and not any(
@@ -133,7 +135,7 @@ def _listed(
                 if several
                 else ""
             )
-            raise ValueError(f"{what} are {each!r}: the level would not be coarser{hint}")
+            raise ValueError(f"{what} are {listed!r}: the level would not be coarser{hint}")
         for axis, size, factor in zip(geometry.axes, shape, step, strict=True):
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, fewer than {factor}")
@@ -153,20 +155,20 @@ def _by_axis(geometry: Geometry, step: Step, what: str) -> tuple[int, ...]:
         if isinstance(step, Mapping):
             if unknown := step.keys() - set(names):
                 raise ValueError(f"{what} are for {sorted(unknown)}; expected some of {names}")
-            found = tuple(operator.index(step.get(cast("str", name), 1)) for name in names)
+            by_axis = tuple(operator.index(step.get(cast("str", name), 1)) for name in names)
         elif isinstance(step, Sequence):
-            found = tuple(map(operator.index, step))
+            by_axis = tuple(map(operator.index, step))
         else:
             factor = operator.index(step)
-            found = tuple(factor if _is_space(axis) else 1 for axis in geometry.axes)
+            by_axis = tuple(factor if _is_space(axis) else 1 for axis in geometry.axes)
     except TypeError:
         raise ValueError(f"{what} are {step!r}; expected whole numbers") from None
-    if len(found) != len(names) or min(found, default=1) < 1:
+    if len(by_axis) != len(names) or min(by_axis, default=1) < 1:
         raise ValueError(f"{what} are {step!r}; expected {len(names)} numbers of at least 1")
-    for axis, factor in zip(geometry.axes, found, strict=True):
+    for axis, factor in zip(geometry.axes, by_axis, strict=True):
         if factor > 1 and axis.labels is not None:
             raise ValueError(f"{what}: {axis.name!r} has labels, which cannot be downsampled")
-    return found
+    return by_axis
 
 
 def _is_space(axis: Axis) -> bool:

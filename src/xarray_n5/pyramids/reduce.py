@@ -59,7 +59,7 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
     array([  2,   4, 255], dtype=uint8)
     """
     if method == "nearest":
-        return np.ascontiguousarray(block[tuple(slice(None, None, each) for each in factors)])
+        return np.ascontiguousarray(block[tuple(slice(None, None, factor) for factor in factors)])
     reduced = _METHODS[method]
     shape = coarse_shape(block.shape, factors)
     whole = [(block[source], window, target) for source, window, target in _parts(block, factors)]
@@ -122,8 +122,7 @@ def _folded(
             for number in range(1, side):
                 fold(result, block[(*before, slice(number, None, side))], out=result)
             block = result
-    found: np.ndarray = block.astype(dtype, copy=False)
-    return found
+    return block.astype(dtype, copy=False)
 
 
 def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
@@ -202,8 +201,8 @@ def _least(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
 
 
 def _extreme(block: np.ndarray, window: Sequence[int], fold: np.ufunc) -> np.ndarray:
-    found = _folded(block, window, fold, block.dtype)
-    return found.copy() if found is block else found
+    reduced = _folded(block, window, fold, block.dtype)
+    return reduced.copy() if reduced is block else reduced
 
 
 _METHODS: Mapping[str, Callable[[np.ndarray, Sequence[int]], np.ndarray]] = MappingProxyType(
@@ -289,7 +288,7 @@ def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tupl
     """
     limit = min(_MOST, parse_bytes(config.get("array.chunk-size")))
     one = tuple(side * factor for side, factor in zip(chunks, step, strict=True))
-    both = tuple(math.lcm(side, own) for side, own in zip(one, finer.chunks, strict=True))
+    both = tuple(math.lcm(side, other) for side, other in zip(one, finer.chunks, strict=True))
     sides = both if math.prod(both) * finer.dtype.itemsize <= limit else one
     grouped = group_chunks(sides, finer.shape, finer.dtype.itemsize, limit)
     return tuple(side // factor for side, factor in zip(grouped, step, strict=True))
