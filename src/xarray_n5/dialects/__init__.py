@@ -195,9 +195,12 @@ def is_shown(dialect: Dialect, node: ArrayContext, *, chosen: bool = False) -> b
     near = node.attributes.keys() | set().union(*node.parents[:1])
     if not chosen and not near.isdisjoint(getattr(dialect, "hidden_by", ())):
         return False
-    around = set().union(*node.parents, {} if node.base is None else node.base.attributes)
-    is_own = not node.attributes.keys().isdisjoint(dialect.keys)
-    return is_own or not dialect.keys or not around.isdisjoint(_keys_of_group(dialect))
+    others = [*node.parents, *([] if node.base is None else [node.base.attributes])]
+    # In HDF5, members of an object may be attributes of their own.
+    around = {key.partition("/")[0] for attributes in others for key in attributes}
+    of_array, of_group = dialect.keys, _keys_of_group(dialect)
+    is_own = not node.attributes.keys().isdisjoint(of_array)
+    return is_own or not (of_array or of_group) or not around.isdisjoint(of_group)
 
 
 def read(dialect: Dialect, node: ArrayContext) -> Geometry | None:

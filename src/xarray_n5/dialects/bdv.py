@@ -53,7 +53,7 @@ class Bdv:
 
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
-    group_keys = ("downsamplingFactors",)
+    """None: the names of its groups show it."""
     level_lists = ("downsamplingFactors", "saved_completely")
     list_order: ClassVar[Literal["N5"]] = "N5"
 

@@ -119,7 +119,7 @@ class Dialect(Protocol):
 
     - ``group_keys``: attributes of a group that describe the axes of an image, `keys` by default;
       another image in the group replaces them. Only arrays with one of `keys`, or with one of these
-      around them, are read; all arrays without keys.
+      around them, are read; all arrays if there are neither.
     - ``hidden_by``: attributes of the array or its group that are those of another dialect, unless
       the user chooses this one.
     - ``level_lists``: attributes of a group that show that it has levels.
