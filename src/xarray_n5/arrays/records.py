@@ -275,7 +275,7 @@ def _is_sound(key: str, value: Any) -> bool:
         case "part" | "lacks", list():
             return all(map(_is_pair, value if key == "lacks" else [value]))
     kind = bool if key in {"fresh", "sparse", "commit"} else str
-    known = {"fresh", "sparse", "commit", "by", "at", "stored", "source", "dim"}
+    known = {"fresh", "sparse", "commit", "by", "at", "stored", "source", "group", "dim"}
     return key in known and isinstance(value, kind)
 
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _SHOWN = 3
 """The maximum number of differences that an error names."""
 
+_AROUND = {
+    "source": "chunks of its source have changed since",
+    "group": "other attributes of the group",
+}
+"""Differences in what is not the array's."""
+
 
 def is_as_written(facts: Mapping[str, Any], target: ArrayNode, plan: WritePlan) -> bool:
     """Return whether an array is as a finished write has left it, or has grown since."""
@@ -43,8 +49,7 @@ def explain(
     for name, part in now.parts.items():
         if before.get(name, part) != part:
             differences += [*_differences(name, plan.request, target)] or [f"other {name}"]
-    if not (differences or now.has_source(facts)):
-        differences = ["chunks of its source have changed since"]
+    differences = differences or [_AROUND[key] for key in now.changed_around(facts)]
     if not before:
         differences = ["it is the write of something else"]
     elif not differences and target is not None and "stored" in facts:
@@ -76,8 +81,6 @@ def _changed_array(facts: Mapping[str, Any], target: ArrayNode) -> list[str]:
 
 def _differences(name: str, request: WriteRequest, target: ArrayNode | None) -> Iterator[str]:
     """Iterate over differences of a part, with values of the stored array where it shows them."""
-    if name == "group":
-        yield "other attributes of the group"
     if target is not None and name == "attributes":
         wanted, have = request.spec.attributes or {}, target.metadata.attributes
         for key in [key for key in wanted if have.get(key) != wanted[key]]:

@@ -247,24 +247,22 @@ def planned_node(request: WriteRequest, spec: ArraySpec | None = None) -> ArrayN
 def _continued(plan: WritePlan, target: ArrayNode | None) -> WritePlan:
     """Return a write that has finished before, or continues an earlier attempt, or begins.
 
-    Without another call's attributes and code, a row is that of this write. An attempt whose source
-    has changed since is another write, unless it is named. Whoever was killed before the look at
-    other records may have left one where another write has begun, and has removed and stored
-    chunks: then a stored chunk proves nothing.
+    An attempt whose source has changed since, or whose call sets other attributes of the group, is
+    another write, unless it is named. Whoever was killed before the look at other records may have
+    left one where another write has begun, and has removed and stored chunks: then a stored chunk
+    proves nothing.
     """
     request, write, state, token = plan.request, plan.write, plan.state, plan.record.token
     if not request.options.resume or target is None:
         return plan
     row = plan.facts(plan.row.name) if state.believes(plan.row) else None
-    if row is not None and plan.identity.has_source(row) and is_as_written(row, target, plan):
+    around = plan.identity.changed_around
+    if row is not None and not around(row) and is_as_written(row, target, plan):
         return replace(plan, is_done=True)
     if not plan.earlier:
         return plan
     facts = plan.facts(plan.earlier[0].name) or {"fresh": False}  # damaged
-    if not plan.identity.has_source(facts) and request.options.resume not in {
-        token,
-        facts.get("of"),
-    }:
+    if around(facts) and request.options.resume not in {token, facts.get("of")}:
         return replace(plan, earlier=())
     cleared = any(record.attempt in state.clears for record in plan.earlier)
     if cleared or (facts.get("fresh") and not state.is_alone(token, plan.record.box)):

@@ -6,7 +6,7 @@ import json
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -60,8 +60,9 @@ class Identity:
     """A hash of each file with functions of the user, by its name."""
     part: list[list[int]]
     """The first element that is stored along each axis, and the one after the last."""
-    source: str = ""
-    """The state of the stored chunks that a copy reads, where it is known; not in the token."""
+    around: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of what is not the array's, and not in the token: "group", what the call stores
+    besides arrays, and "source", the state of the stored chunks that a copy reads."""
     attempt: str = ""
     """In tasks of a deferred write, the attempt of its record: a task that runs twice begins once.
     """
@@ -71,17 +72,16 @@ class Identity:
     @property
     def facts(self) -> dict[str, Any]:
         """What records state of the write."""
-        facts: dict[str, Any] = {"is": dict(self.parts), "code": dict(self.code), "part": self.part}
-        return {**facts, "source": self.source} if self.source else facts
+        return {"is": dict(self.parts), "code": dict(self.code), "part": self.part, **self.around}
 
     @property
     def token(self) -> str:
         """The name of the write in records."""
         return short_hash({"is": dict(self.parts), "code": dict(self.code)}, 8)
 
-    def has_source(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the source is as a record or row states it, if both know it."""
-        return self.source in {"", facts.get("source", self.source)}
+    def changed_around(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return the keys of what is not as a record or row states it, if both do."""
+        return [key for key, value in self.around.items() if facts.get(key, value) != value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,10 +222,10 @@ class WriteRequest:
             }
         hashes = {key: short_hash(value) for key, value in parts.items()}
         return Identity(
-            parts={**hashes, "group": self.group} if self.group else hashes,
+            parts=hashes,
             code=code_of(source.dask),
             part=[[*start], [*map(operator.add, start, source.shape)]],
-            source=self.state,
+            around={k: v for k, v in (("group", self.group), ("source", self.state)) if v},
         )
 
 
