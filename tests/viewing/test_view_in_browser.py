@@ -144,7 +144,7 @@ def test_channels_of_a_project_lie_where_they_are_registered(tmp_path: Path) -> 
             place = dict(zip("zyx", view.n5.to_world((z, y, x)) * 1e-6, strict=True))
             seen = picture(shown, {**place, "t": t}, 0.02, (5, 5), 0.01)
             value = int(view["project"][z, y, x])
-            assert seen[2, 2].tolist() == ([0, value, 0], [value, 0, value])[channel]
+            assert seen[2, 2].tolist() == ([0, value, 0], [value, 0, 0])[channel]
 
 
 def test_a_picture_without_units_is_shown(tmp_path: Path) -> None:
@@ -158,6 +158,7 @@ def test_a_series_has_sliders_and_channels_that_are_added(tmp_path: Path) -> Non
     data = noise(3, 3, 4, 20, 30)
     coords: Any = {
         "t": ("t", 10.0 + 5 * np.arange(3), {"units": "s"}),
+        "c": ["RFP", "GFP", "DAPI"],  # red, green, blue
         **{
             n: (n, s * np.arange(k), {"units": "um"})
             for n, s, k in zip("zyx", (2, 1, 1), data.shape[2:], strict=True)
