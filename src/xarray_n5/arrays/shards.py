@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
+    from xarray_n5.formats.pipeline import Sharding
     from xarray_n5.formats.zarr3.format import Zarr3
-    from xarray_n5.formats.zarr3.pipeline import Sharding
     from xarray_n5.model.grid import AxisIndex, Index, Piece
     from xarray_n5.stores.base import FilePart
 

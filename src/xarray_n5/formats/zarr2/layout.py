@@ -19,9 +19,9 @@ from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.filters import FILTERS, OBJECTS, Bytes, Texts, steps
+from xarray_n5.formats.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.formats.values import LARGEST, given_fill, parse_fill
-from xarray_n5.formats.zarr2.filters import FILTERS, OBJECTS, Bytes, Texts, steps
-from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.model.metadata import ArrayMetadata, Content
 from xarray_n5.model.roundtrip_attrs import UNMASKED
 from xarray_n5.model.times import check_time_units

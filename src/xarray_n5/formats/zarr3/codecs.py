@@ -23,16 +23,16 @@ from xarray_n5.codecs.numcodecs import (
 )
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.formats.filters import Bytes, Texts
+from xarray_n5.formats.pipeline import Fixed, Pipeline, Sharding, Varying
 from xarray_n5.formats.zarr2 import layout as zarr2
-from xarray_n5.formats.zarr2.filters import Bytes, Texts
-from xarray_n5.formats.zarr3.pipeline import Fixed, Pipeline, Sharding, Varying
 from xarray_n5.formats.zarr3.types import extension, named
 from xarray_n5.model.options import check_boolean, check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.formats.zarr3.pipeline import Serializer
+    from xarray_n5.formats.pipeline import Serializer
     from xarray_n5.model.codec import Buffer
 
 _MOST_CODECS, _MOST_DEPTH = 32, 4

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.pipeline import Sharding
 from xarray_n5.formats.protocol import KeyedFormat
 from xarray_n5.formats.values import whole_numbers
 from xarray_n5.formats.zarr3 import layout as zarr3_layout
@@ -23,7 +24,6 @@ from xarray_n5.formats.zarr3.layout import (
     members_of,
     pipeline_of,
 )
-from xarray_n5.formats.zarr3.pipeline import Sharding
 from xarray_n5.formats.zarr3.types import named
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from xarray_n5.errors import MetadataError
+from xarray_n5.formats.pipeline import Sharding
 from xarray_n5.formats.values import NOT_A_TIME, fill_to_json, given_fill, parse_fill
 from xarray_n5.formats.zarr3 import types
 from xarray_n5.formats.zarr3.codecs import (
@@ -22,13 +23,12 @@ from xarray_n5.formats.zarr3.codecs import (
     parse,
     sharded,
 )
-from xarray_n5.formats.zarr3.pipeline import Sharding
 from xarray_n5.model.metadata import ArrayMetadata, Content
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.formats.zarr3.pipeline import Pipeline
+    from xarray_n5.formats.pipeline import Pipeline
 
 MEMBERS = ("chunk_key_encoding", "codecs", "fill_value", "index_location", "_FillValue")
 """The members that users may set; all others follow from the array.

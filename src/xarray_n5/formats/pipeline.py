@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from xarray_n5.formats.zarr2.filters import Size, flat
+from xarray_n5.formats.filters import Size, flat
 from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.zarr2.filters import Bytes, Numbers, Texts
+    from xarray_n5.formats.filters import Bytes, Numbers, Texts
     from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
 
