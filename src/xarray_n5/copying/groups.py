@@ -14,12 +14,18 @@ from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.group import relisted
 from xarray_n5.arrays.spec import ArraySpec, supported
 from xarray_n5.codecs import resolve
-from xarray_n5.copying.undecoded import elements, plain_numbers, undecoded
+from xarray_n5.copying.undecoded import (
+    NAMES,
+    elements,
+    is_variable,
+    plain_numbers,
+    undecoded,
+    without_marks,
+)
 from xarray_n5.datasets.encode import GroupPlan, VariablePlan, is_large, plan_group
 from xarray_n5.datasets.encoded import (
     NAMELESS,
     EncodedVariable,
-    N5Convention,
     convention_of,
     decode_attributes,
 )
@@ -53,13 +59,11 @@ from xarray_n5.model.paths import join
 from xarray_n5.model.roundtrip_attrs import (
     coords_from_axes,
     is_dataset,
-    is_text,
-    note_of,
     user_attributes,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
@@ -71,9 +75,6 @@ if TYPE_CHECKING:
 
 _BESIDE_IMAGES = ("ome", "omero", "image-label")
 """The attributes of a group that belong to its image, besides axes."""
-
-_NAMES = "_ARRAY_DIMENSIONS"
-"""The attribute of a variable with the names of its dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,8 @@ class Tree:
 
     def keeps(self, arrays: Iterable[Array]) -> bool:
         """Whether nodes are kept as they are stored; HDF5's strings of any length cannot be."""
-        forms = {array.node.format.name for array in self.arrays.values()}
         return (
-            forms <= {self.how.format.name}
+            {array.node.format.name for array in self.arrays.values()} <= {self.how.format.name}
             and self.how.dialect is None
             and not any(array.node.format.one_writer and array.dtype.hasobject for array in arrays)
         )
@@ -188,7 +188,7 @@ class Tree:
         attributes |= self._described(inner, geometry, attributes, {})
         if not inner:
             warn_lost(array.path, geometry.systems, {})
-        encoded = EncodedVariable(elements(array), tuple(attributes.get(_NAMES) or ()), attributes)
+        encoded = EncodedVariable(elements(array), tuple(attributes.get(NAMES) or ()), attributes)
         path, storage, form = join(self.path, inner), self.how.storage, self.how.format
         compression = array.compression
         if array.node.format.name != form.name and "compression" not in storage:
@@ -230,7 +230,7 @@ class Tree:
         coords = [str(dim) for dim in dataset[key].dims if dim in dataset.coords and dim != key]
         attributes = convention.array_attributes(encoded, coords, placed=geometry.placed)
         if not how.format.native_to_xarray and coords_from_axes(array.attrs) is None:
-            attributes = _without_marks(attributes, array, coords)
+            attributes = without_marks(attributes, array, coords)
         if len(geometry.axes) == encoded.data.ndim:  # not of scalars, or strings of characters
             axes: dict[str, Any] = {}
             if image.base.geometry.named or geometry.placed:
@@ -318,7 +318,7 @@ class Tree:
         if not (is_dataset(group.attrs) or share_dimensions(members, group.attrs)):
             return None
         images = {name: self.images[join(inner, name)] for name in members}
-        if not all(_is_variable(name, image) for name, image in images.items()):
+        if not all(is_variable(name, image) for name, image in images.items()):
             return None
         with suppress(ValueError):  # coordinates differ
             return undecoded(images, group.attrs)
@@ -330,46 +330,13 @@ class Tree:
         below = [image for at, image in self.images.items() if at.startswith(prefix)]
         used = frozenset[str]().union(*(image.base.geometry.keys for image in below))
         images = {level: self.images[join(inner, level)] for level in levels}
-        names = [*levels]
         kept = tree_attributes(
             group.attrs,
             named_alike(images, name_of_group(group)),
-            names if names != levels_among(names) else [],
+            [*levels] if [*levels] != levels_among([*levels]) else [],
         )
         used -= {*user_attributes(group.attrs), "multiscales"}
         return {key: value for key, value in kept.items() if key not in used}
-
-
-def _without_marks(
-    attributes: dict[str, Any], array: Array, coords: Sequence[str]
-) -> dict[str, Any]:
-    """Return attributes in N5 and HDF5 without those that make an array one of a Dataset.
-
-    Dimensions are named only if elements are decoded.
-    """
-    key = N5Convention.roundtrip_key
-    note = dict(note_of(attributes))
-    if len(coords) in {0, array.ndim}:
-        note.pop("axes", None)
-    marks = {key} if _NAMES in array.attrs or array.dtype.kind in "bSUO" else {key, _NAMES}
-    kept = {name: value for name, value in attributes.items() if name not in marks}
-    return {**kept, key: note} if note else kept
-
-
-def _is_variable(name: str, image: Image[Array]) -> bool:
-    """Return whether an array is a variable: not an image with attributes of other programs."""
-    level = image.base
-    if image.name is not None:
-        return False
-    dims = [str(axis.name) for axis in level.named().axes]
-    if is_text(level.attributes):
-        del dims[-1]  # that of characters
-    if len(dims) > 1 and name in dims:
-        return False  # it opens under another name
-    if coords_from_axes(level.attributes) is not None:
-        return True
-    others = level.geometry.keys - {_NAMES, "units"}
-    return not (level.geometry.placed and others & level.attributes.keys())
 
 
 def _warn_undescribed(group: Group, how: WriteOptions) -> None:

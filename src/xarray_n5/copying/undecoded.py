@@ -10,16 +10,21 @@ import xarray as xr
 
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.build import DatasetOptions, build
+from xarray_n5.datasets.encoded import N5Convention
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.metadata import Content
+from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import dask.array as da
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.image import Image
+
+NAMES = "_ARRAY_DIMENSIONS"
+"""The attribute of a variable with the names of its dimensions."""
 
 _RAW = dict.fromkeys(
     ("mask_and_scale", "decode_times", "decode_timedelta", "decode_coords", "concat_characters"),
@@ -87,3 +92,35 @@ def plain_numbers(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
             # The width of a scale determines that of decoded values.
             plain[key] = value.item() if key in _MASKS else value.ravel()[0]
     return plain
+
+
+def without_marks(
+    attributes: dict[str, Any], array: Array, coords: Sequence[str]
+) -> dict[str, Any]:
+    """Return attributes in N5 and HDF5 without those that make an array one of a Dataset.
+
+    Dimensions are named only if elements are decoded.
+    """
+    key = N5Convention.roundtrip_key
+    note = dict(note_of(attributes))
+    if len(coords) in {0, array.ndim}:
+        note.pop("axes", None)
+    marks = {key} if NAMES in array.attrs or array.dtype.kind in "bSUO" else {key, NAMES}
+    kept = {name: value for name, value in attributes.items() if name not in marks}
+    return {**kept, key: note} if note else kept
+
+
+def is_variable(name: str, image: Image[Array]) -> bool:
+    """Return whether an array is a variable: not an image with attributes of other programs."""
+    level = image.base
+    if image.name is not None:
+        return False
+    dims = [str(axis.name) for axis in level.named().axes]
+    if is_text(level.attributes):
+        del dims[-1]  # that of characters
+    if len(dims) > 1 and name in dims:
+        return False  # it opens under another name
+    if coords_from_axes(level.attributes) is not None:
+        return True
+    others = level.geometry.keys - {NAMES, "units"}
+    return not (level.geometry.placed and others & level.attributes.keys())

@@ -201,9 +201,8 @@ class LocalStore(Store):
                 with folder:
                     status = folder.stat(name)
                     if folders.is_link(status):
-                        status = os.stat(
-                            folders.resolve(folder, name, inner, follow=self.follow_links)
-                        )
+                        link = folders.resolve(folder, name, inner, follow=self.follow_links)
+                        status = os.stat(link)
                 return status
         return None
 
@@ -234,8 +233,7 @@ class LocalStore(Store):
                 if child.linked and (nested or folders.leads_above(f"{path}/{child.name}", outer))
             }
             below = [child for child in below if child.name not in left_out]
-        plain = (child.name for child in children if not child.is_folder)
-        return tuple(child.name for child in below), tuple(plain)
+        return tuple(c.name for c in below), tuple(c.name for c in children if not c.is_folder)
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`.
