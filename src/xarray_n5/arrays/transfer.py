@@ -19,6 +19,7 @@ from dask.system import CPU_COUNT
 from xarray_n5.arrays.assembly import Assembly
 from xarray_n5.arrays.shards import read_shards
 from xarray_n5.model.grid import normalize, outer
+from xarray_n5.stores import FsspecStore, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -296,6 +297,9 @@ def _threads(chunks: ArrayNode, pieces: _Pieces) -> int:
     count = math.prod(map(len, pieces))
     nbytes = math.prod(chunks.metadata.grid.chunks) * chunks.metadata.dtype.itemsize
     alone = threading.current_thread() is not threading.main_thread()
+    # One connection by FTP or SFTP serves one thread.
+    store = uncached(chunks.store)
+    alone |= isinstance(store, FsspecStore) and store.concurrency == 1
     return 1 if alone or nbytes < _WORTH else max(1, min(count, CPU_COUNT))
 
 
