@@ -17,17 +17,17 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 25_369,
+    "core": 24_688,
     "xarray_n5_engine": 202,
-    "bdv": 3_071,
+    "bdv": 3_070,
     "cli": 891,
-    "doctor": 1_307,
-    "hangar": 576,
+    "doctor": 952,
+    "hangar": 533,
     "imaris": 244,
-    "napari": 292,
+    "napari": 219,
     "scenes": 961,
-    "viewing": 878,
-    "tests": 40_050,
+    "viewing": 870,
+    "tests": 37_377,
 }
 """The most lines of code of a folder. Limits are only lowered."""
 
