@@ -60,9 +60,14 @@ def number_in(name: str, kind: Kind = "level") -> int | None:
 
 
 def numbered(names: Iterable[str], kind: Kind) -> dict[int, str]:
-    """Return the names of a kind by their numbers, in their order."""
-    pairs = [(number_in(name, kind), name) for name in names]
-    return dict(sorted((number, name) for number, name in pairs if number is not None))
+    """Return the names of a kind by their numbers, in their order; of several, the shortest.
+
+    >>> numbered(["s1", "s00", "s0"], "level")  # s00 is a setup of BigDataViewer in HDF5
+    {0: 's0', 1: 's1'}
+    """
+    longest_first = sorted(names, key=len, reverse=True)
+    pairs = [(number_in(name, kind), name) for name in longest_first]
+    return dict(sorted({n: name for n, name in pairs if n is not None}.items()))
 
 
 def level_name(number: int) -> str:
