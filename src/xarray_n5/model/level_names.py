@@ -65,8 +65,7 @@ def numbered(names: Iterable[str], kind: Kind) -> dict[int, str]:
     >>> numbered(["s1", "s00", "s0"], "level")  # s00 is a setup of BigDataViewer in HDF5
     {0: 's0', 1: 's1'}
     """
-    longest_first = sorted(names, key=len, reverse=True)
-    pairs = [(number_in(name, kind), name) for name in longest_first]
+    pairs = ((number_in(name, kind), name) for name in sorted(names, key=len, reverse=True))
     return dict(sorted({n: name for n, name in pairs if n is not None}.items()))
 
 
