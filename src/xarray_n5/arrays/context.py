@@ -13,9 +13,8 @@ from xarray_n5.formats.protocol import Node
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
-from xarray_n5.model.level_names import base_path, fused_in, level_table_of, number_in, view_in
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import base_path, fused_in, join, level_table_of, number_in, view_in
 from xarray_n5.stores import LocalStore, heads, uncached
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import read_appends, state_of
 from xarray_n5.dialects.ngff_attributes import are_described, is_label_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
-from xarray_n5.formats.documents import unfinished, warn_unfinished
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.structure import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import as_json
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata

@@ -24,7 +24,7 @@ from xarray_n5.dialects.lists import as_tuples, numbers
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level
-from xarray_n5.model.level_names import level_name, setup_name, view_path
+from xarray_n5.model.paths import level_name, setup_name, view_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -26,8 +26,8 @@ from xarray_n5.errors import MetadataError, N5Error, NodeExistsError
 from xarray_n5.formats.containers import open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import MOST_BYTES
-from xarray_n5.model.level_names import numbered, setup_name, view_path
 from xarray_n5.model.metadata import GroupMetadata, lists_levels
+from xarray_n5.model.paths import numbered, setup_name, view_path
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.group import GroupWrite

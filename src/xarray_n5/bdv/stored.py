@@ -14,13 +14,12 @@ from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.lists import factors_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error, PathError
-from xarray_n5.formats.documents import warn_unfinished
 from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.structure import warn_unfinished
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.image import Part
-from xarray_n5.model.level_names import hdf5_view_path, setup_name, view_path
 from xarray_n5.model.metadata import ArrayMetadata, lists_levels
-from xarray_n5.model.paths import join, normalize_path
+from xarray_n5.model.paths import hdf5_view_path, join, normalize_path, setup_name, view_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

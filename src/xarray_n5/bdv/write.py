@@ -33,8 +33,8 @@ from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.factors import of_one_sample
-from xarray_n5.model.level_names import view_path
 from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.paths import view_path
 from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks

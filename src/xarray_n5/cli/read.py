@@ -180,7 +180,7 @@ def _level(name: str, level: Level[Array], *, chunks: bool) -> _Node:
 
 def _is_unfinished(level: Level[Array]) -> bool:
     """Return whether an array of a level has an unfinished write."""
-    from xarray_n5.formats.documents import unfinished
+    from xarray_n5.formats.structure import unfinished
 
     return bool(unfinished(level.first.node.store, {array.path for array in level.arrays}))
 

@@ -55,12 +55,12 @@ from xarray_n5.images.levels import levels_of_datasets
 from xarray_n5.images.select import images_of_arrays, levels_in_groups, share_dimensions
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import axes_apart
-from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import (
+from xarray_n5.model.metadata import (
     coords_from_axes,
     is_dataset,
     user_attributes,
 )
+from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

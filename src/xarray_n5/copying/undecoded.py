@@ -12,8 +12,7 @@ from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.encoded import N5Convention
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.metadata import Content
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, is_text, note_of
+from xarray_n5.model.metadata import Content, coords_from_axes, is_text, note_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ from xarray_n5.dialects import all_keys
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.json import as_json, parse_json
-from xarray_n5.model.roundtrip_attrs import (
+from xarray_n5.model.metadata import (
     HIDDEN,
     NOTE,
     NOTES,

@@ -35,7 +35,7 @@ from xarray_n5.images.select import (
 )
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.roundtrip_attrs import is_dataset, user_attributes
+from xarray_n5.model.metadata import is_dataset, user_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,10 +19,8 @@ from xarray_n5.dialects.ngff_attributes import channel_labels, images_of, named_
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.levels import stale_keys
-from xarray_n5.model.level_names import level_name, number_in
-from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
-from xarray_n5.model.roundtrip_attrs import note_of
+from xarray_n5.model.metadata import ArrayMetadata, note_of
+from xarray_n5.model.paths import join, level_name, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence

@@ -29,8 +29,8 @@ from xarray_n5.images.levels import Levels, stale_keys
 from xarray_n5.images.select import images_of_arrays
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.metadata import coords_from_axes, note_of
 from xarray_n5.model.paths import check_name, join
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.inputs import check_independent
 from xarray_n5.writing.request import WriteRequest

@@ -25,8 +25,13 @@ from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.ngff_systems import VERSION
 from xarray_n5.dialects.paintera import Paintera
-from xarray_n5.dialects.precedence import combine
-from xarray_n5.dialects.protocol import ArrayContext, Dialect, DialectChoice, PyramidDialect
+from xarray_n5.dialects.protocol import (
+    ArrayContext,
+    Dialect,
+    DialectChoice,
+    PyramidDialect,
+    combine,
+)
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.scene import SCENE
 

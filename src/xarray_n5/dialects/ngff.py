@@ -32,7 +32,7 @@ from xarray_n5.dialects.ngff_systems import (
     systems_around,
     with_systems,
 )
-from xarray_n5.dialects.precedence import disagreement, names_disagreement
+from xarray_n5.dialects.protocol import disagreement, names_disagreement
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, axis_kind, kind_of
 from xarray_n5.model.units import unit_of

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from xarray_n5.dialects import DIALECTS, is_shown, read, resolve_geometry
-from xarray_n5.dialects.precedence import axis_differences
+from xarray_n5.dialects.protocol import axis_differences
 from xarray_n5.doctor.neuroglancer import read_neuroglancer
 from xarray_n5.doctor.readers import (
     read_all_dialects,

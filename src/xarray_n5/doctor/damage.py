@@ -21,11 +21,10 @@ from xarray_n5.dialects.levels import images_in, level_paths
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, RequestError
 from xarray_n5.formats.consolidated import contradictions
-from xarray_n5.formats.documents import unfinished
+from xarray_n5.formats.structure import unfinished
 from xarray_n5.model.alerts import ODD, REFUSED
 from xarray_n5.model.json import RESTORE
-from xarray_n5.model.level_names import level_name, number_in, numbered
-from xarray_n5.model.paths import join, normalize_path
+from xarray_n5.model.paths import join, level_name, normalize_path, number_in, numbered
 from xarray_n5.stores import together
 
 if TYPE_CHECKING:

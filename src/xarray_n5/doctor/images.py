@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.context import context_of
 from xarray_n5.formats.protocol import Node
 from xarray_n5.images.find import is_level_table, named_levels
-from xarray_n5.model.level_names import view_in
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, view_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from xarray_n5.dialects.levels import images_in
 from xarray_n5.dialects.lists import axes_at_level
 from xarray_n5.doctor.readers import Reading, is_of_systems, read_ngff, refused, unread
 from xarray_n5.model.axes import Axis
-from xarray_n5.model.level_names import number_in
+from xarray_n5.model.paths import number_in
 from xarray_n5.model.units import unit_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from xarray_n5.dialects.levels import listings
 from xarray_n5.dialects.ngff_systems import has_systems
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.axes import Axis
-from xarray_n5.model.level_names import level_number
+from xarray_n5.model.paths import level_number
 
 if TYPE_CHECKING:
     from xarray_n5.doctor.images import StoredArray

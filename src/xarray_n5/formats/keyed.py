@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Self
 
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats import consolidated, structure
-from xarray_n5.formats.documents import (
+from xarray_n5.formats.protocol import Node
+from xarray_n5.formats.structure import (
     change_documents,
     get_documents,
     prefetch_documents,
+    read_nodes,
     replace_documents,
+    settle,
     where,
 )
-from xarray_n5.formats.protocol import Node
-from xarray_n5.formats.structure import read_nodes, settle
 from xarray_n5.model.alerts import REFUSED
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, is_own, is_partial, join

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
 from xarray_n5.formats.containers import CONTAINERS, locate
-from xarray_n5.formats.documents import get_documents, warn_unfinished, where
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.structure import described, settle
+from xarray_n5.formats.structure import described, get_documents, settle, warn_unfinished, where
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join, normalize_path
 from xarray_n5.stores import ArchiveStore, CachedStore, LocalStore, together, uncached

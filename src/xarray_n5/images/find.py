@@ -14,9 +14,8 @@ from xarray_n5.dialects.levels import image_of, images_in, level_paths
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import fused_in, level_name, number_in, numbered
-from xarray_n5.model.paths import join, stem_of
-from xarray_n5.model.roundtrip_attrs import coords_from_axes, note_of
+from xarray_n5.model.metadata import coords_from_axes, note_of
+from xarray_n5.model.paths import fused_in, join, level_name, number_in, numbered, stem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
     from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Kind
-    from xarray_n5.model.level_names import Kind as NameKind
+    from xarray_n5.model.paths import Kind as NameKind
 
 
 N = TypeVar("N")

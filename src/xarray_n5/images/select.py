@@ -22,7 +22,7 @@ from xarray_n5.images.find import (
     named_alike,
     single_image,
 )
-from xarray_n5.model.roundtrip_attrs import is_dataset
+from xarray_n5.model.metadata import is_dataset
 from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:

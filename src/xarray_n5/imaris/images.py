@@ -13,9 +13,8 @@ from xarray_n5.imaris.metadata import SPACE, Extent, numbered
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import level_name
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, level_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.open import Walk
 from xarray_n5.dask.value_digest import digests_of
-from xarray_n5.formats.documents import warn_unfinished
+from xarray_n5.formats.structure import warn_unfinished
 from xarray_n5.integrity.verify import arrays_in, inner_path
 from xarray_n5.model.value_sums import group_digest
 

@@ -22,7 +22,7 @@ from xarray_n5.dialects.ngff_attributes import warn_lost
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry, axes_apart
-from xarray_n5.model.roundtrip_attrs import note_of
+from xarray_n5.model.metadata import note_of
 from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:

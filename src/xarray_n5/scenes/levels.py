@@ -20,8 +20,8 @@ from xarray_n5.datasets.world import (
 )
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Axis, Geometry, kind_of
-from xarray_n5.model.level_names import view_path
 from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.paths import view_path
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.units import unit_of, written_unit
 from xarray_n5.scenes.scene import DIM

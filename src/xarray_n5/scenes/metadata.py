@@ -25,8 +25,7 @@ from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.image import Image, Level, Part
-from xarray_n5.model.level_names import level_name
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import join, level_name
 from xarray_n5.model.systems import Reference, parse_system
 from xarray_n5.model.transformations import parse_transformation
 

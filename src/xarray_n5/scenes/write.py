@@ -20,8 +20,7 @@ from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.json import check_json
-from xarray_n5.model.level_names import level_name
-from xarray_n5.model.paths import join, normalize_path
+from xarray_n5.model.paths import join, level_name, normalize_path
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.transformations import parse_transformation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import xarray as xr
 
 from xarray_n5.errors import N5Error
-from xarray_n5.model.level_names import level_name
+from xarray_n5.model.paths import level_name
 from xarray_n5.viewing.layers import layers_of
 from xarray_n5.viewing.state import is_public, link_of
 from xarray_n5_engine import N5BackendEntrypoint

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xarray_n5.images.channels import window_of
-from xarray_n5.model.level_names import level_name
+from xarray_n5.model.paths import level_name
 from xarray_n5.model.units import unit_of
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
 

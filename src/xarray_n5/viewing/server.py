@@ -12,7 +12,7 @@ import tornado.routing
 import tornado.web
 
 from xarray_n5.errors import MissingPackageError
-from xarray_n5.model.level_names import number_in
+from xarray_n5.model.paths import number_in
 from xarray_n5.viewing.state import state_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from xarray_n5.formats.hdf5.format import (
 )
 from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
 from xarray_n5.model.json import check_json
-from xarray_n5.model.level_names import level_table_of
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
+from xarray_n5.model.paths import level_table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,7 @@ from xarray_n5.formats.zarr2.layout import (
 )
 from xarray_n5.model.grid import index_of
 from xarray_n5.model.json import check_json, parse_object
-from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.roundtrip_attrs import UNMASKED
+from xarray_n5.model.metadata import UNMASKED, ArrayMetadata, GroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

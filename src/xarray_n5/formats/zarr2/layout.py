@@ -22,8 +22,7 @@ from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.filters import FILTERS, OBJECTS, Bytes, Texts, steps
 from xarray_n5.formats.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.formats.values import LARGEST, given_fill, parse_fill
-from xarray_n5.model.metadata import ArrayMetadata, Content
-from xarray_n5.model.roundtrip_attrs import UNMASKED
+from xarray_n5.model.metadata import UNMASKED, ArrayMetadata, Content
 from xarray_n5.model.times import check_time_units
 
 if TYPE_CHECKING:
