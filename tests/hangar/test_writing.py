@@ -49,8 +49,8 @@ def test_a_uid_that_is_taken_is_not_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "aaaaaaaa.hdf5").write_bytes(b"mine")
-    letters = iter("a" * 8 + "b" * 8)
-    monkeypatch.setattr("secrets.choice", lambda _: next(letters))
+    uids = iter(["aaaaaaaa", "bbbbbbbb"])
+    monkeypatch.setattr("secrets.token_hex", lambda _: next(uids))
     assert to_hangar(samples(1), tmp_path)[0].startswith("00:bbbbbbbb:")
     assert (tmp_path / "aaaaaaaa.hdf5").read_bytes() == b"mine"
 

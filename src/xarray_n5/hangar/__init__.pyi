@@ -1,3 +1,4 @@
-from .api import from_hangar, to_hangar
+from .read import from_hangar
+from .write import to_hangar
 
 __all__ = ["from_hangar", "to_hangar"]

@@ -1,4 +1,4 @@
-"""Read Hangar's HDF5_00 files as Dask arrays: runs of rows, and blocks of runs.
+"""Read samples of Hangar's HDF5_00 files as Dask arrays: runs of rows, and blocks of runs.
 
 A file has 100 datasets of 250 rows, with one flat sample per row.
 """
@@ -9,7 +9,8 @@ import math
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,27 +18,25 @@ from dask.base import tokenize
 
 from xarray_n5.codecs.hdf5 import BLOSC, FAILURES, check_type, import_h5py, plugins_of
 from xarray_n5.errors import ChunkError, MetadataError, N5Error, NodeNotFoundError, PathError
-from xarray_n5.graph import ArrayBlockwiseDep, in_one_layer
-from xarray_n5.hangar.records import DATASETS, ROWS, Record, digest_of, numbered
+from xarray_n5.graph import Array, Task
+from xarray_n5.hangar.records import (
+    DATASETS,
+    NUMBERED,
+    ROWS,
+    Record,
+    Schema,
+    digest_of,
+    parse_record,
+)
 from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import dask.array as da
-
     LocalPath = str | os.PathLike[str]
 
 _MOST = 1 << 26
 """The largest block that is chosen automatically: 64 MiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The shape and the type of samples; of a file's, the largest shape."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +45,10 @@ class HangarFile:
 
     path: str
     schema: Schema
-    counts: tuple[int, ...]
-    """The number of written rows of each dataset, up to the last one with any."""
+    runs: list[Run]
+    """The written rows of each dataset, without digests."""
     stamp: tuple[int, int]
     """The time of the last change, and the size in bytes."""
-
-    @property
-    def runs(self) -> list[Run]:
-        """One run for each dataset with written rows; without digests."""
-        return [Run(self.path, n, 0, (None,) * rows) for n, rows in enumerate(self.counts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +61,96 @@ class Run:
     digests: tuple[str | None, ...]
     """The xxh64 of each row's sample, or None if it is unknown."""
 
-    def part(self, start: int, stop: int | None = None) -> Run:
-        """Return some of the rows."""
-        return replace(self, first=self.first + start, digests=self.digests[start:stop])
-
     def record(self, row: int, shape: tuple[int, ...]) -> str:
         """Return the record of the sample in one of the rows."""
-        uid, digest = PurePath(self.path).stem, self.digests[row]
+        uid, digest = Path(self.path).stem, self.digests[row]
         return str(Record(uid, self.dataset, self.first + row, shape, digest))
+
+
+def from_hangar(
+    repo_or_files: LocalPath | Iterable[LocalPath],
+    records: Iterable[str] | None = None,
+    *,
+    chunks: int | None = None,
+) -> Array:
+    """Open samples of Hangar's HDF5 files as a Dask array.
+
+    Only metadata is read at once. Each task opens the files by their paths, and compares what it
+    reads with the digest of its record, if it has one.
+
+    Parameters
+    ----------
+    repo_or_files : str, os.PathLike or iterable of these
+        A Hangar repository, a folder of HDF5 files, one file, or several: local, and at the same
+        path on every worker. Files of the backend HDF5_00 are read.
+    records : iterable of str, optional
+        The records of the samples to read, in order: strings such as
+        ``"00:rlUK3C:8067007c0f05c359:16:105:10 10"``. By default all written samples, committed or
+        not, unchecked: file by file in order of their last change, in each file in order of
+        writing. Only records know shapes that are smaller than the largest.
+    chunks : int, optional
+        The number of samples per block. By default a block is a run of consecutive rows of at most
+        64 MiB; where the order differs from that of writing, runs
+        are short, and larger blocks make a smaller graph.
+
+    Returns
+    -------
+    dask.array.Array
+        An array whose first axis is the samples.
+
+    Raises
+    ------
+    NodeNotFoundError
+        If there are no files, or not the one that a record names.
+    MetadataError
+        If a file or a record is not one of Hangar's, or samples of several shapes or types are
+        requested.
+    ChunkError
+        When it is computed: if a sample cannot be decoded, or its digest differs from its record's.
+    MissingPackageError
+        If h5py or hdf5plugin is not installed.
+
+    Examples
+    --------
+    >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
+    >>> records = xarray_n5.hangar.to_hangar(samples, "files")
+    >>> xarray_n5.hangar.from_hangar("files", records).shape
+    (2, 2, 3)
+    >>> xarray_n5.hangar.from_hangar("files", records[1:])[0].compute()
+    array([[ 6.,  7.,  8.],
+           [ 9., 10., 11.]], dtype=float32)
+    """
+    whole = isinstance(chunks, (int, np.integer)) and not isinstance(chunks, bool) and chunks > 0
+    if chunks is not None and not whole:
+        raise ValueError(f"chunks is {chunks!r}; expected a number of samples, or None")
+    paths = find_files(repo_or_files)
+    if records is None:
+        files = [describe(path) for path in paths]
+        schemas = [(file.path, file.schema) for file in files]
+        runs = [run for file in files for run in file.runs]
+        return _to_array(runs, _common(schemas), [file.stamp for file in files], chunks)
+    if isinstance(records, (str, bytes)):
+        raise MetadataError(f"{records!r} is a string; expected an iterable of records")
+    parsed = list(map(parse_record, records))
+    if not parsed:
+        raise MetadataError("expected at least one record, which gives the shape")
+    named = _find_named(parsed, paths)
+    schemas = [(str(r), Schema(r.shape, named[r.uid].schema.dtype)) for r in parsed]
+    stamps = [file.stamp for file in named.values()]
+    return _to_array(_runs_of_records(parsed, named), _common(schemas), stamps, chunks)
+
+
+def _common(schemas: Sequence[tuple[str, Schema]]) -> Schema:
+    """Return the schema of all named files or records; raise MetadataError if some differ."""
+    first = schemas[0][1]
+    for name, schema in schemas:
+        if schema != first:
+            raise MetadataError(
+                "samples of several shapes or types cannot be one array: "
+                f"{first.dtype} of {first.shape} and, of {name!r}, {schema.dtype} of "
+                f"{schema.shape}; pass the records or the files of each separately"
+            )
+    return first
 
 
 # Files
@@ -181,14 +257,14 @@ def describe(path: str) -> HangarFile:
         dataset = _dataset(file, 0, path)
         named = file.attrs.get("schema_shape", dataset.shape[1:])
         # The attribute `schema_dtype_num` has other meanings on other machines.
-        schema = Schema(tuple(int(size) for size in np.ravel(named)), _native(dataset, path))
+        dtype = dataset.dtype.newbyteorder("=")
+        if dtype.num not in NUMBERED:
+            raise MetadataError(f"{path}: samples of {dtype}; expected real numbers")
+        schema = Schema(tuple(int(size) for size in np.ravel(named)), dtype)
         _check_rows(dataset, 0, 1, schema.shape, path)
-        counts: list[int] = []
-        for number in range(len(file)):
-            counts.append(_rows(_dataset(file, number, path)))
-            if counts[-1] == 0:
-                break
-    return HangarFile(path=path, schema=schema, counts=tuple(filter(None, counts)), stamp=stamp)
+        counts = (_rows(_dataset(file, number, path)) for number in range(len(file)))
+        runs = [Run(path, n, 0, (None,) * rows) for n, rows in enumerate(takewhile(bool, counts))]
+    return HangarFile(path=path, schema=schema, runs=runs, stamp=stamp)
 
 
 def _dataset(file: Any, number: int, path: str) -> Any:
@@ -202,13 +278,6 @@ def _dataset(file: Any, number: int, path: str) -> Any:
         raise MetadataError(f"{path}: {name!r} has filters {sorted(unknown)}, unlike Hangar's")
     check_type(dataset.id.get_type())
     return dataset
-
-
-def _native(dataset: Any, path: str) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = dataset.dtype.newbyteorder("=")
-    if numbered(dtype.num) is None:
-        raise MetadataError(f"{path}: samples of {dataset.dtype}; expected real numbers")
-    return dtype
 
 
 def _check_rows(dataset: Any, first: int, count: int, shape: tuple[int, ...], path: str) -> None:
@@ -233,27 +302,9 @@ def _rows(dataset: Any) -> int:
 # Samples
 
 
-class _Blocks(ArrayBlockwiseDep):
-    """The runs of each block; Dask passes them to its task."""
-
-    def __init__(self, chunks: tuple[tuple[int, ...], ...], blocks: Sequence[list[Run]]) -> None:
-        super().__init__(chunks)
-        self.blocks = blocks
-
-    def __getitem__(self, index: tuple[int, ...]) -> _Block:
-        return _Block(tuple(self.blocks[index[0]]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A block's runs; unlike a bare tuple, Dask never treats them as a task."""
-
-    runs: tuple[Run, ...]
-
-
-def to_array(
+def _to_array(
     runs: Sequence[Run], schema: Schema, stamps: Sequence[object], chunks: int | None
-) -> da.Array:
+) -> Array:
     """Return runs as a Dask array of one layer, whose tasks hold paths and rows."""
     most = max(1, _MOST // max(1, math.prod(schema.shape) * schema.dtype.itemsize))
     blocks = [block for run in runs for block in _blocks([run], most)]
@@ -263,7 +314,10 @@ def to_array(
     # One string: Dask is slow to hash many objects.
     rows = "\n".join(f"{run.path}:{run.dataset}:{run.first}:{run.digests}" for run in runs)
     name = f"from-hangar-{tokenize(rows, schema.dtype, stamps, sizes)}"
-    return in_one_layer(name, _read, schema, _Blocks(sizes, blocks), sizes, schema.dtype)
+    keys = [(name, number, *(0 for _ in schema.shape)) for number in range(len(blocks))]
+    tasks = zip(keys, blocks, strict=True)
+    graph = {key: Task(key, _read, schema, block) for key, block in tasks}
+    return Array(graph, name, sizes, dtype=schema.dtype)
 
 
 def _blocks(runs: Sequence[Run], size: int) -> list[list[Run]]:
@@ -276,13 +330,13 @@ def _blocks(runs: Sequence[Run], size: int) -> list[list[Run]]:
             if room == 0:
                 blocks.append([])
                 room = size
-            part = run.part(start, start + room)
-            blocks[-1].append(part)
-            start, room = start + len(part.digests), room - len(part.digests)
+            digests = run.digests[start : start + room]
+            blocks[-1].append(replace(run, first=run.first + start, digests=digests))
+            start, room = start + len(digests), room - len(digests)
     return blocks
 
 
-def runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) -> list[Run]:
+def _runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) -> list[Run]:
     """Return runs of the samples of records of one shape, in their order.
 
     Raises
@@ -310,8 +364,8 @@ def runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) 
     return runs
 
 
-def find_named(records: Sequence[Record], paths: Sequence[str]) -> dict[str, str]:
-    """Return the paths of the files that records name, by their uids.
+def _find_named(records: Sequence[Record], paths: Sequence[str]) -> dict[str, HangarFile]:
+    """Return the files that records name, by their uids.
 
     Raises
     ------
@@ -320,70 +374,57 @@ def find_named(records: Sequence[Record], paths: Sequence[str]) -> dict[str, str
     MetadataError
         If two of `paths` have the file's name.
     """
-    known: dict[str, set[str]] = {}
-    for path in paths:
-        known.setdefault(PurePath(path).stem, set()).add(path)
     named = {}
     for record in {record.uid: record for record in records}.values():
-        several = known.get(record.uid, set())
+        several = sorted({path for path in paths if Path(path).stem == record.uid})
         if not several:
             hint = f"the record {str(record)!r} names it; fetch its data first"
-            where = PurePath(paths[0]).parent
-            raise NodeNotFoundError(str(where), f"{record.uid}.hdf5", "file", hint)
+            raise NodeNotFoundError(str(Path(paths[0]).parent), f"{record.uid}.hdf5", "file", hint)
         if len(several) > 1:
             raise MetadataError(
-                f"the record {str(record)!r} names more than one file: {sorted(several)}; pass one"
+                f"the record {str(record)!r} names more than one file: {several}; pass one"
             )
-        named[record.uid] = min(several)
+        named[record.uid] = describe(several[0])
     return named
 
 
-def _read(schema: Schema, block: _Block) -> np.ndarray:
-    """Return the samples of runs, in their order, along the first axis.
+def _read(schema: Schema, runs: Sequence[Run]) -> np.ndarray:
+    """Return the samples of runs, in their order, along the first axis."""
+    samples = np.empty((sum(len(run.digests) for run in runs), *schema.shape), schema.dtype)
+    start = 0
+    for run in runs:
+        stop = start + len(run.digests)
+        _read_run(run, samples[start:stop])
+        start = stop
+    return samples
+
+
+def _read_run(run: Run, rows: np.ndarray) -> None:
+    """Read the samples of a run into an array.
+
+    Hangar also accepts a digest of the sample in the type that the file's attribute names: it
+    confuses all-zero samples of different types.
 
     Raises
     ------
     ChunkError
         If a row cannot be decoded, or its digest differs from its record's.
     MetadataError
-        If a file does not have the rows.
+        If the file does not have the rows.
     """
-    count = sum(len(run.digests) for run in block.runs)
-    samples = np.empty((count, *schema.shape), schema.dtype)
-    start = 0
-    for run in block.runs:
-        stop = start + len(run.digests)
-        with _opened(run.path) as file:
-            rows = _read_rows(file, run, schema.shape)
-            _check_digests(file, run, rows)
-        samples[start:stop] = rows
-        start = stop
-    return samples
-
-
-def _read_rows(file: Any, run: Run, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the samples of one run, in their stored type."""
-    dataset, count = _dataset(file, run.dataset, run.path), len(run.digests)
-    _check_rows(dataset, run.first, count, shape, run.path)
-    rows = np.empty((count, *shape), _native(dataset, run.path))
-    if rows.size:
-        flat = rows.reshape(count, -1)
-        where = slice(run.first, run.first + count), slice(0, flat.shape[1])
-        try:
-            dataset.read_direct(flat, where)
-        except (OSError, RuntimeError, ValueError) as error:
-            why = f"{error}, in {count} rows from this one on"
-            raise ChunkError("decode", run.path, run.record(0, shape), why) from error
-    return rows
-
-
-def _check_digests(file: Any, run: Run, rows: np.ndarray) -> None:
-    """Raise ChunkError if a sample differs from its record's digest.
-
-    Hangar also accepts a digest of the sample in the type that the file's attribute names: it
-    confuses all-zero samples of different types.
-    """
-    other = numbered(int(file.attrs.get("schema_dtype_num", -1)))
+    count, shape = len(rows), rows.shape[1:]
+    with _opened(run.path) as file:
+        dataset = _dataset(file, run.dataset, run.path)
+        _check_rows(dataset, run.first, count, shape, run.path)
+        if rows.size:
+            flat = rows.reshape(count, -1)
+            where = slice(run.first, run.first + count), slice(0, flat.shape[1])
+            try:
+                dataset.read_direct(flat, where)
+            except (OSError, RuntimeError, ValueError) as error:
+                why = f"{error}, in {count} rows from this one on"
+                raise ChunkError("decode", run.path, run.record(0, shape), why) from error
+        other = NUMBERED.get(int(file.attrs.get("schema_dtype_num", -1)))
     for row, digest in enumerate(run.digests):
         sample = rows[row, ...]
         if digest is None or digest_of(sample) == digest:
@@ -392,4 +433,4 @@ def _check_digests(file: Any, run: Run, rows: np.ndarray) -> None:
             continue
         why = f"the xxh64 of the stored sample is {digest_of(sample)}, expected {digest} by the "
         why += "record: the file was changed or damaged, or the record belongs to another file"
-        raise ChunkError("decode", run.path, run.record(row, rows.shape[1:]), why)
+        raise ChunkError("decode", run.path, run.record(row, shape), why)

@@ -20,10 +20,20 @@ ROWS = 250
 DTYPES = ("?", *"BHILQbhilqefdg")
 """The types of samples, as NumPy's type codes."""
 
-_NUMBERS = {np.dtype(code).num: np.dtype(code) for code in DTYPES}
+NUMBERED = {np.dtype(code).num: np.dtype(code) for code in DTYPES}
+"""These types, by their numbers in ``schema_dtype_num``."""
 
 _LONGEST = 255
 """The maximum length of a record: Hangar stores the length in one byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The shape and the type of samples; of a file's, the largest shape."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
 
 _UID = "00:(?P<uid>[A-Za-z0-9_-]+)"
 _DIGEST = "(?P<digest>[0-9a-f]{16})"
@@ -101,8 +111,3 @@ def digest_of(values: np.ndarray) -> str:
     'cff6c333cc6a5e44'
     """
     return xxh64_hexdigest(np.ascontiguousarray(values).data)
-
-
-def numbered(number: object) -> np.dtype[Any] | None:
-    """Return the type of a number in ``schema_dtype_num``, or None if it is unknown."""
-    return _NUMBERS.get(number) if isinstance(number, int) else None

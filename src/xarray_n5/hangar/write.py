@@ -5,22 +5,33 @@ from __future__ import annotations
 import math
 import operator
 import secrets
-import string
-from contextlib import suppress
-from itertools import count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
+import dask.array as da
 import numpy as np
+import xarray as xr
 
 from xarray_n5.codecs.hdf5 import BLOSC, import_h5py
 from xarray_n5.errors import MetadataError, NodeExistsError
-from xarray_n5.hangar.read import Schema, local_path
-from xarray_n5.hangar.records import DATASETS, ROWS, Record, check_length, digest_of, numbered
+from xarray_n5.graph import as_graph
+from xarray_n5.hangar.read import local_path
+from xarray_n5.hangar.records import (
+    DATASETS,
+    NUMBERED,
+    ROWS,
+    Record,
+    Schema,
+    check_length,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    import numpy.typing as npt
 
 _VERSION = "0.5.2"
 """The version of Hangar that writes the same files."""
@@ -30,8 +41,6 @@ _BOUNDS = ("v110", "v110")
 
 _SAMPLES = (DATASETS - 1) * ROWS
 """The number of samples of a file: its last dataset is never written."""
-
-_LETTERS = string.ascii_lowercase + string.digits
 
 _CHUNK = 255_000
 """The largest chunk in bytes."""
@@ -49,31 +58,85 @@ _LZF = {"compression": "lzf", "compression_opts": None, "shuffle": True}
 """Hangar's default for samples that are too small for Blosc."""
 
 
-def write_samples(
-    samples: Iterable[np.ndarray],
+def to_hangar(
+    samples: da.Array | xr.DataArray | npt.ArrayLike | Iterable[npt.ArrayLike],
     folder: str | os.PathLike[str],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    *,
+    shape: tuple[int, ...] | None = None,
 ) -> list[str]:
-    """Write samples into new files of a folder, and return their records.
+    """Write samples into new HDF5 files, in the layout and compression of Hangar's HDF5_00.
 
-    Parameters and errors are those of :func:`xarray_n5.hangar.to_hangar`.
+    Parameters
+    ----------
+    samples : array_like or iterable of array_like
+        An array of NumPy, Dask or xarray whose first axis is the samples; blocks of Dask are
+        computed one after another. Or an iterable of samples, of any shapes.
+    folder : str or os.PathLike
+        A local folder, created if it does not exist; files in it are not changed. A file appears
+        when it is complete: after 24,750 samples, or after the last one.
+    shape : tuple of int, optional
+        The largest size of samples along each axis; by default the shape of the first one.
+
+    Returns
+    -------
+    list of str
+        The record of each sample, for :func:`from_hangar`. Keep them: they are stored nowhere.
+
+    Raises
+    ------
+    MetadataError
+        If the type or a shape is invalid.
+    NodeExistsError
+        If the folder is a Hangar repository, whose database would not know the files.
+    PathError
+        If the folder is a URL.
+    MissingPackageError
+        If h5py or hdf5plugin is not installed.
+
+    Examples
+    --------
+    >>> samples = np.arange(12, dtype="float32").reshape(2, 2, 3)
+    >>> records = xarray_n5.hangar.to_hangar(samples, "files")
+    >>> [record.split(":")[-1] for record in records]
+    ['2 3', '2 3']
     """
     path = local_path(folder)
     if ".hangar" in path.parts or (path / ".hangar").exists():
         hint = "its database would not know the new files; write to another folder"
         raise NodeExistsError(str(path), "", "a Hangar repository", hint)
-    schema = _schema(shape, dtype)
+    source = as_graph(samples.data if isinstance(samples, xr.DataArray) else samples)
+    if isinstance(source, (np.ndarray, da.Array)):
+        if not source.ndim or any(map(math.isnan, source.shape[1:])):
+            raise MetadataError(
+                f"the samples are an array of shape {source.shape}: its first axis is the samples, "
+                "and the others must be known (call compute_chunk_sizes() of a Dask array)"
+            )
+        sizes, dtype, stream = source.shape[1:], source.dtype, _rows(source)
+    else:
+        given = map(np.asanyarray, source)
+        first = next(given, None)
+        if first is None:
+            return []
+        sizes, dtype, stream = first.shape, first.dtype, chain([first], given)
+    schema = _schema(sizes if shape is None else shape, dtype)
     # Raises for shapes whose records would be too long.
     _record("0" * 8, "0" * 16, _SAMPLES, schema.shape)
     import_h5py("Hangar's files", filters=True)
+    checked = (_checked(sample, schema) for sample in stream)
     records: list[str] = []
-    checked = (_checked(sample, schema) for sample in samples)
-    first = next(checked, None)
-    while first is not None:
-        written, first = _write_file(path, schema, first, checked)
-        records += written
+    for sample in checked:
+        records += _write_file(path, schema, chain([sample], islice(checked, _SAMPLES - 1)))
     return records
+
+
+def _rows(source: np.ndarray | da.Array) -> Iterator[np.ndarray]:
+    """Iterate over the first axis; of a Dask array, computing block by block."""
+    if isinstance(source, np.ndarray):
+        yield from source
+        return
+    whole = source.rechunk(dict.fromkeys(range(1, source.ndim), -1))
+    for number in range(whole.numblocks[0]):
+        yield from whole.blocks[number].compute()
 
 
 def _schema(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Schema:
@@ -83,7 +146,7 @@ def _schema(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Schema:
         sizes = tuple(map(operator.index, shape))
     except TypeError as error:
         raise MetadataError(f"shape is {shape!r}; expected integers") from error
-    if numbered(kind.num) is None:
+    if kind.num not in NUMBERED:
         raise MetadataError(
             f"Hangar cannot store samples of {kind}; use booleans, integers or real floats"
         )
@@ -92,29 +155,23 @@ def _schema(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Schema:
     return Schema(sizes, kind)
 
 
-def _write_file(
-    folder: Path,
-    schema: Schema,
-    first: np.ndarray,
-    others: Iterator[np.ndarray],
-) -> tuple[list[str], np.ndarray | None]:
-    """Write one file; return the records, and the first sample that it has no room for.
-
-    It has a hidden name until it is complete.
-    """
+def _write_file(folder: Path, schema: Schema, samples: Iterable[np.ndarray]) -> list[str]:
+    """Write one file, whose name is hidden until it is complete; return the records."""
     folder.mkdir(parents=True, exist_ok=True)
-    uid, partial, file = _new(folder)
+    uid = secrets.token_hex(4)
+    while (folder / f"{uid}.hdf5").exists():
+        uid = secrets.token_hex(4)
+    partial = folder / f".{uid}.partial"
+    file = import_h5py("Hangar's files").File(partial, "x", libver=_BOUNDS)
     records: list[str] = []
-    sample: np.ndarray | None = first
     try:
         with file:
             _prepare(file, schema)
-            while sample is not None and len(records) < _SAMPLES:
+            for sample in samples:
                 dataset, row = divmod(len(records), ROWS)
                 flat = sample.reshape(-1)
                 file[str(dataset)].write_direct(flat, None, (row, slice(0, flat.size)))
                 records.append(_record(uid, digest_of(sample), len(records), sample.shape))
-                sample = next(others, None)
             # As Hangar leaves them: the last location, and a full file has one dataset left.
             last = len(records) if len(records) == _SAMPLES else len(records) - 1
             dataset, row = divmod(last, ROWS)
@@ -122,28 +179,15 @@ def _write_file(
             file.attrs.modify("collections_remaining", DATASETS - dataset)
         partial.rename(folder / f"{uid}.hdf5")
     except BaseException:
-        with suppress(FileNotFoundError):
-            partial.unlink()
+        partial.unlink(missing_ok=True)
         raise
-    return records, sample
-
-
-def _new(folder: Path) -> tuple[str, Path, Any]:
-    """Create a hidden file, and return its unused name, path and handle."""
-    h5py = import_h5py("Hangar's files", filters=True)
-    while True:
-        uid = "".join(secrets.choice(_LETTERS) for _ in range(8))
-        partial = folder / f".{uid}.partial"
-        if (folder / f"{uid}.hdf5").exists():
-            continue
-        with suppress(FileExistsError):  # which mode "x" raises
-            return uid, partial, h5py.File(partial, "x", libver=_BOUNDS)
+    return records
 
 
 def _prepare(file: Any, schema: Schema) -> None:
     """Create the datasets and attributes that Hangar creates."""
     size, itemsize = math.prod(schema.shape), schema.dtype.itemsize
-    side = chunk_of(schema)
+    side = _chunk_of(schema)
     chosen: dict[str, Any] = _LZ4HC if size * itemsize >= _BLOSC_LEAST else _LZF
     for number in range(DATASETS):
         shape = (ROWS, size)
@@ -169,10 +213,10 @@ def _prepare(file: Any, schema: Schema) -> None:
         file.attrs[name] = value
 
 
-def chunk_of(schema: Schema) -> int:
+def _chunk_of(schema: Schema) -> int:
     """Return the elements of a chunk: those of a row, or a part of them.
 
-    >>> chunk_of(Schema((5, 7, 9), np.dtype("f4")))
+    >>> _chunk_of(Schema((5, 7, 9), np.dtype("f4")))
     315
     """
     return min(_CHUNK // schema.dtype.itemsize, math.prod(schema.shape))
