@@ -19,7 +19,7 @@ from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
     from xarray_n5.model.grid import Index
 
 pytest.importorskip("h5py")

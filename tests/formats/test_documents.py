@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
 
 SMALL: dict[str, Any] = {"shape": (4,), "dtype": "u1", "chunks": 2}
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from xarray_n5.formats.containers import open_store
+from xarray_n5.formats.open import open_store
 from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Store
 
 if TYPE_CHECKING:

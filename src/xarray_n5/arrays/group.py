@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.containers import Container as FileContainer
+    from xarray_n5.formats.open import Container as FileContainer
     from xarray_n5.model.metadata import Attributes
 
 _MOST_SHOWN = 40

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import EdgeChunks, LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
 
 
 def open_array(

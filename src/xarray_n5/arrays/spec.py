@@ -19,7 +19,7 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.codec import Compression
 

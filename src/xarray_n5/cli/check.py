@@ -33,7 +33,7 @@ _WORDS = {"unread": "not read", "silent": "no axes"}
 def _walk(url: str, path: str, options: Options) -> tuple[Walk, Scene | None]:
     """Return a walk over a container, or over that of a project, and the project."""
     from xarray_n5.arrays.open import Walk
-    from xarray_n5.formats.containers import find_scene
+    from xarray_n5.formats.open import find_scene
 
     if (scene := find_scene(url, options)) is None:
         return Walk.at(url, path, options, whole=True), None

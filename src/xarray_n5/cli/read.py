@@ -51,7 +51,7 @@ def tree(
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
     from xarray_n5.arrays.open import Walk
-    from xarray_n5.formats.containers import find_scene
+    from xarray_n5.formats.open import find_scene
     from xarray_n5.leaves import scene_in
 
     ignore_unfinished_writes()
@@ -231,7 +231,7 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
     from xarray_n5.arrays.describe import as_text
     from xarray_n5.arrays.group import describe_group
     from xarray_n5.arrays.open import open_node
-    from xarray_n5.formats.containers import find_scene
+    from xarray_n5.formats.open import find_scene
     from xarray_n5.images.find import combined_images
     from xarray_n5.leaves import scene_in
 

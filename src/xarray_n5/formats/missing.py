@@ -18,7 +18,7 @@ from xarray_n5.model.options import near
 from xarray_n5.stores import LocalStore, uncached
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Kind, Node
     from xarray_n5.stores.base import Store
 

@@ -1,31 +1,211 @@
-"""Open containers: the format at a location, and the path of a node in it."""
+"""Open containers: the store and format at a URL, and the path of a node in it."""
 
 from __future__ import annotations
 
+import os
+import stat
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from xarray_n5.errors import MetadataError
+from xarray_n5.codecs.hdf5 import import_h5py
+from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
-from xarray_n5.formats.containers import CONTAINERS, locate
 from xarray_n5.formats.hdf5.container import Hdf5Container
+from xarray_n5.formats.hdf5.links import FOLLOW
+from xarray_n5.formats.hdf5.opening import SIGNATURE, is_stub
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, get_documents, settle, warn_unfinished, where
+from xarray_n5.leaves import LOOK, scene_reader
+from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import HIDDEN, join, normalize_path
-from xarray_n5.stores import ArchiveStore, CachedStore, LocalStore, together, uncached
+from xarray_n5.stores import ArchiveStore, CachedStore, FsspecStore, LocalStore, together, uncached
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
+from xarray_n5.stores.base import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Node
-    from xarray_n5.stores.base import Store
+    from xarray_n5.leaves import Scene
+
 
 _NO_NAMES = (".tif", ".tiff", ".ozx", ".zip", ".nc", ".xml", *Hdf5.suffixes)
 """Suffixes of files that are not containers; directories of arrays are not named so."""
+
+_OF_PATHS = frozenset({"follow_links", FOLLOW})
+"""Options that local paths support."""
+
+_SUFFIX_OF_SCENES = ".xml"
+
+_STARTS = (0, *(512 << doubled for doubled in range(7)))
+"""Where an HDF5 file may begin: after a block of the user, whose size is a power of two."""
+
+CONTAINERS = (KeyedContainer, Hdf5Container)
+"""The kinds of containers."""
+
+Container: TypeAlias = KeyedContainer | Hdf5Container
+"""A container: nodes as metadata, chunks by index; opened once per operation.
+
+Both kinds have the same methods. They are small, frozen and picklable, without open handles. Paths
+are normalised, indices are in C order.
+"""
+
+
+def open_store(url: object, storage_options: Mapping[str, Any] | None = None) -> Store:
+    """Return the store at `url`.
+
+    Parameters
+    ----------
+    url
+        A path, a ``file://`` or any fsspec URL (chained ones too), an ``os.PathLike``, a UPath,
+        an fsspec mapper or filesystem, a pair of a filesystem and a path, or a store.
+    storage_options
+        Options of fsspec's filesystem for a URL. For local paths: `follow_links`, whether to follow
+        links out of the container; for HDF5 files: `follow_external`.
+
+    Raises
+    ------
+    TypeError
+        If `url` is none of these, or has `storage_options` and is not a URL.
+    """
+    options, follow = _split_options(url, storage_options)
+    store: Store | None = LocalStore.at(url, {**options, **follow})
+    if store is None:
+        store = url if isinstance(url, Store) else FsspecStore.at(url, options)
+    if store is not None:
+        return _archive_at(store) or store
+    swapped = "; the data comes before the location" if hasattr(url, "__array__") else ""
+    raise TypeError(
+        "expected a path, a URL, an fsspec mapper, a filesystem or a pair of one and a path, or "
+        f"a store; got {type(url).__name__}{swapped}"
+    )
+
+
+def _archive_at(store: Store) -> ArchiveStore | None:
+    """Return the store of an archive, if a location is named like one and is one."""
+    return ArchiveStore.at(store) if store.name.lower().endswith(ARCHIVES) else None
+
+
+def _split_options(
+    url: object, storage_options: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split storage options into those of filesystems and those of local paths."""
+    options = dict(storage_options or {})
+    follow = {name: options.pop(name) for name in _OF_PATHS & options.keys()}
+    if options and not (isinstance(url, str) and "://" in url):
+        raise TypeError(f"storage_options {sorted(options)} are for URLs; {url!r} is not a URL")
+    return options, follow
+
+
+def open_hdf5(location: object, options: Mapping[str, Any]) -> Hdf5Container | None:
+    """Return the container at a local path of an HDF5 file, or of a new one by its name."""
+    if isinstance(location, Hdf5Container):
+        return location
+    local = None if isinstance(location, LocalStore) else LocalStore.at(location, {})
+    if local is None or not _is_hdf5(local.root):
+        return None
+    import_h5py()  # a missing package is reported before anything is written
+    return Hdf5Container(local.root, follow_external=bool(options.get(FOLLOW)))
+
+
+def _is_hdf5(path: str) -> bool:
+    """Return whether a file is HDF5; if it does not exist, whether it is named like one."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return False  # a directory; or a pipe, which would block
+        if is_stub(path, status):
+            return path.endswith(Hdf5.suffixes)
+        with open(path, "rb") as file:
+            parts = (os.pread(file.fileno(), len(SIGNATURE), start) for start in _STARTS)
+            return SIGNATURE in parts
+    except OSError:
+        return path.endswith(Hdf5.suffixes) and not os.path.isdir(path)
+
+
+def locate(
+    url: object, path: str, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Store | Hdf5Container, str]:
+    """Return the HDF5 file or the store at `url`, and the path of a node in it.
+
+    If `url` leads into a directory called ``*.n5``, or into a file, that is the container: the
+    groups around a node describe its axes, however the node is named.
+    """
+    options = {**_split_options(url, storage_options)[1]}
+    if (file := open_hdf5(url, options)) is not None:
+        return file, path
+    store = around = open_store(url, storage_options)
+    inner: list[str] = []
+    while not around.name.endswith(N5.suffixes):
+        if (
+            around.name.endswith(Hdf5.suffixes)
+            and (file := open_hdf5(around.url, options)) is not None
+        ):
+            return file, join(*inner, path)
+        up = around.parent()
+        if up is None:
+            return store, path
+        inner.insert(0, around.name)
+        around = up
+        if (archive := _archive_at(around)) is not None:
+            return archive, join(*inner, path)
+    return around, join(*inner, path)
+
+
+def find_scene(
+    url: object, storage_options: Mapping[str, Any] | None = None, *, by_name: bool = True
+) -> Scene | None:
+    """Return the scene that a file describes, or None if there is no such file.
+
+    A local file is recognised by its beginning, whatever its name. With `by_name`, others are only
+    read if their name ends with ``.xml``, so that no request is made for a container.
+
+    Raises
+    ------
+    MetadataError
+        If it is invalid.
+    """
+    store = _file_at(url, storage_options, by_name=by_name)
+    if store is None:
+        return None
+    if isinstance(store, LocalStore):
+        head = store.head("", LOOK)
+        if head is None or scene_reader(head[0]) is None:
+            return None
+    document = store.get("", MOST_BYTES)
+    reader = None if document is None else scene_reader(document)
+    if reader is None:
+        return None
+    try:
+        return reader.open_scene(store, document or b"", url)
+    except (ValueError, LookupError) as error:
+        if isinstance(error, N5Error):
+            raise
+        name = getattr(reader, "__name__", type(reader).__name__)
+        raise MetadataError(
+            f"{store.url}: {name} cannot read the file: {type(error).__name__}: {error}; check "
+            "that it is complete, and of a version that this reader knows"
+        ) from error
+
+
+def _file_at(
+    url: object, storage_options: Mapping[str, Any] | None, *, by_name: bool
+) -> Store | None:
+    """Return the store of a file that may describe a scene."""
+    if isinstance(url, CONTAINERS):
+        return None
+    follow = {k: v for k, v in (storage_options or {}).items() if k == "follow_links"}
+    local = LocalStore.at(url, follow)
+    if local is not None:
+        return local if os.path.isfile(local.root) else None
+    if isinstance(url, str):
+        path = url.partition("#")[0].partition("?")[0]
+        if by_name and not path.lower().endswith(_SUFFIX_OF_SCENES):
+            return None
+    store = open_store(url, storage_options)
+    return store if not by_name or store.name.lower().endswith(_SUFFIX_OF_SCENES) else None
 
 
 def open_container(
@@ -58,7 +238,7 @@ def open_container(
         _look_ahead(store, [path, ""], KEYED_FORMATS, [path])
         if isinstance(uncached(store), LocalStore):
             _try(lambda: store.is_folder(""))  # if there is none, nothing else is requested
-    return KeyedContainer(store, format_to_write(store, format)), path
+    return KeyedContainer(store, _format_to_write(store, format)), path
 
 
 def find_node(
@@ -145,12 +325,7 @@ def _locate(
     return location, inner
 
 
-def format_of(store: Store, name: str | None = None) -> KeyedFormat:
-    """Return the given format, or that of the root, or of the container's name."""
-    return _keyed(name) if name else _format_found(store)[0]
-
-
-def format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
+def _format_to_write(store: Store, name: str | None = None) -> KeyedFormat:
     """Return the given format, or that of the container; the name of a new container decides.
 
     Raises
@@ -183,7 +358,7 @@ def _find_documents(store: Store, path: str, name: str | None) -> tuple[KeyedFor
         documents = get_documents(store, path, form)
         if documents:
             return form, documents
-    return (candidates[0] if name or not path else format_of(store)), {}
+    return (candidates[0] if name or not path else _format_found(store)[0]), {}
 
 
 def _keyed(name: str | None) -> KeyedFormat:

@@ -35,8 +35,8 @@ DIGESTS = f"{HIDDEN}/digests.npz"
 QUARANTINE = f"{HIDDEN}/quarantine"
 """The folder to which damaged chunks are moved."""
 
-_LONGEST_NAME = 255
-"""The maximum length of a name in file systems, in bytes."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 1024
+"""The maximum lengths in bytes of a name in file systems, and of a key in object stores."""
 
 _PARTIAL = re.compile(r"((?:.*/)?+)\.(.+)\.[0-9a-f]{32}\.partial", re.DOTALL)
 
@@ -61,7 +61,7 @@ def normalize_path(path: str) -> str:
     Raises
     ------
     PathError
-        If the path leaves the container, or contains a backslash or NUL.
+        If the path leaves the container, is too long, or contains a backslash or NUL.
     """
     if not isinstance(path, str):
         raise PathError(f"the path is {path!r}; expected a string such as 'em/s0'")
@@ -78,6 +78,12 @@ def normalize_path(path: str) -> str:
             parts.pop()
         elif part not in {"", "."}:
             parts.append(part)
+    sizes = [len(part.encode(errors="surrogateescape")) for part in parts]
+    if sum(sizes) + len(sizes) > _LONGEST_PATH or max(sizes, default=0) > _LONGEST_NAME:
+        raise PathError(
+            f"the path {path[:60]!r}... is too long; expected at most {_LONGEST_PATH} bytes, and "
+            f"{_LONGEST_NAME} for each name in it"
+        )
     return "/".join(parts)
 
 

@@ -90,15 +90,6 @@ def is_refused(error: BaseException) -> bool:
     )
 
 
-def unfit_name(error: BaseException) -> str | None:
-    """Return why a store cannot have a name, and what to do, if an error means that."""
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return "the name, or the whole path, is too long for the file system; choose a shorter one"
-    if isinstance(error, UnicodeEncodeError):
-        return "the name cannot be encoded as UTF-8; choose another one"
-    return None
-
-
 def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed a moment later."""
     for cause in _chain(error):

@@ -1,8 +1,7 @@
-"""Directories of a local container, opened one in another: no link can lead elsewhere.
+"""Directories and files of a local container, opened one in another: no link can lead elsewhere.
 
 A path that was checked may be replaced by a link before it is used. An open directory stays the
-same one, so files are opened, created, renamed and removed by their names in it. Systems that
-cannot do that, such as Windows, use paths.
+same one, so files are opened, created, renamed and removed by their names in it.
 
 The container's root may be reached through links. Inside, a link is followed if its target is below
 the real root. Other links are refused: nothing is written or removed through them, and they are
@@ -14,11 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import shutil
 import stat
-import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -30,48 +27,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-BY_DESCRIPTOR = (
-    shutil.rmtree.avoids_symlink_attacks
-    and hasattr(os, "O_NOFOLLOW")
-    and {os.open, os.unlink, os.rename, os.stat, os.mkdir, os.rmdir} <= os.supports_dir_fd
-)
-"""Whether the system can use names in an open directory."""
+    from xarray_n5.model.codec import Buffer
 
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-
-_TO_PASS = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_TO_PASS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 """Flags to open a directory that need not be readable."""
 
-_TO_LIST = _DIRECTORY | os.O_RDONLY
+_TO_LIST = os.O_DIRECTORY | os.O_RDONLY
 """Flags to open a directory in order to list, lock or flush it."""
 
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-"""Opening a FIFO for reading would wait for a writer."""
+_TO_READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
+"""Flags to open a file; opening a FIFO would wait for a writer without O_NONBLOCK."""
 
-_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+_TO_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
-READ = os.O_RDONLY | _FLAGS | _NONBLOCK
-
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
-
-LINKED = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, getattr(errno, "EFTYPE", errno.ELOOP)}
+_LINKED = {errno.ELOOP, errno.ENOTDIR}
 """Errors of systems for a link that was not expected."""
 
-LONGEST = 4095
-"""The maximum length of a path in bytes: few programs can open longer ones."""
+_SOCKET = {errno.ENXIO, errno.EOPNOTSUPP}
+"""Errors for sockets, which cannot be opened."""
 
 _MOST_TURNS = 1000
 """The maximum number of links on the way to a file; others may change them all the time."""
 
-TRIES = 20
-"""The number of attempts to create a file in a directory that other processes remove, or to replace
-one that another program of Windows has open."""
-
 _HIDDEN = "is a link, but hidden directories must not be links; remove it"
 _OUTSIDE = "is a link to {!r}, outside of the container; copy its target into the container"
 _NOWHERE = "is a link to {!r}, which does not exist; restore the target, or remove the link"
+_NOT_REGULAR = "is not a regular file, but a FIFO, a device or a socket; remove it"
 
 
 class Child(NamedTuple):
@@ -87,16 +68,13 @@ class Child(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A directory of a container that is held open, or its path where that is impossible."""
+    """A directory of a container that is held open."""
 
-    base: str
-    """What paths of files in it begin with: "" if they are relative to the open directory."""
-    fd: int | None
-    """The descriptor of the open directory."""
+    fd: int
     root: str
     """The container."""
-    inner: str
-    """The directory's path in it, without links."""
+    path: str
+    """The path to it; the container itself may be reached through links."""
     linked: bool = False
     """Whether links in the container lead to it."""
 
@@ -106,60 +84,43 @@ class Folder(NamedTuple):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
-
-    @property
-    def path(self) -> str:
-        """Its path without links."""
-        if self.fd is None:
-            return self.base.rstrip("/")
-        return join(os.path.realpath(self.root), self.inner)
+        os.close(self.fd)
 
     def stat(self, name: str) -> os.stat_result:
         """Return the status of a file or directory in it, or of a link itself."""
-        return os.stat(self.base + name, dir_fd=self.fd, follow_symlinks=False)
-
-    def is_folder(self, name: str) -> bool:
-        """Return whether a name is that of a directory, and not of a link."""
-        status = self.stat(name)
-        return stat.S_ISDIR(status.st_mode) and not is_link(status)
+        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str) -> int:
         """Return the descriptor of a file in it; a link is an error.
 
         A FIFO is not waited for, but a file server with a lease on a file is.
         """
-        path = self.base + name
-        if self.fd is None and is_link(os.lstat(path)):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        flags = _TO_READ | os.O_NOFOLLOW
         try:
-            return os.open(path, READ | _NOFOLLOW, dir_fd=self.fd)
+            return os.open(name, flags, dir_fd=self.fd)
         except BlockingIOError:
             if not stat.S_ISREG(self.stat(name).st_mode):
                 raise
-            return os.open(path, (READ | _NOFOLLOW) & ~_NONBLOCK, dir_fd=self.fd)
+            return os.open(name, flags & ~os.O_NONBLOCK, dir_fd=self.fd)
 
     def listable(self) -> int:
         """Return another descriptor of the directory, which can be listed, locked and flushed."""
-        return os.open(self.base or ".", _TO_LIST, dir_fd=self.fd)
+        return os.open(".", _TO_LIST, dir_fd=self.fd)
 
     def flush(self) -> None:
         """Make renames in it durable."""
-        if self.fd is not None:
-            flush(self.listable())
+        flush(self.listable())
 
     def children(self, *, statuses: bool = False) -> list[Child]:
         """Return the names in it, sorted; none if it is gone; with `statuses`, also those."""
         children: list[Child] = []
         with contextlib.suppress(*MISSING):
-            scanned = self.base if self.fd is None else self.listable()
+            listed = self.listable()
             try:
-                with os.scandir(scanned) as entries:
+                with os.scandir(listed) as entries:
                     children = [_child(entry, statuses=statuses) for entry in entries]
             finally:
-                if isinstance(scanned, int):
-                    os.close(scanned)
+                os.close(listed)
         return sorted(children, key=attrgetter("name"))
 
     # Changes
@@ -168,110 +129,101 @@ class Folder(NamedTuple):
         """Return the directory in it with a name, which is made first, and close this one."""
         with self:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(self.base + name, dir_fd=self.fd)
+                os.mkdir(name, dir_fd=self.fd)
             if durable:
                 self.flush()  # even if another writer made it, who may not have flushed it yet
-            base, fd = _enter(self.base, self.fd, name)
-            return Folder(base, fd, self.root, join(self.inner, name), self.linked)
+            fd = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=self.fd)
+            return self._replace(fd=fd, path=join(self.path, name))
 
-    def create(self, name: str, mode: int) -> int:
-        """Return the descriptor of a new file."""
-        return os.open(self.base + name, _CREATE, mode, dir_fd=self.fd)
-
-    def replace(self, name: str, new: str) -> None:
-        """Rename a file or directory; a file replaces another one.
-
-        On Windows, other programs have files open for a moment.
-        """
-        rename = functools.partial(os.replace, src_dir_fd=self.fd, dst_dir_fd=self.fd)
-        for _ in range(TRIES if os.name == "nt" else 0):
+    def write(self, name: str, data: Buffer, *, durable: bool) -> None:
+        """Replace a file, which never has more permissions than the file before."""
+        before = self._permissions_of(name)
+        # Unique per attempt: a task that runs twice at the same time must not share it.
+        hidden = partial_key(name)
+        mode = 0o666 if before is None else before.st_mode & 0o700
+        file = os.open(hidden, _TO_CREATE, mode, dir_fd=self.fd)
+        try:
             try:
-                return rename(self.base + name, self.base + new)
-            except PermissionError:
-                time.sleep(0.01)
-        return rename(self.base + name, self.base + new)
+                view = memoryview(data)
+                rest = view.cast("B") if view.nbytes else b""
+                while rest:  # a system may write less than it is given
+                    rest = rest[os.write(file, rest) :]
+                if before is not None:
+                    _keep_permissions(file, before)
+                if durable:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+            self.rename(hidden, name)
+            if durable:
+                self.flush()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.unlink(hidden)
+            raise
+
+    def _permissions_of(self, name: str) -> os.stat_result | None:
+        """Return the status of a file to be replaced, or None if there is nothing to keep."""
+        try:
+            status = self.stat(name)
+        except MISSING:
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def rename(self, name: str, new: str) -> None:
+        """Rename a file or directory; a file replaces another one."""
+        os.replace(name, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def unlink(self, name: str) -> None:
         """Remove a file or a link."""
-        os.unlink(self.base + name, dir_fd=self.fd)
+        os.unlink(name, dir_fd=self.fd)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, or a directory and everything in it; of a link, only the link."""
-        if self.is_folder(name):
-            shutil.rmtree(self.base + name, dir_fd=self.fd)
-        else:
-            self.unlink(name)
+    def remove_tree(self, name: str, first: str = "") -> None:
+        """Remove a file, or a directory and everything in it, `first` first; of a link, the link.
 
-    def remove_tree(self, name: str, first: str) -> None:
-        """Remove a file or a directory; the file `first` in it goes first.
-
-        Unless it is hidden already, it is renamed before, so that a killed process does not leave
-        half an array.
+        Unless a directory is hidden already, it is renamed before, so that a killed process does
+        not leave half an array.
         """
-        if self.is_folder(name):
-            if not name.startswith("."):
-                name, old = partial_key(name), name
-                self.replace(old, name)
-            with (
-                contextlib.suppress(*MISSING),
-                Folder(*_enter(self.base, self.fd, name), self.root, "") as folder,
-            ):
-                folder.unlink(first)
-        self.remove(name)
+        if not stat.S_ISDIR(self.stat(name).st_mode):
+            return self.unlink(name)
+        if not name.startswith("."):
+            name, old = partial_key(name), name
+            self.rename(old, name)
+        if first:
+            with contextlib.suppress(*MISSING):
+                fd = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=self.fd)
+                with self._replace(fd=fd) as folder:
+                    folder.unlink(first)
+        return shutil.rmtree(name, dir_fd=self.fd)
 
     def remove_empty(self, name: str) -> None:
         """Remove an empty directory, or a symbolic link; anything else is an error."""
-        if is_link(self.stat(name)):
+        if stat.S_ISLNK(self.stat(name).st_mode):
             self.unlink(name)
         else:
-            os.rmdir(self.base + name, dir_fd=self.fd)
+            os.rmdir(name, dir_fd=self.fd)
 
 
 def _child(entry: os.DirEntry[str], *, statuses: bool) -> Child:
-    linked, status = entry.is_symlink(), None
+    status = None
     with contextlib.suppress(*MISSING):
-        if statuses or os.name == "nt":
-            status = entry.stat(follow_symlinks=False)
-            linked = is_link(status)
-    return Child(entry.name, entry.is_dir(), linked, status)
+        status = entry.stat(follow_symlinks=False) if statuses else None
+    return Child(entry.name, entry.is_dir(), entry.is_symlink(), status)
 
 
-def _top(root: str) -> tuple[str, int | None]:
-    """Open a container; return what paths in it begin with, and its descriptor."""
-    if BY_DESCRIPTOR:
-        return "", os.open(root, _TO_PASS)
-    return _enter("", None, os.path.realpath(root))
-
-
-def _enter(base: str, fd: int | None, name: str) -> tuple[str, int | None]:
-    """Open a directory in another one, and return it like :func:`_top`; a link is an error."""
-    if fd is not None:
-        return "", os.open(name, _TO_PASS | _NOFOLLOW, dir_fd=fd)
-    status = os.lstat(base + name)
-    if is_link(status) or not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), base + name)
-    return f"{base}{name}".rstrip("/") + "/", None
-
-
-def _descend(
-    base: str, fd: int | None, names: list[str]
-) -> tuple[str, int | None, int, OSError | None]:
+def _descend(fd: int, names: list[str]) -> tuple[int, int, OSError | None]:
     """Enter directories one by one, and close those above; stop at the first error."""
-    count = 0
-    try:
-        for name in names:
-            below = _enter(base, fd, name)
-            if fd is not None:
-                os.close(fd)
-            base, fd = below
-            count += 1
-    except OSError as error:
-        return base, fd, count, error
-    except BaseException:
-        if fd is not None:
+    for count, name in enumerate(names):
+        try:
+            below = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=fd)
+        except OSError as error:
+            return fd, count, error
+        except BaseException:
             os.close(fd)
-        raise
-    return base, fd, count, None
+            raise
+        os.close(fd)
+        fd = below
+    return fd, len(names), None
 
 
 def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[str]]:
@@ -289,33 +241,28 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
         If a link leads out of the container and `follow` is false, or to nothing; also if a hidden
         directory, or one in it, is a link and `follow` is false: these are the package's own.
     """
-    if len(prefix) > LONGEST:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), prefix)
     wanted = prefix.split("/") if prefix else []
-    names, linked = wanted, False
-    base, fd = _top(root)
+    names, top, linked = wanted, root, False
     for _ in range(_MOST_TURNS):
-        base, fd, count, error = _descend(base, fd, names)
-        folder = Folder(base, fd, root, "/".join(names[:count]), linked)
+        fd, count, error = _descend(os.open(top, _TO_PASS), names)
+        folder = Folder(fd, root, join(top, *names[:count]), linked)
         if error is None or isinstance(error, FileNotFoundError):
             return folder, names[count:]
         with folder:
             name, *rest = names[count:]
-            status = folder.stat(name)
-            linked_now = is_link(status)
-            if error.errno not in LINKED or not (linked_now or stat.S_ISDIR(status.st_mode)):
+            mode = folder.stat(name).st_mode
+            if error.errno not in _LINKED or not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
                 raise error
+            names, top = wanted, root
+            if stat.S_ISDIR(mode):
+                continue  # it was a link until now
             key = "/".join(wanted[: len(wanted) - len(rest)])
-            if linked_now and not follow and "/." in f"/{key}":
+            if not follow and "/." in f"/{key}":
                 raise UnsafePathError(root, key, _HIDDEN)
-            target = resolve(folder, name, key, follow=follow) if linked_now else None
-        if target is None:  # it was a link until now
-            names = wanted
-            base, fd = _top(root)
-            continue
+            target = resolve(folder, name, key, follow=follow)
         inner, linked = inner_path(root, target), True
         names = [*inner.split("/"), *rest] if inner else rest
-        base, fd = _enter("", None, target) if inner is None else _top(root)
+        top = target if inner is None else root
     raise UnsafePathError(root, prefix, f"leads through more than {_MOST_TURNS} links; remove them")
 
 
@@ -331,6 +278,78 @@ def find(root: str, prefix: str, *, follow: bool = False) -> Folder | None:
         return None
 
 
+def open_file(root: str, key: str, *, follow: bool) -> tuple[int, int] | None:
+    """Open the regular file at a key; return its descriptor and size, or None.
+
+    A FIFO, a device or a socket is an error at once, without waiting.
+
+    Raises
+    ------
+    UnsafePathError
+        If it is not a regular file, or like :func:`hold`.
+    """
+    try:
+        file = _open_in(root, key, follow=follow) if key else os.open(root, _TO_READ)
+    except MISSING:
+        return None
+    except OSError as error:
+        if error.errno in _SOCKET:
+            raise UnsafePathError(root, key, _NOT_REGULAR) from error
+        raise
+    status = os.fstat(file)
+    if stat.S_ISREG(status.st_mode):
+        return file, status.st_size
+    os.close(file)
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    raise UnsafePathError(root, key, _NOT_REGULAR)
+
+
+def _open_in(root: str, key: str, *, follow: bool) -> int:
+    prefix, _, name = key.rpartition("/")
+    folder, missing = hold(root, prefix, follow=follow)
+    with folder:
+        if missing:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        try:
+            return folder.open(name)
+        except OSError as error:
+            if error.errno not in _LINKED:
+                raise
+        if not stat.S_ISLNK(folder.stat(name).st_mode):  # it was one until now
+            return folder.open(name)
+        target = resolve(folder, name, key, follow=follow)
+    inner = inner_path(root, target)
+    return os.open(target, _TO_READ) if inner is None else _open_in(root, inner, follow=follow)
+
+
+def read_part(file: int, start: int, stop: int) -> bytes:
+    """Return the bytes of an open file from `start` to `stop`, or to its end."""
+    data = os.pread(file, max(0, stop - start), start)
+    while len(data) < stop - start:
+        more = os.pread(file, stop - start - len(data), start + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _keep_permissions(file: int, before: os.stat_result) -> None:
+    """Give a new file the group and the mode of the one that it replaces.
+
+    If it cannot have the group, its own group gets no more rights than everybody.
+    """
+    after, mode = os.fstat(file), before.st_mode & 0o777
+    with contextlib.suppress(OSError):  # file systems without permissions refuse
+        if after.st_gid != before.st_gid:
+            try:
+                os.fchown(file, -1, before.st_gid)
+            except OSError:
+                mode = (mode & ~0o070) | (mode & 0o007) << 3
+        if after.st_mode & 0o777 != mode:
+            os.fchmod(file, mode)
+
+
 def make_root(root: str, *, durable: bool) -> None:
     """Make a container and its parents; if `durable`, their names are on disk."""
     missing, above = [], root
@@ -338,14 +357,14 @@ def make_root(root: str, *, durable: bool) -> None:
         above = above.rpartition("/")[0]
         missing.append(above)
     os.makedirs(root, exist_ok=True)
-    for parent in missing if os.name != "nt" else ():
+    for parent in missing:
         flush(os.open(parent or "/", os.O_RDONLY))
 
 
 def inner_path(root: str, path: str) -> str | None:
     """Return a path without links relative to a container; None if it is not in it."""
     top = os.path.realpath(root)
-    return path[len(top) :].strip("/" + os.sep) if is_below(path, top) else None
+    return path[len(top) :].strip("/") if is_below(path, top) else None
 
 
 def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
@@ -356,7 +375,7 @@ def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
     UnsafePathError
         If the target is outside of the container and `follow` is false, or does not exist.
     """
-    target = os.path.realpath(f"{folder.path}/{name}")
+    target = os.path.realpath(join(folder.path, name))
     if not follow and inner_path(folder.root, target) is None:
         raise UnsafePathError(folder.root, key, _OUTSIDE.format(target), "follow_links")
     if not os.path.exists(target):
@@ -366,22 +385,13 @@ def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
 
 def is_below(path: str, folder: str) -> bool:
     """Return whether a path without links is a directory or is in it."""
-    path, folder = os.path.normcase(path), os.path.normcase(folder)
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def leads_above(link: str, outer: Iterable[str]) -> bool:
     """Return whether a link leads to one of several directories, or to one above them."""
     target = os.path.realpath(link)
     return any(is_below(folder, target) for folder in outer)
-
-
-def is_link(status: os.stat_result) -> bool:
-    """Return whether a directory entry is a symbolic link or a Windows junction."""
-    if stat.S_ISLNK(status.st_mode):
-        return True
-    tag = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
-    return tag is not None and getattr(status, "st_reparse_tag", 0) == tag
 
 
 def flush(folder: int) -> None:

@@ -12,9 +12,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xarray_n5.errors import PathError, RefusedError, RequestError
+from xarray_n5.errors import RefusedError, RequestError
 from xarray_n5.stores import _filesystems as filesystems
-from xarray_n5.stores._errors import is_missing, is_refused, is_transient, lacks_bucket, unfit_name
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient, lacks_bucket
 from xarray_n5.stores.redaction import redact
 
 if TYPE_CHECKING:
@@ -124,8 +124,6 @@ class Requests:
             return None
         if isinstance(error, NotImplementedError):
             return error
-        if (refused := unfit_name(error)) is not None:
-            return PathError(f"{key!r} in {self.url!r}: {refused}")
         kind = RefusedError if is_refused(error) else RequestError
         text = str(error) or str(error.__cause__ or "") or "no details"
         why = redact(f"{type(error).__name__}: {text}", self.fs.storage_options)

@@ -1,42 +1,33 @@
 """Containers in local directories, shared mounts included.
 
-Links are followed, or refused, by :func:`_folders.hold`.
+Links are followed, or refused, by :func:`_folders.hold`. Windows has no such calls, nor locks.
 """
 
-# Plain system calls on strings, for speed.
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
+import fcntl
 import os
 import stat
-import sys
 import time
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from xarray_n5.errors import PathError, UnsafePathError
+from xarray_n5.errors import UnsafePathError
 from xarray_n5.model.paths import join
-from xarray_n5.stores import _files as files
 from xarray_n5.stores import _folders as folders
-from xarray_n5.stores._errors import MISSING, unfit_name
+from xarray_n5.stores._errors import MISSING
 from xarray_n5.stores._filesystems import local_path
 from xarray_n5.stores.base import FilePart, ObjectInfo, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.model.codec import Buffer
-    from xarray_n5.stores._folders import Folder
+    from xarray_n5.stores._folders import Child, Folder
     from xarray_n5.stores.base import Listing, Range
-
-if sys.platform != "win32":
-    import fcntl
-
-T = TypeVar("T")
 
 _LARGEST = 1 << 30
 """The maximum size of a file in bytes; one more byte is read, to detect larger files."""
@@ -47,21 +38,8 @@ _MOST_LINKS = 10_000
 _PATIENCE = 30.0
 """The seconds to wait for a process that holds a lock: it may be suspended."""
 
-
-def _named_errors(method: Callable[..., T]) -> Callable[..., T]:
-    """Convert the system's errors for names that it cannot have, in a method of a store."""
-
-    @functools.wraps(method)
-    def call(self: Any, *arguments: Any) -> T:
-        try:
-            return method(self, *arguments)
-        except (OSError, UnicodeEncodeError) as error:
-            if (why := unfit_name(error)) is None:
-                raise
-            named = getattr(error, "filename", None) or arguments[0]
-            raise PathError(f"{named!r}: {why}") from error
-
-    return call
+_TRIES = 20
+"""The number of attempts to create a file in a directory that other processes remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +84,6 @@ class LocalStore(Store):
         """The directory's path."""
         return self._path("")
 
-    @property
-    def name(self) -> str:
-        """The directory's name."""
-        return os.path.basename(self.url)
-
     def identity(self, path: str) -> object:
         """Return a value that identifies a node."""
         return ("local", os.path.realpath(self._path(path)))
@@ -144,32 +117,30 @@ class LocalStore(Store):
         head = self.head(key, (_LARGEST if most is None else most) + 1)
         return None if head is None else head[0]
 
-    @_named_errors
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
-        opened = files.open_file(self.root, self._below(key), follow=self.follow_links)
+        opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
         if opened is None:
             return None
         file, size = opened
         try:
-            return files.read_part(file, 0, min(count, size)), size
+            return folders.read_part(file, 0, min(count, size)), size
         finally:
             os.close(file)
 
-    @_named_errors
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         """Return the bytes of parts of files; consecutive parts of one file open it once."""
         read: list[FilePart | None] = []
         for key, parts in groupby(ranges, attrgetter("key")):
-            opened = files.open_file(self.root, self._below(key), follow=self.follow_links)
+            opened = folders.open_file(self.root, self._below(key), follow=self.follow_links)
             if opened is None:
                 read += [None for _ in parts]
                 continue
             file, size = opened
             try:
                 bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
-                data = [files.read_part(file, *piece) for piece in bounds]
-                state = files.state_of(os.fstat(file))
+                data = [folders.read_part(file, *piece) for piece in bounds]
+                state = _state_of(os.fstat(file))
             finally:
                 os.close(file)
             read += [FilePart(piece, state) for piece in data]
@@ -188,9 +159,8 @@ class LocalStore(Store):
     def etag(self, key: str, *, free: bool = False) -> object:
         """Return the file's time, size and number."""
         status = self._stat(key)
-        return None if status is None else files.state_of(status)
+        return None if status is None else _state_of(status)
 
-    @_named_errors
     def _stat(self, key: str) -> os.stat_result | None:
         """Return the status of a file or directory, or of a link's target; None if missing."""
         prefix, _, name = (inner := self._below(key)).rpartition("/")
@@ -200,7 +170,7 @@ class LocalStore(Store):
             if (folder := folders.find(self.root, prefix, follow=self.follow_links)) is not None:
                 with folder:
                     status = folder.stat(name)
-                    if folders.is_link(status):
+                    if stat.S_ISLNK(status.st_mode):
                         link = folders.resolve(folder, name, inner, follow=self.follow_links)
                         status = os.stat(link)
                 return status
@@ -208,32 +178,39 @@ class LocalStore(Store):
 
     # Listing
 
-    @_named_errors
     def list(self, prefix: str) -> Listing:
         """Return the names of directories and of files in the directory at `prefix`.
 
         A link that leaves the container is listed like its target. Links to parent directories and,
         below a link, all other links are left out, so that walks over groups end.
         """
-        prefix = self._below(prefix)
-        folder = folders.find(self.root, prefix, follow=self.follow_links)
+        linked, children = self._children(prefix)
+        nested = linked and not self.follow_links
+        below = (c.name for c in children if c.is_folder and not (nested and c.linked))
+        return tuple(below), tuple(c.name for c in children if not c.is_folder)
+
+    def _children(self, prefix: str, *, statuses: bool = False) -> tuple[bool, Sequence[Child]]:
+        """Return whether links lead to a directory, and what is in it.
+
+        Links to it, and to directories around it, are left out.
+        """
+        inner = self._below(prefix)
+        folder = folders.find(self.root, inner, follow=self.follow_links)
         if folder is None:
-            return (), ()
+            return False, ()
         with folder:
-            path, children = folder.path, folder.children()
-        below = [child for child in children if child.is_folder]
-        if any(child.linked for child in below):
-            nested = folder.linked and not self.follow_links
-            parts = prefix.split("/") if prefix else []
-            above = [join(self.root, *parts[:count]) for count in range(len(parts) + 1)]
-            outer = [os.path.realpath(folder) for folder in above]
-            left_out = {
-                child.name
-                for child in below
-                if child.linked and (nested or folders.leads_above(f"{path}/{child.name}", outer))
-            }
-            below = [child for child in below if child.name not in left_out]
-        return tuple(c.name for c in below), tuple(c.name for c in children if not c.is_folder)
+            children = folder.children(statuses=statuses)
+        if any(child.linked and child.is_folder for child in children):
+            parts = inner.split("/")
+            around = [join(self.root, *parts[:count]) for count in range(len(parts) + 1)]
+            outer = [os.path.realpath(path) for path in around]
+            children = [
+                child
+                for child in children
+                if not (child.linked and child.is_folder)
+                or not folders.leads_above(join(folder.path, child.name), outer)
+            ]
+        return folder.linked, children
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`.
@@ -247,25 +224,16 @@ class LocalStore(Store):
             If a link to a directory leaves the container and is not followed: the stored chunks
             are unknown then. Also if links form more paths than can be walked.
         """
-        level: list[tuple[str, tuple[str, ...]]] = [("", ())]
-        links = 0
+        level, links = [""], 0
         while level:
-            inner, above = level.pop()
-            path = self._below(join(prefix, inner))
-            folder = folders.find(self.root, path, follow=self.follow_links)
-            if folder is None:
-                continue
-            with folder:
-                path, children = folder.path, folder.children(statuses=sizes)
-            if any(folders.is_below(outer, path) for outer in above):
-                continue
-            below: list[tuple[str, tuple[str, ...]]] = []
-            for child in children:
+            inner = level.pop()
+            below: list[str] = []
+            for child in self._children(join(prefix, inner), statuses=sizes)[1]:
                 key = join(inner, child.name)
                 hidden = child.linked and not self.follow_links and "/." in f"/{key}"
                 if child.is_folder and not hidden:
                     links += child.linked
-                    below.append((key, (*above, path) if child.linked else above))
+                    below.append(key)
                 elif not sizes:
                     yield ObjectInfo(key)
                 else:
@@ -281,18 +249,15 @@ class LocalStore(Store):
 
     # Writing
 
-    @_named_errors
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key` atomically, keeping its permissions."""
-        if len(os.fsencode(self._path(key))) > folders.LONGEST:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), key)
         prefix, _, name = self._below(key).rpartition("/")
-        for _ in range(folders.TRIES):
+        for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError), self._made(key, prefix) as folder:
-                return files.write_file(folder, name, data, durable=self.fsync)
+                return folder.write(name, data, durable=self.fsync)
             # Another process may remove an empty directory, or a hidden file as one that is left.
         with self._made(key, prefix) as folder:
-            return files.write_file(folder, name, data, durable=self.fsync)
+            return folder.write(name, data, durable=self.fsync)
 
     @contextlib.contextmanager
     def _made(self, key: str, prefix: str) -> Iterator[Folder]:
@@ -315,7 +280,6 @@ class LocalStore(Store):
                 error.filename = self._path(key)  # errors of a full disk do not name the file
             raise
 
-    @_named_errors
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files; directories are kept: a writer may be about to use them."""
         parts = (self._below(key).rpartition("/") for key in keys)
@@ -328,7 +292,6 @@ class LocalStore(Store):
                     with contextlib.suppress(*MISSING):
                         folder.unlink(name)
 
-    @_named_errors
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove all under `prefix`, beginning with the file `first` in it; of a link, the link."""
         inner = self._below(prefix)
@@ -343,14 +306,10 @@ class LocalStore(Store):
         if folder is None:
             return
         with folder:
-            if inner:
+            for entry in [name] if inner else [child.name for child in folder.children()]:
                 with contextlib.suppress(*MISSING):
-                    folder.remove_tree(name, first)
-                return
-            for entry in folder.children():
-                with contextlib.suppress(*MISSING):
-                    folder.remove(entry.name)
-        if not os.path.islink(self.root):
+                    folder.remove_tree(entry, first if inner else "")
+        if not inner and not os.path.islink(self.root):
             self.clear_folder("")
 
     def make_folder(self, prefix: str) -> None:
@@ -374,7 +333,7 @@ class LocalStore(Store):
     def exclusive(self, path: str) -> Iterator[bool]:
         """Lock a node's directory by an advisory lock, which ends with the process."""
         with Store.exclusive(self, path):
-            file = self._lock(path) if sys.platform != "win32" else None
+            file = self._lock(path)
             try:
                 yield file is not None
             finally:
@@ -404,3 +363,8 @@ class LocalStore(Store):
                 if file is not None:
                     os.close(file)
         return None
+
+
+def _state_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return the state of a file, which all clients of a file server see alike."""
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.containers import Container
+    from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.stores.base import Store
 
