@@ -35,7 +35,7 @@ from xarray_n5.errors import MetadataError, UnknownCompressionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xarray_n5.model.codec import Buffer, Compression
+    from xarray_n5.model.metadata import Buffer, Compression
 
 # What is read and, without the members' order, what is written again.
 SAME = [

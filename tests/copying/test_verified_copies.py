@@ -31,7 +31,7 @@ from xarray_n5.stores import MemoryStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 VALUES = np.random.default_rng(0).integers(1, 200, (9, 20, 17)).astype("u2")
 

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
-from xarray_n5.dialects.ngff_attributes import colors_of, omero_of
+from xarray_n5.dialects.groups import colors_of, omero_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.base import Listing, ObjectInfo
 
 

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Kind, Node
     from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.codec import Compression
     from xarray_n5.model.grid import ChunkGrid, Index
-    from xarray_n5.model.metadata import Attributes
+    from xarray_n5.model.metadata import Attributes, Compression
 
 
 class NodeAttributes(MutableMapping[str, Any]):

@@ -10,10 +10,9 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, kind_of, names
+from xarray_n5.model.axes import SAME, Axis, Geometry, kind_of, names
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS, ImageSystems
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
-from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from xarray_n5.formats import FormatName
     from xarray_n5.formats.open import Container
     from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.codec import Compression
-    from xarray_n5.model.metadata import Metadata
+    from xarray_n5.model.metadata import Compression, Metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

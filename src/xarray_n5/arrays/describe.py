@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
 
 Rows: TypeAlias = "list[tuple[str, str]]"
 """Labels and values."""

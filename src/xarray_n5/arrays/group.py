@@ -13,7 +13,7 @@ from xarray_n5.arrays.create import check_overwrite, complete_group
 from xarray_n5.arrays.describe import Description, summary
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import read_appends, state_of
-from xarray_n5.dialects.ngff_attributes import are_described, is_label_image
+from xarray_n5.dialects.groups import are_described, is_label_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Format
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index, Piece
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.base import Store
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Format
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
 
 Mode: TypeAlias = Literal["w-", "w", "a", "r+"]
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import AxisIndex, ChunkGrid, Index, Piece
+    from xarray_n5.model.metadata import Buffer
 
     Cache: TypeAlias = MutableMapping[Index, np.ndarray]
     _Prove: TypeAlias = Callable[[], None] | None

@@ -14,8 +14,7 @@ from xarray_n5.bdv.project import KINDS, NDIM
 from xarray_n5.datasets.placed import matrices
 from xarray_n5.datasets.world import AXES
 from xarray_n5.dialects.lists import axes_at_level, in_c_order, per_axis
-from xarray_n5.model.axes import centre_shift
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING, centre_shift
 from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, placed_by_matri
 from xarray_n5.dialects.lists import as_tuples, in_c_order
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.units import ratio, same_unit
 
 if TYPE_CHECKING:

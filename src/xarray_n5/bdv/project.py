@@ -25,7 +25,7 @@ import numpy as np
 from xarray_n5.bdv.loaders import Loader, View, XmlPath, read_loader
 from xarray_n5.bdv.xml import child_text, finite_numbers, parse, whole
 from xarray_n5.dialects.lists import as_tuples, per_axis
-from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.axes import SAME
 from xarray_n5.model.units import same_unit
 
 if TYPE_CHECKING:

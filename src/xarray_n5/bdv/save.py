@@ -25,10 +25,10 @@ from xarray_n5.codecs import to_json
 from xarray_n5.errors import MetadataError, N5Error, NodeExistsError
 from xarray_n5.formats.open import open_store
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.json import MOST_BYTES
 from xarray_n5.model.metadata import GroupMetadata, lists_levels
 from xarray_n5.model.paths import numbered, setup_name, view_path
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.plan import planned_node

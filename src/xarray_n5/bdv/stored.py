@@ -10,7 +10,7 @@ import numpy as np
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.bdv.project import NDIM
-from xarray_n5.dialects.levels import images_in
+from xarray_n5.dialects.groups import images_in
 from xarray_n5.dialects.lists import factors_of
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.errors import MetadataError, N5Error, PathError

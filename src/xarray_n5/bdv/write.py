@@ -31,11 +31,9 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.formats.open import find_scene, open_store
 from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry
-from xarray_n5.model.factors import of_one_sample
+from xarray_n5.model.axes import SAME, Axis, Geometry, of_one_sample
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import view_path
-from xarray_n5.model.tolerances import SAME
 from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
 from xarray_n5.writing.options import WriteOptions

@@ -12,8 +12,8 @@ from xarray_n5.boxes.interp import Options, sample, stored_sides
 from xarray_n5.boxes.placement import Placement, inverse
 from xarray_n5.images.select import pick_level
 from xarray_n5.images.tree import levels_of_tree
+from xarray_n5.model.axes import NEAR
 from xarray_n5.model.image import Level, Part
-from xarray_n5.model.tolerances import NEAR
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

@@ -17,8 +17,8 @@ from xarray_n5.boxes.sources import stored_source
 from xarray_n5.boxes.tasks import IndexedBlocks, OverlapTask
 from xarray_n5.dask.boxes import from_boxes
 from xarray_n5.graph import as_graph, dask_map_overlap, label, normalize_chunks, spell
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.halos import by_axis, halos_of
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, written_unit
 
 if TYPE_CHECKING:

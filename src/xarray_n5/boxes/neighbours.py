@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING
 
 Method: TypeAlias = Literal["linear", "nearest"]
 

@@ -11,7 +11,7 @@ import xarray as xr
 from xarray_n5.boxes.crop import coordinate_of
 from xarray_n5.datasets.build import AXIS_UNITS
 from xarray_n5.datasets.world import AFFINE, AXES, FRAME, placed_by_matrices
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.units import ratio, same_unit, written_unit
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from xarray_n5.boxes.placement import Placement, factor_of
 from xarray_n5.datasets.world import AXES
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.units import quantity_of, ratio, same_unit
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from xarray_n5.codecs.numcodecs import ALLOWED, KINDS, Numcodecs
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.model.codec import Buffer, Compression
+from xarray_n5.model.metadata import Buffer, Compression
 from xarray_n5.model.options import as_int
 
 __all__ = [

@@ -12,7 +12,7 @@ from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.model.options import check_choice, check_range
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _NAMES = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _HEADER = struct.Struct("<BBBBIII")

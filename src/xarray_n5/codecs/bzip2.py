@@ -10,7 +10,7 @@ from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 
 @dataclass(frozen=True, slots=True)

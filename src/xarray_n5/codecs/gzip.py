@@ -16,7 +16,7 @@ from xarray_n5.codecs.streams import read_streams
 from xarray_n5.model.options import check_boolean, check_range
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _MAGIC = b"\x1f\x8b"
 _USUAL_LEVEL = 6

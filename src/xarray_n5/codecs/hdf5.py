@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from xarray_n5.errors import MissingPackageError
-from xarray_n5.model.times import check_time_units
+from xarray_n5.model.units import check_time_units
 
 FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError, MemoryError)
 """Errors of h5py for damaged files and unsupported types."""

@@ -21,7 +21,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _JAVA, _FRAME = b"LZ4Block", b"\x04\x22\x4d\x18"
 _HEADER = struct.Struct("<8sBIII")

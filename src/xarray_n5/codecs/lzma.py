@@ -13,7 +13,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.model.options import check_range
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _DICTIONARY = 1 << 27
 """The largest dictionary that any stream may use; that of preset 9 has 1 << 26 bytes."""

@@ -21,7 +21,7 @@ from xarray_n5.model.options import as_int, check_choice, check_range
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.model.codec import Buffer, Compression
+    from xarray_n5.model.metadata import Buffer, Compression
 
 CHECKSUMS = ("crc32", "crc32c", "fletcher32")
 """Codecs that add a checksum of four bytes."""

@@ -18,7 +18,7 @@ else:
     from backports import zstd
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _MAGIC = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
 """The magic numbers of frames, and of skippable ones (RFC 8878, 3.1)."""

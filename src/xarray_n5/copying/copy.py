@@ -21,6 +21,7 @@ from xarray_n5.copying.groups import Tree
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.write import request_of, write, write_plans
 from xarray_n5.dialects import find_dialects
+from xarray_n5.dialects.ngff_systems import SCENE
 from xarray_n5.errors import MetadataError, NodeExistsError, RefusedError
 from xarray_n5.formats import split_url
 from xarray_n5.formats.open import find_scene
@@ -30,7 +31,6 @@ from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
-from xarray_n5.model.scene import SCENE
 from xarray_n5.writing.group import PlannedGroup
 from xarray_n5.writing.inputs import location_of
 from xarray_n5.writing.options import WriteOptions
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from xarray_n5.formats import FormatName
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
     from xarray_n5.writing.plan import WritePlan
     from xarray_n5.writing.request import WriteRequest
 

@@ -31,7 +31,7 @@ from xarray_n5.datasets.encoded import (
 )
 from xarray_n5.datasets.engine import tree_attributes
 from xarray_n5.datasets.write import existing_at, plan_node
-from xarray_n5.dialects.ngff_attributes import (
+from xarray_n5.dialects.groups import (
     are_described,
     images_of,
     omero_of,

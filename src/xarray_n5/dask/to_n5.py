@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Axis, Geometry
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
     from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.report import WriteReport
 

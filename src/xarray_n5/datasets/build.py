@@ -21,13 +21,12 @@ from xarray_n5.dialects.ngff_systems import described_problems
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import ODD, warn
+from xarray_n5.model.axes import SAME
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.metadata import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.paths import join
 from xarray_n5.model.system_graph import SYSTEM, SYSTEMS
-from xarray_n5.model.times import check_time_units
-from xarray_n5.model.tolerances import SAME
-from xarray_n5.model.units import ratio, same_unit
+from xarray_n5.model.units import check_time_units, ratio, same_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping

@@ -31,7 +31,7 @@ from xarray_n5.datasets.lossless import (
     is_string,
 )
 from xarray_n5.datasets.xarray_internals import encode_dataset_coordinates, is_of_chunk_manager
-from xarray_n5.dialects.ngff_attributes import warn_lost
+from xarray_n5.dialects.groups import warn_lost
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart

@@ -14,8 +14,8 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import open_node
 from xarray_n5.datasets.build import build
 from xarray_n5.datasets.encoded import decode_attributes
+from xarray_n5.dialects.groups import KEYS, has_labels_only, omero_of, without_images
 from xarray_n5.dialects.lists import FACTOR_LISTS
-from xarray_n5.dialects.ngff_attributes import KEYS, has_labels_only, omero_of, without_images
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.formats.open import find_scene
 from xarray_n5.images.find import (

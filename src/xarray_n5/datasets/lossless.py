@@ -16,9 +16,9 @@ from xarray_n5.datasets.xarray_internals import CF_RELATED_DATA, cf_encoder, dec
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph, source_of
 from xarray_n5.model.alerts import ODD
+from xarray_n5.model.axes import SAME
 from xarray_n5.model.conversions import are_same
 from xarray_n5.model.paths import check_name
-from xarray_n5.model.tolerances import SAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,9 +13,15 @@ from xarray_n5.arrays.records import look
 from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, plan_variables
 from xarray_n5.datasets.encoded import convention_of, stored_attributes
-from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.groups import (
+    channel_labels,
+    images_in,
+    images_of,
+    level_paths,
+    named_images,
+    omero_of,
+)
 from xarray_n5.dialects.lists import FACTOR_LISTS
-from xarray_n5.dialects.ngff_attributes import channel_labels, images_of, named_images, omero_of
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.levels import stale_keys

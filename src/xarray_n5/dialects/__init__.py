@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xarray_n5.dialects.axis_lists import (
+    ArrayDimensions,
+    DimensionLabels,
+    Funlib,
+    Neuroglancer,
+    TensorStore,
+)
 from xarray_n5.dialects.bdv import Bdv, BigStitcher
-from xarray_n5.dialects.canonical import Canonical
-from xarray_n5.dialects.cosem import Cosem
-from xarray_n5.dialects.dimension_names import ArrayDimensions, DimensionLabels
-from xarray_n5.dialects.funlib import Funlib
 from xarray_n5.dialects.imagej import ImageJ
 from xarray_n5.dialects.lists import in_c_order
-from xarray_n5.dialects.n5_viewer import N5Viewer
-from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.ngff_systems import VERSION
-from xarray_n5.dialects.paintera import Paintera
+from xarray_n5.dialects.ngff_systems import SCENE, VERSION
 from xarray_n5.dialects.protocol import (
     ArrayContext,
     Dialect,
@@ -32,8 +32,9 @@ from xarray_n5.dialects.protocol import (
     PyramidDialect,
     combine,
 )
+from xarray_n5.dialects.resolutions import N5Viewer, Paintera
+from xarray_n5.dialects.transforms import Canonical, Cosem
 from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.scene import SCENE
 
 if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from xarray_n5.dialects import lists
-from xarray_n5.dialects.levels import images_in, level_paths, listings, path_of_image
+from xarray_n5.dialects.groups import images_in, level_paths, listings, path_of_image
 from xarray_n5.dialects.lists import numbers, per_axis
 from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.leaves import scene_reader
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Geometry
+from xarray_n5.model.axes import NEAR, SAME, Geometry
 from xarray_n5.model.paths import join
-from xarray_n5.model.tolerances import NEAR, SAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from xarray_n5.model import transformations
-from xarray_n5.model.axes import Axis, Geometry, centre_shift, kind_of
-from xarray_n5.model.tolerances import SAME
+from xarray_n5.model.axes import SAME, Axis, Geometry, centre_shift, kind_of
 from xarray_n5.model.transformations import compose, parse_transformation
 from xarray_n5.model.units import ratio, split_unit, written_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
@@ -309,6 +308,24 @@ def axis(
     return Axis(name=name, kind=known, unit=text, scale=scale, offset=offset * times, factor=factor)
 
 
+def labelled(axis: Axis, labels: Iterable[object], name: str | None = None) -> Axis:
+    """Return an axis, perhaps with a name, that has a label for each sample and no coordinates."""
+    bare = replace(axis, unit=None, scale=None, offset=0.0)
+    return replace(bare, name=name or axis.name, labels=tuple(map(str, labels)))
+
+
+def axes_in_order(
+    names: Sequence[object],
+    kinds: Sequence[object],
+    units: Sequence[object],
+    split: tuple[Sequence[float], Sequence[float]] | None,
+) -> tuple[Axis, ...]:
+    """Return axes in the order of their lists; without scales and offsets, those of a matrix."""
+    scales, offsets = split or ((None,) * len(names), (0.0,) * len(names))
+    facts = zip(names, units, scales, offsets, kinds, strict=True)
+    return tuple(axis(n, u, scale, offset, kind=kind) for n, u, scale, offset, kind in facts)
+
+
 def over(geometry: Geometry, base: Geometry | None) -> Geometry:
     """Return a level's geometry with its factors relative to `base`."""
     if base is None or base.affine or geometry.affine or base.ndim != geometry.ndim:
@@ -320,6 +337,22 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
         for own, under in zip(geometry.axes, base.axes, strict=True)
     )
     return replace(geometry, axes=axes)
+
+
+FACTS = ("names", "units", "scale", "offset")
+"""Facts about axes that have a source."""
+
+
+def geometry_of_lists(
+    axes: Sequence[Axis],
+    sources: Mapping[str, str | None],
+    affine: tuple[tuple[float, ...], ...] | None = None,
+) -> Geometry:
+    """Return axes with the sources of their facts, without those of facts that they lack."""
+    named, with_unit = any(axis.name for axis in axes), any(axis.unit for axis in axes)
+    absent = {"names": not named, "units": not with_unit}
+    known = {fact: where for fact, where in sources.items() if where and not absent.get(fact)}
+    return Geometry(tuple(axes), known, affine=affine)
 
 
 def steps(geometry: Geometry) -> list[float]:

@@ -13,14 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.levels import listings, path_of_image
-from xarray_n5.dialects.lists import as_tuples, axis, over, per_axis, whole_number
-from xarray_n5.dialects.ngff_attributes import (
+from xarray_n5.dialects.groups import (
     channel_labels,
     described,
+    listings,
     omero_for,
     omero_of,
+    path_of_image,
     warn_unapplied,
+)
+from xarray_n5.dialects.lists import (
+    as_tuples,
+    axis,
+    labelled,
+    over,
+    per_axis,
+    whole_number,
 )
 from xarray_n5.dialects.ngff_systems import (
     VERSION,
@@ -261,9 +269,8 @@ def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
     for labels in (channel_labels(omero_of(group)) for group in node.parents):
         for number, (listed, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):
             if listed.kind == "channel" and len(labels) == size and all(labels):
-                bare = replace(listed, scale=None, unit=None, offset=0.0)
                 axes = list(geometry.axes)
-                axes[number] = replace(bare, labels=tuple(map(str, labels)))
+                axes[number] = labelled(listed, labels)
                 sources = {**geometry.sources, "labels": "omero of the group"}
                 return replace(geometry, axes=tuple(axes), sources=sources)
     return geometry

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 VERSION = "0.6"
 """The version that is written."""
 
+SCENE = f"ngff-{VERSION}"
+"""The dialect that writes it, and that of scenes."""
+
 STORED_WITH = "0.5"
 """The default version of the format that can store it, Zarr v3."""
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry
+from xarray_n5.model.axes import SAME, Axis, Geometry
 from xarray_n5.model.metadata import user_attributes
 from xarray_n5.model.paths import fused_in, number_in, view_in
-from xarray_n5.model.tolerances import SAME
 from xarray_n5.model.units import ratio, same_unit, unit_of
 
 if TYPE_CHECKING:

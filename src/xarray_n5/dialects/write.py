@@ -14,18 +14,21 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import find_dialects, resolve_geometry
-from xarray_n5.dialects.canonical import Canonical
-from xarray_n5.dialects.cosem import Cosem
-from xarray_n5.dialects.dimension_names import ArrayDimensions, DimensionLabels
+from xarray_n5.dialects.axis_lists import (
+    ArrayDimensions,
+    DimensionLabels,
+    Neuroglancer,
+    TensorStore,
+    in_si_units,
+)
 from xarray_n5.dialects.lists import complete_factors
-from xarray_n5.dialects.n5_viewer import N5Viewer
-from xarray_n5.dialects.neuroglancer import Neuroglancer, TensorStore, in_si_units
 from xarray_n5.dialects.ngff import Ngff, can_show
 from xarray_n5.dialects.protocol import ArrayContext, Dialect, PyramidDialect
+from xarray_n5.dialects.resolutions import N5Viewer
+from xarray_n5.dialects.transforms import Canonical, Cosem
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Geometry, axis_kind
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING, Geometry, axis_kind
 from xarray_n5.model.units import meant_unit, same_unit
 
 if TYPE_CHECKING:

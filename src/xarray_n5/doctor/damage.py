@@ -17,7 +17,7 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.open import Walk
 from xarray_n5.arrays.records import REPAIR, look
 from xarray_n5.dialects import resolve_geometry
-from xarray_n5.dialects.levels import images_in, level_paths
+from xarray_n5.dialects.groups import images_in, level_paths
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.errors import N5Error, NodeNotFoundError, PathError, RequestError
 from xarray_n5.formats.consolidated import contradictions

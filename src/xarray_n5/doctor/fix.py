@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xarray_n5.dialects import DIALECTS
-from xarray_n5.dialects.levels import image_of
+from xarray_n5.dialects.groups import have_systems, image_of, images_of, with_others, without_images
 from xarray_n5.dialects.lists import over
 from xarray_n5.dialects.ngff import Ngff
-from xarray_n5.dialects.ngff_attributes import have_systems, images_of, with_others, without_images
 from xarray_n5.dialects.write import write_geometry, write_pyramid
 from xarray_n5.doctor.compare import READERS, compare, conflicts, leading
 from xarray_n5.errors import printable

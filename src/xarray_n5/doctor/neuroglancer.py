@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from xarray_n5.dialects.dimension_names import ArrayDimensions
-from xarray_n5.dialects.levels import images_in
+from xarray_n5.dialects.axis_lists import ArrayDimensions
+from xarray_n5.dialects.groups import images_in
 from xarray_n5.dialects.lists import axes_at_level
 from xarray_n5.doctor.readers import Reading, is_of_systems, read_ngff, refused, unread
 from xarray_n5.model.axes import Axis

@@ -18,7 +18,7 @@ from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.errors import MetadataError
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
 
 _OF_NUMBERS = frozenset({"delta", "fixedscaleoffset", "quantize", "packbits", "bitround", "astype"})
 """Filters from numbers to numbers, or to bytes."""

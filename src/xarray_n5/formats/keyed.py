@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from xarray_n5.errors import N5Error
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Kind
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Attributes, Buffer, Metadata
     from xarray_n5.stores.base import ObjectInfo, Store
 
 _FOREIGN = frozenset({".zarray", ".zgroup", "zarr.json", "attributes.json"})

@@ -16,8 +16,8 @@ from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from xarray_n5.formats.filters import Bytes, Numbers, Texts
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Buffer
 
 
 class Serializer(Protocol):

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
-    from xarray_n5.model.metadata import ArrayMetadata, Attributes, GroupMetadata, Metadata
+    from xarray_n5.model.metadata import ArrayMetadata, Attributes, Buffer, GroupMetadata, Metadata
 
 Documents: TypeAlias = "Mapping[str, bytes]"
 """A node's existing documents: keys relative to the node, and the bytes."""

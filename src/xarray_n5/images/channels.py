@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from xarray_n5.dialects.ngff_attributes import colors_of, images_of, omero_of, with_omero
+from xarray_n5.dialects.groups import colors_of, images_of, omero_of, with_omero
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

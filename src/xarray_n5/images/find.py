@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import context_of, over_base
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.levels import image_of, images_in, level_paths
+from xarray_n5.dialects.groups import image_of, images_in, level_paths
 from xarray_n5.formats import FORMATS
 from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level, Part

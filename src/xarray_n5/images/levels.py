@@ -16,14 +16,12 @@ import numpy as np
 
 from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.dialects import ArrayContext, group_keys
-from xarray_n5.dialects.ngff_attributes import KEYS, warn_lost, without_images
+from xarray_n5.dialects.groups import KEYS, warn_lost, without_images
 from xarray_n5.dialects.write import warn_misspelt_units, write_pyramid
 from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import levels_among, levels_in_tree, listed_levels
-from xarray_n5.model.axes import Geometry
-from xarray_n5.model.factors import at_levels
+from xarray_n5.model.axes import ROUNDING, Geometry, at_levels
 from xarray_n5.model.paths import check_name, join
-from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -22,8 +22,8 @@ from xarray_n5.images.find import (
     named_alike,
     single_image,
 )
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.metadata import is_dataset
-from xarray_n5.model.tolerances import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence

@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.dialects.levels import type_in_paintera
-from xarray_n5.dialects.ngff_attributes import without_images
+from xarray_n5.dialects.groups import type_in_paintera, without_images
 from xarray_n5.images.find import (
     is_level_table,
     levels_in_tree,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from xarray_n5.model.codec import Compression
+    from dataclasses import Field
 
 
 Attributes: TypeAlias = "Mapping[str, Any]"
@@ -50,6 +49,32 @@ def check_factors(attributes: Attributes, where: str) -> None:
             f"{where}: 'downsamplingFactors' of an array lists several levels; expected the "
             "factors of this level (the list belongs to its group)"
         )
+
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""A contiguous buffer; the items of a memoryview may be larger than a byte."""
+
+
+class Compression(Protocol):
+    """A compression: a frozen dataclass whose fields are its parameters.
+
+    A field's ``metadata={"written": {value: instead}}`` replaces values that other readers refuse.
+    """
+
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __hash__(self) -> int:
+        """Return a hash, as frozen dataclasses do."""
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return `data` compressed; the item size of a memoryview is that of the elements."""
+
+    def decode(self, data: Buffer, size: int) -> Buffer:
+        """Return the `size` bytes of the content; raise if the stream is damaged.
+
+        A truncated stream may also return fewer bytes. Only raw data may return more.
+        """
 
 
 class Content(Enum):

@@ -10,6 +10,7 @@ group of the graph, or the path of a dataset without a name::
     space_axes(system) -> indices of its axes of space, as z, y, x
     on_space(matrix, start_axes, end) -> matrix of these axes only
     ImageSystems.placements(load=None) -> the systems of an image that its samples have positions in
+    lines_aside(matrix, start_axes, end) -> coordinates along axes that are not of space
 
 Errors are :class:`MetadataError`, whose message says why there is no way.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.systems import CoordinateSystem, SystemAxis
     from xarray_n5.model.transformations import Loader, Transformation
+
 
 _TOLERANCE = 1e-6
 """The largest difference of two ways that are the same."""
@@ -311,3 +313,48 @@ def _has_path(one: Transformation) -> bool:
     return (one.type in {"affine", "rotation"} and "path" in one.members) or any(
         map(_has_path, one.parts)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The coordinates of an image along an axis of its world that is not one of space."""
+
+    axis: SystemAxis
+    """The world's axis."""
+    own: str | None
+    """The image's axis along which they change, or None if the whole image is at `start`."""
+    step: float
+    start: float
+
+
+def lines_aside(
+    rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSystem
+) -> tuple[list[Line], list[str]]:
+    """Return an image's coordinates along axes such as time, and why others are not known.
+
+    Parameters
+    ----------
+    rows, start, end
+        The matrix from the axes of the image to those of the world.
+    """
+    lines: list[Line] = []
+    problems: list[str] = []
+    space = space_axes(end.axes)
+    for axis, row in ((axis, rows[n]) for n, axis in enumerate(end.axes) if n not in space):
+        at = np.flatnonzero(row[:-1]).tolist()
+        names = [start[n].name for n in at]
+        if not names:
+            lines.append(Line(axis, None, 0.0, float(row[-1])))
+        elif len(names) == 1 and _are_alike(start[at[0]], axis):
+            lines.append(Line(axis, names[0], float(row[at[0]]), float(row[-1])))
+        else:
+            shown = " and ".join(map(repr, names))
+            problems.append(f"the axis {axis.name!r} of {end.name!r} depends on {shown}")
+    return lines, problems
+
+
+def _are_alike(one: SystemAxis, other: SystemAxis) -> bool:
+    """Return whether axes have the same type or, without a type of both, the same name."""
+    if None in {one.type, other.type}:
+        return one.name.lower() == other.name.lower()
+    return one.type == other.type

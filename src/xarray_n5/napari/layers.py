@@ -15,7 +15,7 @@ from xarray_n5.dask.from_n5 import as_blocks
 from xarray_n5.datasets.build import AXIS_UNITS, DatasetOptions
 from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.world import AFFINE, AXES
-from xarray_n5.dialects.levels import is_labels
+from xarray_n5.dialects.groups import is_labels
 from xarray_n5.errors import NodeNotFoundError
 from xarray_n5.graph import label
 from xarray_n5.images.tree import images_of_datasets

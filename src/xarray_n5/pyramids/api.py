@@ -24,8 +24,7 @@ from xarray_n5.datasets.encode import GroupPlan, VariablePlan
 from xarray_n5.datasets.encoded import EncodedVariable
 from xarray_n5.datasets.pyramid import check_attributes, plan_pyramid
 from xarray_n5.datasets.write import existing_at, request_of, write_plans
-from xarray_n5.dialects.levels import is_labels
-from xarray_n5.dialects.ngff_attributes import images_of, named_images
+from xarray_n5.dialects.groups import images_of, is_labels, named_images
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.find import name_at
 from xarray_n5.images.levels import describe_levels, stale_keys
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Geometry
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
     from xarray_n5.pyramids.base import BaseLevel
     from xarray_n5.pyramids.factors import Step
     from xarray_n5.writing.group import GroupWrite

@@ -18,7 +18,7 @@ from xarray_n5.arrays.spec import resolve_chunks
 from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
 from xarray_n5.datasets.encoded import cf_attributes, convention_of, decode_attributes
-from xarray_n5.dialects.ngff_attributes import warn_lost
+from xarray_n5.dialects.groups import warn_lost
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, as_geometry, axes_apart
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.spec import Sides
     from xarray_n5.formats.protocol import Format
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
     from xarray_n5.pyramids.reduce import Method
 
 _NAMES = "_ARRAY_DIMENSIONS"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.group import Group
 from xarray_n5.dialects import geometry_of
-from xarray_n5.dialects.levels import images_in, level_paths
-from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.dialects.groups import images_in, level_paths, omero_of
 from xarray_n5.dialects.ngff_systems import (
     described_problems,
     has_systems,

@@ -14,8 +14,7 @@ from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
-from xarray_n5.model.scene import lines_aside
-from xarray_n5.model.system_graph import SystemGraph, on_space, space_axes
+from xarray_n5.model.system_graph import SystemGraph, lines_aside, on_space, space_axes
 from xarray_n5.model.systems import Reference
 from xarray_n5.model.transformations import compose
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.model.scene import Line
-    from xarray_n5.model.system_graph import Routes
+    from xarray_n5.model.system_graph import Line, Routes
     from xarray_n5.model.systems import CoordinateSystem, SystemAxis
     from xarray_n5.scenes.metadata import SceneImage, SceneMetadata
 

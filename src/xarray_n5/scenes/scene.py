@@ -16,10 +16,9 @@ from xarray_n5.datasets.placed import GroupScene, PlacedImage, matrices
 from xarray_n5.datasets.world import AFFINE, AXES, WORLD_SYSTEM, WORLD_SYSTEMS
 from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import pick_level
-from xarray_n5.model.axes import Axis
+from xarray_n5.model.axes import ROUNDING, Axis
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.system_graph import ImageSystems
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.units import same_unit, written_unit
 from xarray_n5.scenes.metadata import find_images, read_metadata
 from xarray_n5.scenes.placing import World
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Part
-    from xarray_n5.model.scene import Line
+    from xarray_n5.model.system_graph import Line
     from xarray_n5.model.systems import CoordinateSystem
     from xarray_n5.scenes.metadata import SceneImage
     from xarray_n5.scenes.placing import Positions

@@ -19,10 +19,10 @@ from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.json import check_json
 from xarray_n5.model.paths import join, level_name, normalize_path
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
-from xarray_n5.model.tolerances import ROUNDING
 from xarray_n5.model.transformations import parse_transformation
 from xarray_n5.scenes.levels import FACTS, PlacedLevel
 from xarray_n5.scenes.scene import DIM

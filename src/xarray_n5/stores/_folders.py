@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _TO_PASS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 """Flags to open a directory that need not be readable."""

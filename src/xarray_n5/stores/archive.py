@@ -18,7 +18,7 @@ from xarray_n5.stores.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores._zip import Directory, ZipEntry
     from xarray_n5.stores.base import Listing
 

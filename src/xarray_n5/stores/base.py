@@ -13,7 +13,7 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files directly under a prefix."""

@@ -14,7 +14,7 @@ from xarray_n5.stores.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.base import FilePart, Listing, ObjectInfo, Range
 
 _DOCUMENTS = frozenset(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fsspec import AbstractFileSystem
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.base import Listing
 
 _READ_ONLY = "cannot be changed through a cache; use the URL behind it, without `...cache::`"

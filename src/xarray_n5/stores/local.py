@@ -25,7 +25,7 @@ from xarray_n5.stores.base import FilePart, ObjectInfo, Store
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores._folders import Child, Folder
     from xarray_n5.stores.base import Listing, Range
 

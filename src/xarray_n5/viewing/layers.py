@@ -10,13 +10,13 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.datasets.world import AFFINE, AXES, in_view, placed_by_matrices
-from xarray_n5.dialects.levels import is_labels as are_labels
-from xarray_n5.dialects.ngff_attributes import omero_of
+from xarray_n5.dialects.groups import is_labels as are_labels
+from xarray_n5.dialects.groups import omero_of
 from xarray_n5.errors import printable
 from xarray_n5.images.channels import channel_colors
 from xarray_n5.images.tree import datasets_of, images_of_datasets
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.tolerances import ROUNDING
+from xarray_n5.model.axes import ROUNDING
 from xarray_n5.viewing.served import Dim, Layer, ServedLevel
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from xarray_n5.arrays.open import open_node
-from xarray_n5.dialects.ngff_attributes import images_of
+from xarray_n5.dialects.groups import images_of
 from xarray_n5.viewing.layers import images_to_show, is_labels, layer_of
 
 if TYPE_CHECKING:

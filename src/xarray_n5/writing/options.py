@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
 from xarray_n5.arrays.node import OpenOptions
+from xarray_n5.dialects.ngff_systems import SCENE
 from xarray_n5.errors import OneWriterError
 from xarray_n5.formats.open import open_container
 from xarray_n5.graph import get_scheduler
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, normalize_path
-from xarray_n5.model.scene import SCENE, scene_format
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -158,8 +158,9 @@ class WriteOptions:
         OneWriterError
             If tasks would be computed now, in several processes, for a file with one writer.
         """
-        if options.get("dialect") == SCENE:
-            format = scene_format(url, format)
+        is_zarr = str(url).rstrip("/\\").endswith(".zarr")
+        if format is None and is_zarr and options.get("dialect") == SCENE:
+            format = "zarr3"
         container, root = open_container(url, "", storage_options, format, cached=True)
         if computed and container.format.one_writer:
             check_one_process(container.url)

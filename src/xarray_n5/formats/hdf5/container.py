@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from xarray_n5.formats.protocol import Kind
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Attributes, Buffer, Metadata
 
 
 def _this_process() -> str:

@@ -30,8 +30,8 @@ from xarray_n5.model.paths import join
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
+    from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.local import LocalStore
 
 _N5_VERSION = "1.0.0"

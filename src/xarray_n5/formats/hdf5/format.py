@@ -31,8 +31,7 @@ from xarray_n5.model.json import check_json
 from xarray_n5.model.metadata import ArrayMetadata
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer, Compression
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Attributes, Buffer, Compression, Metadata
 
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ilp")
 """Suffixes of HDF5 files."""

@@ -20,8 +20,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import Content, Varlength
 
 if TYPE_CHECKING:
-    from xarray_n5.model.codec import Buffer
-    from xarray_n5.model.metadata import ArrayMetadata
+    from xarray_n5.model.metadata import ArrayMetadata, Buffer
 
 _DEFAULT, _VARLENGTH, _OBJECT = 0, 1, 2
 _OBJECTS = "it holds serialised Java objects, which are not read: they could run code from the file"

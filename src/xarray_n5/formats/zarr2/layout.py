@@ -23,12 +23,12 @@ from xarray_n5.formats.filters import FILTERS, OBJECTS, Bytes, Texts, steps
 from xarray_n5.formats.pipeline import Fixed, Pipeline, Varying
 from xarray_n5.formats.values import LARGEST, given_fill, parse_fill
 from xarray_n5.model.metadata import UNMASKED, ArrayMetadata, Content
-from xarray_n5.model.times import check_time_units
+from xarray_n5.model.units import check_time_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from xarray_n5.model.codec import Compression
+    from xarray_n5.model.metadata import Compression
 
 MEMBERS = ("order", "dimension_separator", "filters", "fill_value", "dtype")
 """The members that users may set; all others follow from the array."""

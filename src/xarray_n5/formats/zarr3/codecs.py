@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from xarray_n5.formats.pipeline import Serializer
-    from xarray_n5.model.codec import Buffer
+    from xarray_n5.model.metadata import Buffer
 
 _MOST_CODECS, _MOST_DEPTH = 32, 4
 """The maximum number of codecs in a chain, and of nested shards."""

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.formats.protocol import Documents
-    from xarray_n5.model.codec import Buffer
     from xarray_n5.model.grid import Index
-    from xarray_n5.model.metadata import Attributes, Metadata
+    from xarray_n5.model.metadata import Attributes, Buffer, Metadata
 
 DOCUMENT = "zarr.json"
 
