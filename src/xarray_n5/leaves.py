@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
     from xarray_n5.formats.open import Container
@@ -86,9 +85,6 @@ class SceneReader(Protocol):
 
         Returns None if the file has none. Raises ValueError if it is invalid.
         """
-
-    def missing_images(self, document: bytes, nodes: Mapping[str, Array | Group]) -> str:
-        """Return a sentence about the images that are not among a container's nodes, or ""."""
 
 
 class GroupReader(Protocol):

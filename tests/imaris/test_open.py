@@ -347,12 +347,6 @@ def test_few_paths_are_tried_in_levels_without_data(
     assert len([path for path in paths if path.endswith("Data")]) < 60
 
 
-def test_all_chunks_of_a_level_are_counted(tmp_path: Path) -> None:
-    url = write_ims(tmp_path / "cells.ims", times=3, channels=2, levels=1)
-    result = CliRunner().invoke(main, ["tree", str(url), "--chunks"])
-    assert "48 of 48 chunks stored" in result.output, result.output
-
-
 def test_a_project_is_written_from_a_file(tmp_path: Path) -> None:
     url = write_ims(tmp_path / "cells.ims", channels=2, levels=1)
     xr.open_dataset(url, engine="n5", chunks={}).n5.to_bdv(tmp_path / "out.xml")

@@ -86,9 +86,9 @@ def damage(url: Path) -> None:
 
 
 COMMANDS = [
-    *(["tree"], ["tree", "--chunks"], ["info"], ["info", "--json"], ["verify"]),
+    *(["tree"], ["info"], ["info", "--json"], ["verify"]),
     *(["verify", "--json"], ["verify", "--quick", "--strict"], ["digest", "--each"]),
-    *(["doctor", "--levels"], ["doctor", "--fix", "--dry-run"]),
+    *(["doctor"], ["doctor", "--fix", "--dry-run"]),
     *(["repair", "--missing"], ["copy", "OUT"], ["digest", "ITSELF", "--each"]),
 ]
 

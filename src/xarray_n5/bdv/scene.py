@@ -10,16 +10,13 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
 
-from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import hint_of_xml
-from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.open import open_group
 from xarray_n5.bdv.coordinates import ViewSelection
@@ -27,7 +24,7 @@ from xarray_n5.bdv.images import images_of, in_world_of_input
 from xarray_n5.bdv.loaders import Bucket, View
 from xarray_n5.bdv.location import ProjectFile, container_of
 from xarray_n5.bdv.project import NDIM, read_project
-from xarray_n5.bdv.stored import StoredViews, find_views, groups_of, layout_of
+from xarray_n5.bdv.stored import StoredViews, find_views, layout_of
 from xarray_n5.bdv.xml import looks_like_project
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import open_levels
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.coordinates import Arrangement
     from xarray_n5.datasets.placed import PlacedImage
     from xarray_n5.formats.open import Container
@@ -231,13 +229,6 @@ def _number(level: object) -> int | None:
     return level if known and level >= 0 else None  # type: ignore[operator,return-value]
 
 
-_MOST = 1 << 18
-"""The maximum number of views of a project that are checked."""
-
-_SHOWN = 8
-"""The maximum number of missing views that are named."""
-
-
 @dataclass(frozen=True)
 class ProjectScene:
     """A project by its XML."""
@@ -371,27 +362,6 @@ def placement(
         return None
     rows = np.diag([*described.voxel_size[::-1], 1.0])[:NDIM]
     return rows, described.unit, "voxelSize of the XML"
-
-
-def missing_images(document: bytes, nodes: Mapping[str, Array | Group]) -> str:
-    """Return a sentence about the views that are not among a container's nodes, or ""."""
-    project = read_project(document)
-    if project.loader is None:
-        return ""
-    layout = layout_of(project)
-    views = list(islice(project.views(), _MOST))
-    known = {path: nodes.get(path) for path in groups_of(layout, views)}
-    groups = {path: dict(node.attrs) for path, node in known.items() if isinstance(node, Group)}
-    paths = {view: layout.path(view, 0, groups) for view in views}
-    missing = [view for view, path in paths.items() if not isinstance(nodes.get(path), Array)]
-    if not missing:
-        return ""
-    shown = [f"setup {view.setup} timepoint {view.timepoint}" for view in missing[:_SHOWN]]
-    shown += [f"and {len(missing) - _SHOWN} more"] if missing[_SHOWN:] else []
-    return (
-        f"the XML of the project has {len(views)} views, of which {len(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} not stored: {', '.join(shown)}"
-    )
 
 
 def open_dataset(

@@ -1,6 +1,6 @@
 """The command line: list, copy, verify, draw and show containers.
 
-Commands import what they need of the package when they run.
+Commands that write, verify or show import these rooms of the package when they run.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import click
 
 from xarray_n5.cli.check import digest, doctor, repair, verify
-from xarray_n5.cli.read import info, tree
-from xarray_n5.cli.show import preview, view
+from xarray_n5.cli.read import info, preview, tree, view
 from xarray_n5.cli.write import copy, pyramid, run
 
 __all__ = ["main"]

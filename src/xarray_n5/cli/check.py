@@ -8,36 +8,41 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+import xarray as xr
 
-from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes, plural
-from xarray_n5.cli.options import Options, computing, on_node
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.describe import times
+from xarray_n5.arrays.group import Group
+from xarray_n5.arrays.open import Entry, Walk
+from xarray_n5.cli.options import (
+    Options,
+    computing,
+    echo,
+    format_error,
+    ignore_unfinished_writes,
+    on_node,
+    plural,
+)
+from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.formats.open import find_scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    import xarray as xr
-
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.open import Entry, Walk
-    from xarray_n5.leaves import Scene
 
 _SHOWN = 10
 """The maximum number of damaged chunks and stray files that are named for an array."""
-
-_HARMLESS = ("ok", "missing")
 
 _WORDS = {"unread": "not read", "silent": "no axes"}
 """Verdicts about programs, in other words."""
 
 
-def _walk(url: str, path: str, options: Options) -> tuple[Walk, Scene | None]:
-    """Return a walk over a container, or over that of a project, and the project."""
-    from xarray_n5.arrays.open import Walk
-    from xarray_n5.formats.open import find_scene
-
+def _walk(url: str, path: str, options: Options) -> Walk:
+    """Return a walk over a container, or over that of a project."""
     if (scene := find_scene(url, options)) is None:
-        return Walk.at(url, path, options, whole=True), None
-    return Walk.at(scene.container(options), path, None, whole=True), scene
+        return Walk.at(url, path, options, whole=True)
+    return Walk.at(scene.container(options), path, None, whole=True)
 
 
 def _progress() -> contextlib.AbstractContextManager[Any]:
@@ -55,7 +60,7 @@ def _progress() -> contextlib.AbstractContextManager[Any]:
     default=True,
     help="Decode all chunks and compare digests (the default), or check headers and sizes only.",
 )
-@click.option("--strict", is_flag=True, help="Fail if chunks, or views, are missing, too.")
+@click.option("--strict", is_flag=True, help="Fail if chunks are missing, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, for programs.")
 @on_node()
 def verify(
@@ -69,7 +74,7 @@ def verify(
     writes, digests (whether there are any), shards (their shape, or null; they are counted instead
     of chunks), and the error if it cannot be read. The exit code is 1 if a chunk is damaged, a
     write is unfinished, an array cannot be read, or no arrays are found; with --strict, also if a
-    chunk, or a view of a project, is missing.
+    chunk is missing.
 
     \b
     Examples:
@@ -78,12 +83,10 @@ def verify(
       xarray-n5 verify copy.zarr --strict
       xarray-n5 verify dataset.xml
     """
-    from xarray_n5.arrays.group import Group
-    from xarray_n5.errors import NodeNotFoundError
     from xarray_n5.integrity.verify import add_groups
 
     ignore_unfinished_writes()
-    walk, scene = _walk(url, path, options)
+    walk = _walk(url, path, options)
     nodes = [*walk.nodes()]
     with _progress():
         reports = [_report(node, deep=deep) for node in nodes if not isinstance(node.node, Group)]
@@ -102,58 +105,38 @@ def verify(
         why = "no arrays found; check the URL and the path"
         raise NodeNotFoundError(walk.container.url, walk.root.path, "array", why)
     problems = [*_problems(reports, strict=strict)]
-    if strict and scene is not None and not path:
-        problems += filter(None, [_lost_images(scene, nodes)])
     for problem in problems:
         echo(problem, err=True)
     if problems:
         raise click.exceptions.Exit(1)
 
 
-def _lost_images(scene: Scene, nodes: Sequence[Entry]) -> str:
-    """Return a message about images of a scene that its container lacks, or ""."""
-    from xarray_n5.leaves import scene_reader
-
-    if (reader := scene_reader(document := scene.document or b"")) is None:
-        return ""
-    known = {entry.path: entry.node for entry in nodes if entry.node is not None}
-    return reader.missing_images(document, known)
-
-
 def _report(entry: Entry, *, deep: bool) -> dict[str, Any]:
     """Return the report on an array, with the error if it cannot be read."""
-    from xarray_n5.arrays.array import Array
+    from xarray_n5.integrity.report import report
 
-    report = _blank(entry.path)
-    if not isinstance(entry.node, Array):
-        return report | {"error": format_error(entry.problem)}
+    array = entry.node
+    if not isinstance(array, Array):
+        return _blank(entry.path) | {"error": format_error(entry.problem)}
     try:
-        return report | _facts(entry.node, deep=deep)
+        table = report(array, deep=deep).load()
     except (OSError, ValueError) as error:
-        return report | {"error": format_error(error)}
+        return _blank(entry.path) | {"error": format_error(error)}
+    states = table["state"].to_numpy()
+    names, counts = np.unique(states, return_counts=True)
+    damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, ["ok", "missing"]))]
+    return _blank(entry.path) | {
+        "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "damaged": {array.node.key(at): str(states[at]) for at in damaged},
+        **{key: table.attrs[key] for key in ("stray", "unfinished", "digests")},
+        "shards": array.shards,
+    }
 
 
 def _blank(path: str) -> dict[str, Any]:
     """Return the report on nothing."""
     report: dict[str, Any] = {"path": path, "chunks": {}, "damaged": {}, "stray": []}
     return report | {"unfinished": [], "digests": False, "error": None, "shards": None}
-
-
-def _facts(array: Array, *, deep: bool) -> dict[str, Any]:
-    import numpy as np
-
-    from xarray_n5.integrity.report import report
-
-    table = report(array, deep=deep).load()
-    states = table["state"].to_numpy()
-    names, counts = np.unique(states, return_counts=True)
-    damaged = [tuple(map(int, at)) for at in np.argwhere(~np.isin(states, _HARMLESS))]
-    return {
-        "chunks": dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        "damaged": {array.node.key(at): str(states[at]) for at in damaged},
-        **{key: table.attrs[key] for key in ("stray", "unfinished", "digests")},
-        "shards": array.shards,
-    }
 
 
 def _lines(report: dict[str, Any], width: int) -> Iterator[str]:
@@ -203,8 +186,6 @@ def repair(url: str, path: str, *, remove: bool, missing: bool, options: Options
       xarray-n5 repair cells.n5/raw
       xarray-n5 repair copy.n5 raw && xarray-n5 copy cells.n5/raw copy.n5/raw --resume
     """
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.open import Walk
     from xarray_n5.integrity.repair import repair as repair_array
 
     ignore_unfinished_writes()
@@ -250,7 +231,7 @@ def digest(url: str, path: str, *, each: bool, as_json: bool, options: Options) 
     """
     from xarray_n5.integrity.digest import digest_of, digests_by_path
 
-    walk, _ = _walk(url, path, options)
+    walk = _walk(url, path, options)
     with _progress():
         digests = dict(sorted(digests_by_path(walk).items()))
     whole = digest_of(digests)
@@ -266,7 +247,6 @@ def digest(url: str, path: str, *, each: bool, as_json: bool, options: Options) 
 @click.option("--fix", is_flag=True, help="Write the attributes that make the programs agree.")
 @click.option("--dry-run", is_flag=True, help="Show what --fix would write; write nothing.")
 @click.option("--dialect", help="The dialect that is right if several contradict each other.")
-@click.option("--levels", is_flag=True, help="Show the axes of all levels, not of the first only.")
 @on_node()
 def doctor(
     url: str,
@@ -275,7 +255,6 @@ def doctor(
     fix: bool,
     dry_run: bool,
     dialect: str | None,
-    levels: bool,
     options: Options,
 ) -> None:
     """Find damage at URL, or at PATH in it, and compare what other programs read.
@@ -291,8 +270,6 @@ def doctor(
       xarray-n5 doctor cells.n5
       xarray-n5 doctor em.n5/raw --fix --dialect cosem --dry-run
     """
-    import xarray as xr
-
     from xarray_n5.doctor import examine
 
     ignore_unfinished_writes()
@@ -301,7 +278,7 @@ def doctor(
     tree = examined if isinstance(examined, xr.DataTree) else xr.DataTree(examined)
     images = [node.to_dataset() for node in tree.subtree if node.data_vars]
     for image in images:
-        echo(*_table(image, levels=levels), *_advice(image, fix=fix or dry_run))
+        echo(*_table(image), *_advice(image, fix=fix or dry_run))
     findings = tree.attrs["findings"]
     for finding in findings:
         text = f"{finding['path'] or '/'}: {finding['message']}; {finding['remedy']}"
@@ -315,29 +292,18 @@ def _agrees(image: xr.Dataset) -> bool:
     return bool(image.agrees.all()) and not image.attrs["contradictions"]
 
 
-def _table(image: xr.Dataset, *, levels: bool) -> Iterator[str]:
+def _table(image: xr.Dataset) -> Iterator[str]:
     """Iterate over the lines about what programs read of an image."""
-    from xarray_n5.arrays.describe import times
-
-    names = image.level.values.tolist()
-    grouped = image.array.values.tolist() != [image.attrs["path"]]
-    listed = f", levels {', '.join(names)}" if grouped else ""
+    is_group = image.array.values.tolist() != [image.attrs["path"]]
+    listed = f", levels {', '.join(image.level.values.tolist())}" if is_group else ""
     facts = f"{image.attrs['format']}, {times(image.attrs['shape'])}{listed}"
     yield f"{image.attrs['path'] or '/'}  {facts}"
     width = max(map(len, image.title.values))
     for at, title in enumerate(image.title.values):
-        program = image.isel(reader=at)
-        verdict = program.verdict.item()
-        head = title, _WORDS.get(verdict, verdict)
-        for number, name in enumerate(names if levels else names[:1]):
-            level = program.isel(level=number)
-            shown = name if levels and grouped and level.opens else ""
-            attribute = f"({level.attribute.item()})" if level.attribute.item() else ""
-            cells = "  ".join(filter(None, [shown, _axes(level), attribute]))
-            yield f"    {head[0]:{width}}  {head[1]:8}  {cells}".rstrip()
-            head = "", ""
-            if not level.opens:
-                break
+        program = image.isel(reader=at, level=0)
+        verdict, attribute = program.verdict.item(), program.attribute.item()
+        cells = "  ".join(filter(None, [_axes(program), attribute and f"({attribute})"]))
+        yield f"    {title:{width}}  {_WORDS.get(verdict, verdict):8}  {cells}".rstrip()
     for title, verdict, reason in zip(
         image.title.values, image.verdict.values, image.reason.values, strict=True
     ):

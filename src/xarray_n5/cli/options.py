@@ -1,20 +1,24 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that commands share; errors and warnings as one line without secrets."""
 
 from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+import warnings
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 import click
+from dask.array import PerformanceWarning
 
-from xarray_n5.cli.errors import report_errors
+from xarray_n5.errors import N5Error, UnfinishedWriteWarning, printable
 from xarray_n5.formats import split_url
+from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+
 
 Options: TypeAlias = "dict[str, Any] | None"
 """The options of a filesystem, if there are any."""
@@ -71,10 +75,8 @@ def for_url(url: str, options: dict[str, Any]) -> Options:
 
 def _storage_option(name: str, flags: Sequence[str], of: str = "") -> Decorator:
     help_ = f"An option of the fsspec filesystem{of}, such as anon=true. VALUE: JSON or a string."
-    metavar = "KEY=VALUE"
-    return click.option(
-        *flags, name, multiple=True, metavar=metavar, callback=_parse_options, help=help_
-    )
+    how: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": _parse_options}
+    return click.option(*flags, name, help=help_, **how)
 
 
 def on_node(flags: Sequence[str] = ("-o", "--storage-option")) -> Decorator:
@@ -168,3 +170,76 @@ def computing(command: Callable[..., None]) -> Callable[..., None]:
 
     workers = click.option("--workers", type=click.IntRange(1), help="Number of threads.")
     return workers(report_errors(run))
+
+
+P = ParamSpec("P")
+
+_EXPECTED = (OSError, ValueError, ImportError)
+"""Errors whose message is enough, like the package's own; others are bugs with a traceback."""
+
+
+def report_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Return a command whose errors and warnings are one line each."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+
+        context = click.get_current_context()
+
+        def show(message: Warning | str, *_: object, **__: object) -> None:
+            # Warnings come from threads, too, where click has no context.
+            echo(f"Warning: {format_error(message, context)}", err=True)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", UserWarning)
+            warnings.filterwarnings("ignore", category=PerformanceWarning)
+            warnings.showwarning = show
+            try:
+                command(*args, **kwargs)
+            except BrokenPipeError:
+                raise  # click exits silently
+            except (N5Error, *_EXPECTED) as error:
+                if context.find_root().params.get("traceback"):
+                    raise
+                raise click.ClickException(format_error(error)) from error
+
+    return run
+
+
+def ignore_unfinished_writes() -> None:
+    """Ignore warnings of unfinished writes, in commands whose output reports them."""
+    warnings.filterwarnings("ignore", category=UnfinishedWriteWarning)
+
+
+def format_error(problem: BaseException | str, context: click.Context | None = None) -> str:
+    """Return an error as one line without secrets."""
+    context = context or click.get_current_context()
+    line = " ".join(str(problem).split()) or type(problem).__name__
+    options = {name: value for name, value in context.params.items() if name.endswith("options")}
+    for secret in sorted(_secrets(options), key=len, reverse=True):
+        line = line.replace(secret, "***")
+    return printable(redact_urls(line))
+
+
+def plural(count: int, thing: str) -> str:
+    """Return a count with its noun, in the plural if need be.
+
+    >>> plural(1, "chunk"), plural(0, "chunk")
+    ('1 chunk', '0 chunks')
+    """
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines, escaped: a name in a file must not control a terminal, or look like a line."""
+    click.echo("\n".join(map(printable, lines)), err=err)
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    """Iterate over the strings in storage options that are long enough to be secrets."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from () if key == "endpoint_url" else _secrets(item)
+    elif isinstance(value, str) and len(value) > 3:  # noqa: PLR2004 - "true" is not a secret
+        yield value

@@ -1,24 +1,38 @@
-"""Commands that read metadata: `tree` draws a container, `info` describes one node."""
+"""Commands that look: `tree`, `info`, `preview` of a section, and `view` in Neuroglancer."""
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from xarray_n5.cli.errors import echo, format_error, ignore_unfinished_writes
-from xarray_n5.cli.options import Options, on_node, order_option
+from xarray_n5.arrays.array import Array
+from xarray_n5.arrays.describe import as_text, axes_line, summary, times
+from xarray_n5.arrays.group import Group, describe_group
+from xarray_n5.arrays.open import Entry, Walk, open_node
+from xarray_n5.cli.options import (
+    Options,
+    echo,
+    format_error,
+    ignore_unfinished_writes,
+    on_node,
+    order_option,
+)
+from xarray_n5.codecs import to_json
+from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.structure import unfinished
+from xarray_n5.images.find import combined_images
+from xarray_n5.leaves import Scene, scene_in
+from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.group import Group
-    from xarray_n5.arrays.open import Entry, Walk
-    from xarray_n5.leaves import Scene
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.image import Image, Level
 
@@ -31,12 +45,9 @@ _PLAIN_DEPTH = 2
 
 @click.command()
 @click.option("--depth", type=click.IntRange(0), help="The depth of groups to draw.")
-@click.option("--chunks", is_flag=True, help="Count the stored chunks.")
 @order_option
 @on_node()
-def tree(
-    url: str, path: str, *, depth: int | None, chunks: bool, options: Options, **opening: Any
-) -> None:
+def tree(url: str, path: str, *, depth: int | None, options: Options, **opening: Any) -> None:
     """Draw the groups and arrays at URL.
 
     Each array has its shape, type, chunks, shards and compression, and "unfinished" if a write is
@@ -50,24 +61,20 @@ def tree(
       xarray-n5 tree cells.n5
       xarray-n5 tree s3://janelia-cosem-datasets/jrc_hela-2/jrc_hela-2.n5/em -o anon=true --depth 1
     """
-    from xarray_n5.arrays.open import Walk
-    from xarray_n5.formats.open import find_scene
-    from xarray_n5.leaves import scene_in
-
     ignore_unfinished_writes()
     if (scene := find_scene(url, options)) is None:
         walk = Walk.at(url, path, options, **opening)
         scene, path = scene_in(walk.root), ""
     if scene is not None:
         images = {} if depth == 0 else scene.images(path, options)
-        nodes = _nodes_of_images(images, depth, chunks=chunks)
+        nodes = _nodes_of_images(images, depth)
         echo(*_lines([_Node(f"{scene.url}  a {scene.kind}", nodes=nodes)]))
         return
-    reader = _Reader(walk, chunks=chunks)
-    echo(*_lines([reader.top(depth)]))
+    drawing = _Drawing(walk)
+    echo(*_lines([drawing.top(depth)]))
     if walk.is_plain and depth is None:
         echo(f"(to a depth of {_PLAIN_DEPTH}, because this is not a container; see --depth)")
-    if reader.broken:
+    if drawing.broken:
         raise click.exceptions.Exit(1)
 
 
@@ -92,19 +99,15 @@ def _lines(nodes: Sequence[_Node], indent: str | None = None) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _Drawing:
     """The nodes of a walk."""
 
     walk: Walk
-    chunks: bool
-    """Whether to count stored chunks."""
     broken: bool = False
     """Whether something could not be read."""
 
     def top(self, depth: int | None) -> _Node:
         """Return the root with everything below it."""
-        from xarray_n5.arrays.array import Array
-
         root, entry = self.walk.root, self.walk.seen(self.walk.root)
         if isinstance(root, Array) or entry.node is None:
             return self._node(entry, root.url, depth)
@@ -121,26 +124,15 @@ class _Reader:
         return [self._node(entry, entry.name, deeper) for entry in self.walk.children(group)]
 
     def _node(self, entry: Entry, name: str, depth: int | None) -> _Node:
-        from xarray_n5.arrays.array import Array
 
-        if entry.node is None:
+        node = entry.node
+        if node is None:
             self.broken = self.broken or entry.broken
             return _Node(f"{name}  {format_error(entry.problem)}")
-        if isinstance(entry.node, Array):
-            return _Node(f"{name}  {self._summary(entry.node)}", _axes(entry.node.geometry()))
-        return _Node(f"{name}/{_version(entry.node)}", nodes=self._inside(entry.node, depth))
-
-    def _summary(self, array: Array) -> str:
-        from xarray_n5.arrays.describe import summary
-
-        text = summary(array, unfinished=array.node.is_unfinished())
-        if not self.chunks:
-            return text
-        try:
-            return f"{text}, {_stored(array)}"
-        except OSError as error:
-            self.broken = True
-            return f"{text}, {format_error(error)}"
+        if isinstance(node, Array):
+            text = summary(node, unfinished=node.node.is_unfinished())
+            return _Node(f"{name}  {text}", _axes(node.geometry()))
+        return _Node(f"{name}/{_version(node)}", nodes=self._inside(node, depth))
 
 
 def _version(group: Group) -> str:
@@ -153,55 +145,34 @@ def _version(group: Group) -> str:
     return ""
 
 
-def _nodes_of_images(
-    images: Mapping[str, Image[Array]], depth: int | None, *, chunks: bool
-) -> list[_Node]:
+def _nodes_of_images(images: Mapping[str, Image[Array]], depth: int | None) -> list[_Node]:
     """Return the nodes of a scene's images: a single one has no node of its own."""
     nodes = []
     for name, image in images.items():
         levels = []
         if depth is None or depth > 1 or not name:
-            levels = [_level(at, level, chunks=chunks) for at, level in image.levels.items()]
+            levels = [_level(at, level) for at, level in image.levels.items()]
         nodes += [_Node(f"{name}/", nodes=levels)] if name else levels
     return nodes
 
 
-def _level(name: str, level: Level[Array], *, chunks: bool) -> _Node:
-    from xarray_n5.arrays.describe import times
+def _level(name: str, level: Level[Array]) -> _Node:
 
     array = level.first
     shards = "" if level.shards is None else f", shards {times(level.shards)}"
     size = f"{times(level.shape)} {array.dtype}, chunks {times(level.chunks)}{shards}"
     compression = array.node.metadata.other_filters or str(array.compression.name)
     state = ", unfinished" if _is_unfinished(level) else ""
-    stored = f", {_stored(*level.all_arrays())}" if chunks else ""
-    return _Node(f"{name}  {size}, {compression}{state}{stored}", _axes(level.named()))
+    return _Node(f"{name}  {size}, {compression}{state}", _axes(level.named()))
 
 
 def _is_unfinished(level: Level[Array]) -> bool:
     """Return whether an array of a level has an unfinished write."""
-    from xarray_n5.formats.structure import unfinished
-
     return bool(unfinished(level.first.node.store, {array.path for array in level.arrays}))
-
-
-def _stored(*arrays: Array) -> str:
-    """Return the number of stored chunks of arrays that are alike, or of shards, and their size."""
-    from dask.utils import format_bytes
-
-    sizes: list[int] = []
-    for array in arrays:
-        chunks = array.node.container.list_chunk_info(array.path, array.node.metadata)
-        sizes += [info.size for index, info in chunks if index in array.grid]
-    total = sum(array.grid.size for array in arrays)
-    things = "chunks" if arrays[0].shards is None else "shards"
-    return f"{len(sizes)} of {total} {things} stored, {format_bytes(sum(sizes))}"
 
 
 def _axes(geometry: Geometry) -> list[str]:
     """Return the line of the axes, if a dialect describes them."""
-    from xarray_n5.arrays.describe import axes_line
-
     dialects = dict.fromkeys(text.partition(":")[0] for text in geometry.sources.values())
     matrix = "; affine" if geometry.affine is not None else ""
     return [f"{axes_line(geometry)}{matrix}  ({', '.join(dialects)})"] if dialects else []
@@ -227,14 +198,6 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
       xarray-n5 info cells.n5/raw
       xarray-n5 info cells.n5 raw --json | jq .axes
     """
-    from xarray_n5.arrays.array import Array
-    from xarray_n5.arrays.describe import as_text
-    from xarray_n5.arrays.group import describe_group
-    from xarray_n5.arrays.open import open_node
-    from xarray_n5.formats.open import find_scene
-    from xarray_n5.images.find import combined_images
-    from xarray_n5.leaves import scene_in
-
     ignore_unfinished_writes()
     if (scene := find_scene(url, options)) is None:
         node = open_node(url, path, storage_options=options, **opening)
@@ -263,8 +226,6 @@ def info(url: str, path: str, *, as_json: bool, options: Options, **opening: Any
 
 def _rows(images: Mapping[str, Image[Array]]) -> list[tuple[str, str]]:
     """Return a line for each image of a scene, or that several groups form."""
-    from xarray_n5.arrays.describe import times
-
     rows = []
     for name, image in images.items():
         if not image.levels:
@@ -292,7 +253,6 @@ def _scene(scene: Scene, images: Mapping[str, Image[Array]]) -> dict[str, Any]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    from xarray_n5.arrays.array import Array
 
     nodes = sorted(group.nodes().items())
     kinds = {name: "array" if isinstance(node, Array) else "group" for name, node in nodes}
@@ -307,8 +267,6 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _array(array: Array) -> dict[str, Any]:
-    from xarray_n5.codecs import to_json
-    from xarray_n5.model.grid import ChunkGrid
 
     geometry, filters = array.geometry(), array.node.metadata.other_filters
     keys = ("name", "kind", "unit", "scale", "offset", "labels")
@@ -333,3 +291,99 @@ def _array(array: Array) -> dict[str, Any]:
         "dialects": geometry.dialects,
         "attributes": dict(array.attrs),
     }
+
+
+_KINDS = (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".tif", ".tiff", ".webp")
+"""The suffixes of pictures."""
+
+
+def _picture(_: object, __: object, picture: Path) -> Path:
+    """Return the path of the picture; -o sets storage options in other commands."""
+    hint = "-o is the output file here; use --storage-option for storage options"
+    if picture.suffix.lower() not in _KINDS:
+        raise click.BadParameter(f"'{picture}' does not end in {', '.join(_KINDS)}; {hint}")
+    if not picture.parent.is_dir():
+        raise click.BadParameter(f"the folder '{picture.parent}' does not exist")
+    return picture
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    callback=_picture,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help=f"The output file, which ends in {', '.join(_KINDS)}.",
+)
+@click.option("--axis", help="The axis to cut across; by default z, or the third from last.")
+@click.option("--at", type=float, help="Where to cut: a coordinate in the axis's unit.")
+@click.option(
+    "--pixels",
+    type=click.IntRange(16),
+    default=800,
+    show_default=True,
+    help="The length of the longer side, in pixels.",
+)
+@on_node(flags=("--storage-option",))
+def preview(url: str, path: str, *, output: Path, options: Options, **section: Any) -> None:
+    """Draw a section through the first image at URL, by default through its middle.
+
+    Of a pyramid, the coarsest level with as many samples as the picture has pixels is read. Other
+    axes than those of the section are cut at their first sample.
+
+    \b
+    Examples:
+      xarray-n5 preview cells.n5/raw -o raw.png
+      xarray-n5 preview em.n5/raw -o em.png --at 12.5 --axis z --pixels 1200
+    """
+    from xarray_n5.viewing.preview import draw
+
+    echo(f"{output}: {draw(url, path, output, storage_options=options, **section)}")
+
+
+@click.command()
+@click.option(
+    "--labels/--no-labels",
+    default=None,
+    help="Show arrays as segmentations; the default for uint64 and for labels.",
+)
+@click.option(
+    "--link/--serve",
+    default=None,
+    help="Link N5 or Zarr from Neuroglancer's public page, or serve it from this machine; --link "
+    "is the default for public URLs.",
+)
+@click.option("--browser/--no-browser", default=True, help="Open a browser.")
+@click.option("--address", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port; by default, any free one."
+)
+@click.option("--seconds", type=click.FloatRange(0), help="Stop after this many seconds.")
+@on_node()
+def view(
+    url: str, path: str, *, browser: bool, seconds: float | None, options: Options, **how: Any
+) -> None:
+    """Open the images at URL in Neuroglancer, in a browser.
+
+    Each array with at least two dimensions is a layer; a pyramid, or an image of a project of
+    BigDataViewer, is one layer for each channel. The viewer's URL is printed; it is served until
+    Ctrl-C. N5 and Zarr on public servers are linked from Neuroglancer's public page instead.
+
+    \b
+    Examples:
+      xarray-n5 view cells.n5
+      xarray-n5 view dataset.xml --no-browser --port 8080
+    """
+    from xarray_n5.viewing.api import page_of
+    from xarray_n5.viewing.api import view as serve
+
+    with serve(url, path, storage_options=options, **how) as shown:
+        echo(shown.url)
+        if browser:
+            click.launch(page_of(shown))
+        if shown.running:
+            try:
+                threading.Event().wait(seconds)
+            except KeyboardInterrupt:
+                echo("stopped", err=True)

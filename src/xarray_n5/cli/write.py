@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from dask.utils import format_bytes, format_time
 
-from xarray_n5.cli.errors import echo, plural, redact
-from xarray_n5.cli.options import computing, for_url, storing
+from xarray_n5.arrays.open import open_array
+from xarray_n5.cli.options import computing, echo, for_url, plural, storing
 from xarray_n5.formats import split_url
+from xarray_n5.stores.redaction import redact_urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,8 +34,6 @@ def _progress() -> Iterator[Callable[[str], str]]:
 
 def _summary(bar: ProgressBar, verb: str, seconds: float) -> str:
     """Return what was written; "" if nothing was left to write."""
-    from dask.utils import format_bytes, format_time
-
     if not bar.arrays:
         return ""
     kept = f", {bar.kept} kept" if bar.kept else ""
@@ -92,7 +92,7 @@ def copy(
     dialects = dialect[0] if len(dialect) == 1 else dialect or None
     with _progress() as summary:
         report = write_copy(src, dst, dialect=dialects, verify=verify, **storage)
-    echo(summary("copied") or f"nothing to resume: {redact(dst)} is complete")
+    echo(summary("copied") or f"nothing to resume: {redact_urls(dst)} is complete")
     if verify:
         echo(f"verified: {report.verified} chunks are equal to those of the source")
 
@@ -146,9 +146,6 @@ def pyramid(
       xarray-n5 pyramid cells.n5/raw views.zarr/cells --chunks 32
       xarray-n5 pyramid em.n5/labels/s0 --method mode --factors 1,2,2 --factors 2
     """
-    from dask.utils import format_bytes
-
-    from xarray_n5.arrays.open import open_array
     from xarray_n5.pyramids.api import add_levels
     from xarray_n5.pyramids.api import pyramid as write_pyramid
 
@@ -165,7 +162,7 @@ def pyramid(
         else:
             report = add_levels(container, path, storage_options=source_options, **how)
     if not report.written:
-        echo(f"nothing to resume: the levels of {redact(dst or src)} are complete")
+        echo(f"nothing to resume: the levels of {redact_urls(dst or src)} are complete")
         return
     for name, level in report.arrays.items():
         count = plural(level.chunks, "shard" if how.get("shards") is not None else "chunk")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -75,13 +74,6 @@ class Level(Generic[A]):
     def arrays(self) -> tuple[A, ...]:
         """The arrays that are open, each once."""
         return tuple({id(part.array): part.array for part in self.parts.values()}.values())
-
-    def all_arrays(self) -> tuple[A, ...]:
-        """Return all arrays, those too that are opened only when they are read."""
-        if self.later is None:
-            return self.arrays
-        parts = map(self.later, product(*(range(len(numbers)) for numbers in self.numbers)))
-        return tuple(part.array for part in parts if part is not None)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
