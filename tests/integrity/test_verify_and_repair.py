@@ -456,6 +456,36 @@ def test_digests_go_where_they_would_call_right_what_is_meant(tmp_path: Path, ch
     assert set(states(report)) <= {"ok", "missing"}
 
 
+@FULL
+@pytest.mark.parametrize("mode", ["a", "r+"])
+def test_a_change_between_a_stop_and_its_resume_is_not_called_damage(
+    tmp_path: Path, form: str, mode: Any
+) -> None:
+    container = tmp_path / NAMES[form]
+    if mode == "r+":
+        to_n5(np.zeros((8, 6), "i4"), container, "a", chunks=(2, 3))
+    left = [6]
+
+    def fragile(block: np.ndarray) -> np.ndarray:
+        left[0] -= 1
+        if not left[0]:
+            raise OSError
+        return block
+
+    values = np.arange(1, 49, dtype="i4").reshape(8, 6)
+    blocks: Any = da.from_array(values, chunks=(2, 3), name="numbers")
+    source = blocks.map_blocks(fragile, dtype="i4", name="fragile", meta=values[:0, :0])
+    options: dict[str, Any] = {"mode": mode, **({"chunks": (2, 3)} if mode == "a" else {})}
+    with set_options(checksums=True), dask.config.set(scheduler="synchronous"):
+        with pytest.raises(OSError):  # noqa: PT011
+            to_n5(source, container, "a", **options)
+        array = open_array(container, "a", mode="r+")
+        array[1:7, 2:5] = -5
+        to_n5(source, container, "a", resume=True, **options)
+    report = verify(container, "a").compute()
+    assert (states(report), report.attrs["digests"]) == ({"ok": 8}, True)
+
+
 @pytest.mark.parametrize("options", [{"mode": "w", "chunks": 4}, {"mode": "r+"}])
 def test_digests_of_a_second_write_replace_those_of_the_first(tmp_path: Path, options: Any) -> None:
     to_n5(VALUES, tmp_path, "b", chunks=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from math import nan
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,7 +29,7 @@ from xarray_n5.model.paths import HIDDEN, join
 from xarray_n5.model.receipts import Receipts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.records import Box
@@ -61,9 +62,9 @@ def prepare_change(node: ArrayNode, box: Sequence[range], *, lost: bool = False)
     delete_records(store, node.path, ["digests.npz"] if state.digests else [])
     for record in state.meeting(chunks):
         if lost and node.format.one_writer:
-            forget_chunks(node, record, {*product(*chunks)})
+            forget_chunks(node, record, partial(is_inside, box=chunks), lost=True)
         elif not lost and not state.clears and state.is_alone(record.token, record.box):
-            forget_chunks(node, record)
+            forget_chunks(node, record, partial(is_inside, box=chunks))
 
 
 def forget_rows(store: Store, path: str) -> None:
@@ -76,24 +77,31 @@ def forget_rows(store: Store, path: str) -> None:
     delete_records(store, path, rows + (["digests.npz"] if "digests.npz" in files else []))
 
 
-def forget_chunks(node: ArrayNode, record: Record, lost: Collection[Index] = ()) -> None:
-    """Let an unfinished write store some chunks again, although they are listed.
+def forget_chunks(
+    node: ArrayNode, record: Record, is_changed: Callable[[Index], bool], *, lost: bool = False
+) -> None:
+    """Let an unfinished write forget what it has noted of chunks that others change.
 
-    Its note lists the chunks that it has stored. Those that are `lost`, which remain listed in
-    HDF5, are not among them; nor are others that an assignment is about to store.
+    Chunks that are `lost` are stored again, although HDF5 still lists them. Of others, which an
+    assignment is about to store, no digest is kept; those that are not listed yet are not taken
+    for the write's own afterwards.
     """
     store, ndim = node.container.uncached().store, len(node.metadata.shape)
     facts = read(store, node.path, record.name)
-    if facts is None or not (lost or facts.get("fresh")):
-        return  # it has ended, or its notes say what it has stored
+    if facts is None:
+        return  # it has ended
     claim = claim_of(store, node.path, record, facts.get("began"))
     before = claim.note_names()
     notes = claim.notes(ndim)
     known = [tuple(index) for index in notes.indices.tolist()]
-    kept = notes.chosen(np.array([index not in lost for index in known], bool))
+    changed = np.array([is_changed(index) for index in known], bool)
+    if not (lost or facts.get("fresh") or changed.any()):
+        return
+    notes.seconds[changed] = nan
+    kept = notes.chosen(~changed) if lost else notes
     listed = set(node.stored_indices()) if facts.get("fresh") else set()
-    stored = sorted(listed.difference(known, lost))
-    rows = [(index, 1, 0, nan) for index in stored if is_inside(index, record.box)]
+    stored = [index for index in sorted(listed.difference(known)) if is_inside(index, record.box)]
+    rows = [(index, 1, 0, nan) for index in stored if not (lost and is_changed(index))]
     if not store.exists(claim.key):
         return  # it has ended since
     claim.note("kept", Receipts.merge([kept, Receipts.of(rows, ndim, "an earlier run")]))
@@ -166,7 +174,7 @@ def reopen(node: ArrayNode, chunks: Collection[Index]) -> None:
         part = facts.get("part", [[], []])
         left -= {index for index in inside if not without(part_of(node, box_of([index])), part)}
         if inside and node.format.one_writer:
-            forget_chunks(node, record, inside)
+            forget_chunks(node, record, inside.__contains__, lost=True)
     for some in [[index] for index in left] if len(left) <= _MOST else [left]:
         record = Record(REPAIR, new_attempt(), box_of(some))
         claim_of(store, path, record).begin(provenance())
