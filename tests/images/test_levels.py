@@ -175,7 +175,7 @@ def test_viewers_and_new_pyramids_take_levels_of_any_names(
     assert [level.shape for level in data] == [(size, size) for size in SIZES]
     assert list(facts["scale"]) == [STEPS[0]] * 2
     (layer,) = layers_of(opened(place), None)
-    assert [level.shape for level in layer.levels] == [(size, size) for size in SIZES]
+    assert [level.data.shape for level in layer.levels] == [(size, size) for size in SIZES]
     for number, size in enumerate(SIZES):
         dataset = xr.open_dataset(place, engine="n5", level=number)
         (image,) = dataset.data_vars.values()

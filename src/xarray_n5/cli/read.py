@@ -349,10 +349,7 @@ def preview(url: str, path: str, *, output: Path, options: Options, **section: A
     help="Show arrays as segmentations; the default for uint64 and for labels.",
 )
 @click.option(
-    "--link/--serve",
-    default=None,
-    help="Link N5 or Zarr from Neuroglancer's public page, or serve it from this machine; --link "
-    "is the default for public URLs.",
+    "--link", is_flag=True, help="Link N5 or Zarr at a public URL from Neuroglancer's public page."
 )
 @click.option("--browser/--no-browser", default=True, help="Open a browser.")
 @click.option("--address", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -368,7 +365,7 @@ def view(
 
     Each array with at least two dimensions is a layer; a pyramid, or an image of a project of
     BigDataViewer, is one layer for each channel. The viewer's URL is printed; it is served until
-    Ctrl-C. N5 and Zarr on public servers are linked from Neuroglancer's public page instead.
+    Ctrl-C.
 
     \b
     Examples:

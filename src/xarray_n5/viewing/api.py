@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import shutil
 import tempfile
@@ -12,17 +13,22 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlsplit
 
 import xarray as xr
 
+from xarray_n5.arrays.open import open_node
+from xarray_n5.dialects.groups import images_of
 from xarray_n5.errors import N5Error
 from xarray_n5.model.paths import level_name
-from xarray_n5.viewing.layers import layers_of
-from xarray_n5.viewing.state import is_public, link_of
+from xarray_n5.viewing.layers import images_to_show, is_labels, layer_of, layers_of
 from xarray_n5_engine import N5BackendEntrypoint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+
+    from xarray_n5.images.tree import Variable
+    from xarray_n5.model.image import Image
 
 _HEIGHT = 600
 """The height of a viewer in a notebook, in pixels."""
@@ -103,7 +109,7 @@ def view(
     group: str = "",
     *,
     labels: bool | Collection[str] | None = None,
-    link: bool | None = None,
+    link: bool = False,
     open: bool = False,  # noqa: A002
     address: str = "127.0.0.1",
     port: int = 0,
@@ -115,8 +121,8 @@ def view(
     Every variable with two dimensions or more is a layer; a pyramid is one, at all its levels.
     Channels are layers that are added in their colours, labels are segmentations, and further
     dimensions have sliders. Views of a project of BigDataViewer are placed by their registrations.
-    The data is read, or computed by Dask, when it is looked at; without levels, coarser ones are
-    computed. The contrast is taken from a section through the coarsest level.
+    The data is read, or computed by Dask, when it is looked at: of a large image, store a pyramid
+    first. The contrast is taken from a section through the coarsest level.
 
     This process serves the viewer and the data at `address`, by a URL with a secret token.
 
@@ -130,10 +136,10 @@ def view(
     labels : bool or collection of str, optional
         Whether images are segmentations, or the names of those that are. By default those of type
         uint64, and those that Paintera or OME-NGFF describe as labels.
-    link : bool, optional
-        Whether to link stored N5 or Zarr from Neuroglancer's public page, which reads it from its
-        URL, instead of serving it. By default if `source` is a public URL, of http(s), s3 or gs,
-        that was opened without options. The web server must allow requests from elsewhere (CORS).
+    link : bool, default: False
+        Whether to link N5 or Zarr at a public URL, of http(s), s3 or gs, from Neuroglancer's public
+        page, which reads it there, instead of serving it: a link that others can open, too. The
+        web server must allow requests from elsewhere (CORS).
     open : bool, default: False
         Whether to open the viewer in a browser.
     address : str, default: "127.0.0.1"
@@ -157,7 +163,7 @@ def view(
     TypeError
         If `source` is neither an object of xarray nor a URL.
     ValueError
-        If there is nothing to show, or too many layers.
+        If there is nothing to show, there are too many layers, or the page cannot read the data.
 
     Examples
     --------
@@ -177,17 +183,10 @@ def view(
         tree = open_tree(source, group or None, given)
         with ExitStack() as stack:
             stack.callback(tree.close)
-            url = str(source)
-            wanted = is_public(url, storage_options) and not opening if link is None else link
-            found = link_of(tree, url, group, labels, storage_options) if wanted else None
-            if link and found is None:
-                raise ValueError(
-                    "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr "
-                    "at an http, https, s3 or gs URL without credentials and queries, with an "
-                    "image in each layer; omit link=True to serve it instead"
-                )
-            shown = View(found) if found else _serve(tree, labels, address, port)
-            if found is None:
+            if link:
+                shown = View(_link_of(tree, str(source), group, labels, storage_options))
+            else:
+                shown = _serve(tree, labels, address, port)
                 shown._files = stack.pop_all()  # noqa: SLF001 - of this file
     else:
         raise TypeError(
@@ -250,3 +249,46 @@ def _serve(
 
     server, viewer = serve(layers_of(shown, labels), address, port)
     return View(viewer.get_viewer_url(), viewer, server)
+
+
+PAGE = "https://neuroglancer-demo.appspot.com/"
+"""Neuroglancer's public page."""
+
+_SCHEMES = frozenset({"http", "https", "s3", "gs"})
+
+_FORMATS = frozenset({"n5", "zarr2", "zarr3"})
+"""The formats that Neuroglancer supports, under the same names."""
+
+
+def _link_of(
+    tree: xr.DataTree,
+    url: str,
+    group: str,
+    labels: bool | Collection[str] | None,
+    options: Mapping[str, Any] | None,
+) -> str:
+    """Return a link that shows all images of a tree; raise if Neuroglancer cannot read one."""
+    parts = urlsplit(url)
+    is_plain = parts.username is None and not parts.query and "::" not in url
+    is_plain = is_plain and parts.scheme in _SCHEMES and not parts.path.lower().endswith(".xml")
+    container = open_node(url, group, storage_options=options).container if is_plain else None
+    form = container.format.name if container is not None else ""
+    layers: list[dict[str, Any]] = []
+    for image in images_to_show(tree):
+        location = _location(image, form)
+        if form not in _FORMATS or not location.startswith(url.rstrip("/")):
+            raise ValueError(
+                "Neuroglancer's public page cannot read this from its URL; expected N5 or Zarr at "
+                "an http, https, s3 or gs URL without credentials and queries, with an image in "
+                "each layer; omit link=True to serve it instead"
+            )
+        layer = layer_of(image, {}, is_labels=is_labels(image, labels))
+        layers.append(layer.shown(f"{location}/|{form}:", is_first=not layers))
+    return f"{PAGE}#!{quote(json.dumps({'layers': layers}, separators=(',', ':')), safe='')}"
+
+
+def _location(image: Image[Variable], form: str) -> str:
+    """Return the URL that Neuroglancer reads of an image: an array's, or that of a pyramid."""
+    location = str(image.base.first.array.encoding.get("source", "")).rstrip("/")
+    described = form != "n5" and len(images_of(image.base.attributes)) == 1
+    return location.rpartition("/")[0] if len(image.levels) > 1 or described else location

@@ -153,28 +153,25 @@ def _channel_dims(image: Image[Variable]) -> list[Any]:
 
 def _place(name: str | None, variable: Variable) -> tuple[np.ndarray, str | None] | None:
     """Return the matrix of a view, and the unit of positions; None if coordinates suffice."""
-    dataset, array = variable.dataset, variable.array
-    why = ""
-    if not set(AXES) <= set(array.dims):
-        if not in_view(dataset):
-            return None
-        dims = ", ".join(map(str, array.dims))
-        why = f"a matrix places samples along z, y and x, but it has {dims}; use expand_dims('z')"
-    else:
-        try:
-            placed = placed_by_matrices(dataset)
-        except ValueError as error:
-            why = str(error)
-    if why:
-        warn(f"{name!r} is shown where its coordinates say: {why}")
+    dataset, dims = variable.dataset, variable.array.dims
+    has_space = set(AXES) <= set(dims)
+    if not has_space and not in_view(dataset):
+        return None
+    try:
+        if not has_space:
+            raise ValueError(  # noqa: TRY301 - one warning for both
+                "a matrix places samples along z, y and x, but it has "
+                f"{', '.join(map(str, dims))}; use expand_dims('z')"
+            )
+        placed = placed_by_matrices(dataset)
+    except ValueError as error:
+        warn(f"{name!r} is shown where its coordinates say: {error}")
         return None
     if placed is None:
         return None
-    matrices = placed[1]
-    facts = dataset[AFFINE].attrs if AFFINE in dataset.variables else {}
-    of_x = dataset["x"].attrs if "x" in dataset.coords else {}
-    unit = (facts or of_x).get("units")
-    return matrices.reshape(-1, *matrices.shape[-2:])[0], unit
+    stated = AFFINE if AFFINE in dataset.variables and dataset[AFFINE].attrs else "x"
+    unit = dataset[stated].attrs.get("units") if stated in dataset.variables else None
+    return placed[1].reshape(-1, *placed[1].shape[-2:])[0], unit
 
 
 def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bool) -> Layer:
@@ -188,6 +185,7 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
     outer = [dim for dim in dims if dim not in space]
     levels: list[ServedLevel] = []
     base: list[Axis] = []
+    relative = 0 if placed is None else len(space)
     for level, part in zip(image.levels.values(), parts, strict=True):
         array = part.array.transpose(*outer, *space)
         known = {axis.name: axis for axis in level.geometry.axes}
@@ -195,15 +193,14 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
         if placed is None:
             array, axes = _ascending(array, axes)
         base = base or axes
-        levels.append(_level(array, axes, (base, levels), len(space), relative=placed is not None))
+        finest = levels[0].data.shape if levels else array.shape
+        levels.append(_level(array, axes, base, finest, relative))
     shown = [Dim.of(str(axis.name), axis.unit) for axis in base]
-    world: tuple[Dim, ...] = ()
     matrix = None
     if placed is not None:
         matrix, unit = placed
-        world = tuple(Dim.of(axis, unit) for axis in AXES)
         # Neuroglancer applies matrices to physical sizes: a sample counts as one unit.
-        shown[len(outer) :] = world
+        shown[len(outer) :] = [Dim.of(axis, unit) for axis in AXES]
     return Layer(
         name=title(image, chosen),
         dims=tuple(shown),
@@ -211,41 +208,32 @@ def layer_of(image: Image[Variable], chosen: Mapping[Any, int], *, is_labels: bo
         levels=tuple(levels),
         labels=is_labels,
         matrix=matrix,
-        world=world,
         color=None if is_labels else color(image, chosen),
-    ).with_levels()
+    )
 
 
 def _level(
     array: xr.DataArray,
     axes: Sequence[Axis],
-    finer: tuple[Sequence[Axis], Sequence[ServedLevel]],
-    spatial: int,
-    *,
-    relative: bool,
+    base: Sequence[Axis],
+    finest: Sequence[int],
+    relative: int,
 ) -> ServedLevel:
-    """Return a level; for views with a matrix, in samples of the finest level along space."""
-    base, levels = finer
-    whole = levels[0].shape if levels else array.shape
+    """Return a level, along the last `relative` axes in samples of the finest level.
+
+    The finest level has the axes `base` and the shape `finest`.
+    """
     scale, offset = [], []
-    for at, (axis, first, size, most) in enumerate(
-        zip(axes, base, array.shape, whole, strict=True)
-    ):
-        step, start = axis.step, axis.offset
+    sizes = zip(axes, base, array.shape, finest, strict=True)
+    for at, (axis, first, size, most) in enumerate(sizes):
         if axis.scale is None and size < most:
-            coarser = first.coarser(round(most / size))
-            step, start = coarser.step, coarser.offset
-        if relative and at >= array.ndim - spatial:
+            axis = first.coarser(round(most / size))  # noqa: PLW2901 - the same axis
+        step, start = axis.step, axis.offset
+        if at >= array.ndim - relative:
             step, start = step / first.step, (start - first.offset) / first.step
         scale.append(step)
         offset.append(start)
-    return ServedLevel(
-        data=array.variable,
-        scale=tuple(scale),
-        offset=tuple(offset),
-        spatial=spatial,
-        factors=(1,) * array.ndim,
-    )
+    return ServedLevel(array.variable, tuple(scale), tuple(offset))
 
 
 def _space(kinds: Sequence[tuple[Any, Kind | None]]) -> list[Any]:
@@ -258,14 +246,14 @@ def _space(kinds: Sequence[tuple[Any, Kind | None]]) -> list[Any]:
 
 def _ascending(array: xr.DataArray, axes: Sequence[Axis]) -> tuple[xr.DataArray, list[Axis]]:
     """Return an array and its axes with increasing coordinates, which Neuroglancer requires."""
-    sizes = zip(array.dims, array.shape, axes, strict=True)
-    falling = {
-        dim: replace(axis, scale=-axis.step, offset=axis.position(size - 1))
-        for dim, size, axis in sizes
-        if axis.step < 0
-    }
-    turned = [falling.get(dim, axis) for dim, axis in zip(array.dims, axes, strict=True)]
-    return array.isel(dict.fromkeys(falling, slice(None, None, -1))), turned
+    turned = []
+    for dim, size, axis in zip(array.dims, array.shape, axes, strict=True):
+        if axis.step < 0:
+            array = array.isel({dim: slice(None, None, -1)})
+            turned.append(replace(axis, scale=-axis.step, offset=axis.position(size - 1)))
+        else:
+            turned.append(axis)
+    return array, turned
 
 
 def title(image: Image[Variable], chosen: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from xarray_n5.images.channels import window_of
 from xarray_n5.model.paths import level_name
 from xarray_n5.model.units import unit_of
-from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,79 +25,17 @@ _SMALL, _LARGE, _COMPUTED = 1 << 15, 1 << 21, 1 << 24
 """The minimum number of samples of a served chunk, if possible, and the maximum; blocks of Dask may
 be larger, since each served chunk computes those that it overlaps."""
 
-_FINEST = 256
-"""Levels are added until one has at most this many samples along each dimension of space."""
 
-_MOST = 64
-"""The maximum number of samples that are read for one of an added level, Neuroglancer's limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ServedLevel:
     """A resolution of a layer."""
 
     data: xr.Variable
     """The samples, which are read lazily."""
     scale: tuple[float, ...]
-    """The distance between samples along each dimension, of the data divided by the factors."""
+    """The distance between samples along each dimension."""
     offset: tuple[float, ...]
     """The position of the first sample."""
-    spatial: int
-    """The number of dimensions of space, which are the last ones."""
-    factors: tuple[int, ...]
-    """The sides of the windows of the data that are reduced to one sample."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape."""
-        return coarse_shape(self.data.shape, self.factors)
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """The shape of the chunks that are served."""
-        source = source_chunks(self.data)
-        sides = [max(1, side // by) for side, by in zip(source, self.factors, strict=False)]
-        most = _LARGE if self.data.chunks is None else _COMPUTED
-        return served_chunks(self.shape, sides, self.spatial, most)
-
-    def read(self, start: Sequence[int], stop: Sequence[int], *, labels: bool) -> np.ndarray:
-        """Return samples: means of windows, or the first ones of labels."""
-        whole = tuple(
-            slice(first * factor, min(last * factor, size))
-            for first, last, factor, size in zip(
-                start, stop, self.factors, self.data.shape, strict=True
-            )
-        )
-        values = np.asarray(self.data[whole].values)
-        if max(self.factors, default=1) == 1:
-            return values
-        flat = labels or values.dtype.kind not in "iuf"
-        return reduce_windows(values, self.factors, "nearest" if flat else "mean")
-
-    def coarser(self) -> ServedLevel | None:
-        """Return the next level, whose samples are computed, or None if it is not needed."""
-        outer = len(self.shape) - self.spatial
-        sides = self.shape[outer:]
-        if not sides or max(sides) <= _FINEST:
-            return None
-        # Makes the sides of samples as equal as possible.
-        steps = [abs(step) for step in self.scale[outer:]]
-        more = [
-            2 if step < 2 * min(steps) and n > 1 else 1
-            for step, n in zip(steps, sides, strict=True)
-        ]
-        by = (*(1,) * outer, *more)
-        factors = tuple(one * two for one, two in zip(self.factors, by, strict=True))
-        if math.prod(factors) > _MOST or max(more) == 1:
-            return None
-        moved = (o + s * (b - 1) / 2 for o, s, b in zip(self.offset, self.scale, by, strict=True))
-        return ServedLevel(
-            data=self.data,
-            scale=tuple(step * b for step, b in zip(self.scale, by, strict=True)),
-            offset=tuple(moved),
-            spatial=self.spatial,
-            factors=factors,
-        )
 
 
 def source_chunks(data: xr.Variable) -> tuple[int, ...]:
@@ -137,8 +74,11 @@ def served_chunks(
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z_0-9]*")
 
-_BASES = {"length": ("m", "meter"), "time": ("s", "second")}
-"""Units of Neuroglancer, and their names in OME-NGFF."""
+_BASES = {"length": "m", "time": "s"}
+"""Units of Neuroglancer."""
+
+_WORDS = {"m": "meter", "s": "second"}
+"""Their names in OME-NGFF."""
 
 _SAMPLE = 256
 """The number of rows and columns of samples from which the contrast is computed."""
@@ -153,8 +93,6 @@ class Dim:
     """The size of the coordinates' unit in :attr:`unit`."""
     unit: str
     """``m``, ``s``, or an empty string for no unit."""
-    word: str | None
-    """The unit's name in OME-NGFF."""
 
     @classmethod
     def of(cls, name: str, unit: str | None) -> Dim:
@@ -162,9 +100,18 @@ class Dim:
         known = unit_of(unit)
         plain = name if _NAME.fullmatch(name) else "d" + re.sub(r"[^a-zA-Z_0-9]", "_", name)
         if known is None or known.quantity not in _BASES:
-            return cls(plain, 1.0, "", None)
-        base, word = _BASES[known.quantity]
-        return cls(plain, known.size, base, word)
+            return cls(plain, 1.0, "")
+        return cls(plain, known.size, _BASES[known.quantity])
+
+
+_IMAGE = """#uicontrol invlerp normalized
+void main() { emitGrayscale(normalized()); }
+"""
+
+_CHANNEL = """#uicontrol invlerp normalized
+#uicontrol vec3 color color(default="{color}")
+void main() {{ emitRGB(color * normalized()); }}
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +126,10 @@ class Layer:
     levels: tuple[ServedLevel, ...]
     labels: bool = False
     matrix: np.ndarray | None = None
-    """The matrix from samples to positions in space, with one row for each dimension of it."""
-    world: tuple[Dim, ...] = ()
-    """The dimensions of the space of positions."""
+    """The matrix from samples to positions in space, with one row for each dimension of it.
+
+    The dimensions of space are then those of positions.
+    """
     color: str | None = None
     """The colour of a channel, such as ``#ff0000``."""
 
@@ -190,50 +138,58 @@ class Layer:
         """The type of the samples that are served."""
         return served_dtype(self.levels[0].data.dtype, labels=self.labels)
 
-    def with_levels(self) -> Layer:
-        """Return the layer with more levels, if it has only one and is large."""
-        levels = list(self.levels)
-        while len(self.levels) == 1 and (more := levels[-1].coarser()) is not None:
-            levels.append(more)
-        return replace(self, levels=tuple(levels))
+    def chunks(self, level: int) -> tuple[int, ...]:
+        """Return the shape of the chunks of a level that are served."""
+        data = self.levels[level].data
+        most = _LARGE if data.chunks is None else _COMPUTED
+        return served_chunks(data.shape, source_chunks(data), self.spatial, most)
 
     def chunk(self, level: int, index: Sequence[int]) -> bytes | None:
         """Return a chunk's bytes, or None if the level has no such chunk."""
-        served = self.levels[level]
-        chunks = served.chunks
-        start = [number * side for number, side in zip(index, chunks, strict=True)]
-        if any(first >= size for first, size in zip(start, served.shape, strict=True)):
+        data, sides = self.levels[level].data, self.chunks(level)
+        start = [number * side for number, side in zip(index, sides, strict=True)]
+        if any(first >= size for first, size in zip(start, data.shape, strict=True)):
             return None
-        stop = [min(a + side, n) for a, side, n in zip(start, chunks, served.shape, strict=True)]
-        values = served.read(start, stop, labels=self.labels).astype(self.dtype, copy=False)
-        ends = [(0, side - n) for side, n in zip(chunks, values.shape, strict=True)]
-        if any(more for _, more in ends):
-            values = np.pad(values, ends)
-        return values.tobytes()
+        box = tuple(slice(first, first + side) for first, side in zip(start, sides, strict=True))
+        values = np.asarray(data[box].values).astype(self.dtype, copy=False)
+        ends = [(0, side - size) for side, size in zip(sides, values.shape, strict=True)]
+        return np.pad(values, ends).tobytes()
 
     def contrast(self) -> tuple[float, float]:
         """Return the values shown as black and white: percentiles of the coarsest level."""
-        if self.levels[0].data.dtype.kind == "b":
+        data = self.levels[-1].data
+        if data.dtype.kind == "b":
             return 0.0, 1.0
-        level = [each for each in self.levels if max(each.factors, default=1) == 1][-1]
-        middle = [size // 2 for size in level.shape]
-        outer = len(middle) - self.spatial
-        start = [0] * outer + middle[outer:]
+        box = [slice(0, 1)] * (data.ndim - self.spatial)
+        box += [slice(size // 2, size // 2 + 1) for size in data.shape[len(box) :]]
         for at in (-1, -2):
-            start[at] = max(0, middle[at] - _SAMPLE // 2)
-        wide = [1] * (len(start) - 2) + [_SAMPLE] * 2
-        stop = [min(a + more, n) for a, more, n in zip(start, wide, level.shape, strict=True)]
-        window = window_of(level.read(start, stop, labels=True))
+            start = max(0, data.shape[at] // 2 - _SAMPLE // 2)
+            box[at] = slice(start, start + _SAMPLE)
+        window = window_of(np.asarray(data[tuple(box)].values))
         return float(window["start"]), float(window["end"])
+
+    def shown(self, source: Any, *, is_first: bool) -> dict[str, Any]:
+        """Return the state of the layer: an image, of which the first is opaque, or labels."""
+        state = {"name": self.name, "source": source}
+        if self.labels:
+            return {**state, "type": "segmentation"}
+        return {
+            **state,
+            "type": "image",
+            "shader": _CHANNEL.format(color=self.color) if self.color else _IMAGE,
+            "shaderControls": {"normalized": {"range": list(self.contrast())}},
+            "opacity": 1.0 if is_first or self.color else 0.5,
+            **({"blend": "additive"} if self.color else {}),
+        }
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of OME-NGFF 0.4 that position the levels."""
         axes = []
         for at, dim in enumerate(self.dims):
             is_space = at >= len(self.dims) - self.spatial
-            kind = "space" if is_space else {"second": "time"}.get(dim.word or "")
-            facts = {"name": dim.name, "type": kind, "unit": dim.word}
-            axes.append({key: value for key, value in facts.items() if value is not None})
+            kind = {"type": "space"} if is_space else {"type": "time"} if dim.unit == "s" else {}
+            unit = {"unit": _WORDS[dim.unit]} if dim.unit else {}
+            axes.append({"name": dim.name, **kind, **unit})
         datasets = [
             {
                 "path": level_name(number),
@@ -248,11 +204,10 @@ class Layer:
 
     def document(self, level: int) -> dict[str, Any]:
         """Return the ``.zarray`` of a level."""
-        served = self.levels[level]
         return {
             "zarr_format": 2,
-            "shape": list(served.shape),
-            "chunks": list(served.chunks),
+            "shape": list(self.levels[level].data.shape),
+            "chunks": list(self.chunks(level)),
             "dtype": self.dtype.str,
             "compressor": None,
             "filters": None,
@@ -268,7 +223,7 @@ class Layer:
 def served_dtype(dtype: np.dtype[Any], *, labels: bool) -> np.dtype[Any]:
     """Return the type of served samples: one that Neuroglancer supports, little-endian.
 
-    >>> [str(served_dtype(np.dtype(each), labels=False)) for each in ("f8", ">i2", "?", "i8")]
+    >>> [str(served_dtype(np.dtype(name), labels=False)) for name in ("f8", ">i2", "?", "i8")]
     ['float32', 'int16', 'uint8', 'float32']
     """
     if dtype.kind == "b":
