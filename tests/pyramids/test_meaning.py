@@ -94,12 +94,14 @@ def test_levels_are_decoded_and_missing_samples_propagate(
     assert not np.isnan(found[1].to_numpy()[0, 1])
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("form", NAMES)
-def test_levels_of_booleans_stay_booleans(tmp_path: Path, form: Any) -> None:
+def test_levels_of_booleans_stay_booleans(tmp_path: Path, form: Any, is_stored: bool) -> None:
     inside = image("nan") > 100
     inside.to_dataset().n5.to_n5(tmp_path / "a.n5", encoding={"s0": {"chunks": (4, 4)}})
     place = tmp_path / f"b-{NAMES[form]}"
-    pyramid(open_array(tmp_path / "a.n5", "s0"), place, "em", levels=2, factors=2, format=form)
+    source: Any = open_array(tmp_path / "a.n5", "s0") if is_stored else inside
+    pyramid(source, place, "em", levels=2, factors=2, format=form)
     found = levels_in(place, "em")
     assert [level.dtype for level in found] == [bool] * 3
     most = sum(inside.to_numpy()[y::2, x::2].astype(int) for y in (0, 1) for x in (0, 1)) > 2

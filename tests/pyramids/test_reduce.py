@@ -99,7 +99,9 @@ def test_tensorstore_reduces_alike(method: Method, dtype: str) -> None:
             limits = np.iinfo(dtype)
             block = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
         view = tensorstore.downsample(tensorstore.array(block), factors, name)
-        expected = view.read().result()
+        # TensorStore reduces incomplete windows at the ends, too.
+        kept = tuple(map(slice, coarse_shape(shape, factors)))
+        expected = view.read().result()[kept]
         np.testing.assert_allclose(reduce_windows(block, factors, method), expected, rtol=1e-6)
         if np.dtype(dtype).kind in "iu":
             np.testing.assert_array_equal(reduce_windows(block, factors, method), expected)
@@ -160,4 +162,4 @@ def test_large_windows_of_small_integers_do_not_overflow() -> None:
 
 def test_what_is_empty_stays_empty() -> None:
     for method in ORACLES:
-        assert reduce_windows(np.zeros((0, 3), "u1"), (2, 2), method).shape == (0, 2)
+        assert reduce_windows(np.zeros((0, 3), "u1"), (2, 2), method).shape == (0, 1)

@@ -248,7 +248,7 @@ class ViewImage:
         """Return a level of a view, computed from the one before it when that is stored."""
         before, after = self.factors[level - 1 : level + 1]
         step = tuple(factor // known for factor, known in zip(after, before, strict=True))
-        shape = coarse_shape(finer.shape, step, partial=False)
+        shape = coarse_shape(finer.shape, step)
         chunks, _ = resolve_chunks(self.storage[level].chunks, None, shape, finer.dtype)
         blocks = coarser_blocks(finer, step, shape, chunks, self.method or "mean", token)
         return xr.DataArray(blocks, dims=AXES)

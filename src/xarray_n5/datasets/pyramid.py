@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.encode import VariablePlan
-    from xarray_n5.datasets.encoded import Convention
     from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.dialects import ArrayContext
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.images.levels import Levels
     from xarray_n5.writing.options import WriteOptions
 
@@ -48,8 +48,6 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
     MetadataError
         If the format cannot store a level.
     """
-    convention = convention_of(how.format)
-    nested = how.format.nested_layout or {} if images_of(levels.around) else {}
     variables = {}
     for number, (level, dataset) in enumerate(levels.datasets.items()):
         chosen = levels.encodings.get(level) or {}
@@ -58,12 +56,12 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         alone = xr.Dataset({name: dataset[levels.name].variable})
         group = join(path, above)
         planned = plan_variables(alone, group, how.format, encoding, storage=how.storage)[name]
-        layout = {**nested, **(planned.spec.layout or {})}
-        described = _array_attributes(planned, levels, number, convention)
-        if "fill_value" not in layout:
-            described |= how.format.level_attributes
-        spec = replace(planned.spec, layout=layout or None, attributes=described)
-        variables[level] = replace(planned, geometry=levels.geometries[number], spec=spec)
+        planned = replace(planned, geometry=levels.geometries[number])
+        types = {"types": dict(levels.types[number])} if levels.types[number] else {}
+        note = {"name": levels.name, "axes": list(levels.coords), **types}
+        described = levels.own[number]
+        variables[level] = plan_level(planned, described, levels.around, how.format, note)
+    convention = convention_of(how.format)
     attributes = stored_attributes(
         convention, levels.attributes, f"group {path or '/'!r}", {}, of_group=True
     )
@@ -76,6 +74,43 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         attributes=with_source(described, path, dtype, how.container),
         is_pyramid=True,
     )
+
+
+def plan_level(
+    planned: VariablePlan,
+    described: Mapping[str, Any],
+    around: Mapping[str, Any],
+    form: Format,
+    note: Mapping[str, Any] | None = None,
+) -> VariablePlan:
+    """Return the plan of a level with all attributes, in the layout of its image.
+
+    Parameters
+    ----------
+    planned
+        Its elements, storage and axes.
+    described, around
+        The attributes of the level, and those of the group, that describe its axes.
+    form
+        The format.
+    note
+        What restores the variable besides attributes; None to show all coordinates of the axes.
+    """
+    convention, encoded = convention_of(form), planned.encoded
+    nested = form.nested_layout or {} if images_of(around) else {}
+    layout = {**nested, **(planned.spec.layout or {})}
+    attributes = dict(described)
+    if note is not None or encoded.cf_attributes:
+        coords = () if note is None else note["axes"]
+        decoded = convention.array_attributes(encoded, coords, placed=bool(described))
+        kept = {**note_of(decoded), **(note or {})}
+        if note is None:
+            kept.pop("axes", None)
+        attributes = _beside(decoded, described, kept, convention.roundtrip_key)
+    if encoded.fill_value is None and layout.get("fill_value", 0) is not None:
+        attributes |= form.level_attributes
+    spec = replace(planned.spec, layout=layout or None, attributes=attributes)
+    return replace(planned, spec=spec)
 
 
 def plan_pyramid(plan: GroupPlan, existing: ExistingGroup | None, how: WriteOptions) -> GroupPlan:
@@ -123,18 +158,6 @@ def _check_levels(plan: GroupPlan, before: Mapping[str, Any], how: WriteOptions)
         contexts.append(replace(context, parents=parents, base=None))
     geometries = [variable.geometry for variable in plan.variables.values()]
     check_pyramid(contexts, geometries, where=join(how.container.url, plan.path))
-
-
-def _array_attributes(
-    planned: VariablePlan, levels: Levels, number: int, convention: Convention
-) -> dict[str, Any]:
-    """Return all attributes of a level; its note restores the variable."""
-    axes, encoded = levels.own[number], planned.encoded
-    attributes = convention.array_attributes(encoded, levels.coords, placed=bool(axes))
-    note = {**note_of(attributes), "name": levels.name, "axes": list(levels.coords)}
-    if types := levels.types[number]:
-        note["types"] = dict(types)
-    return _beside(attributes, axes, note, convention.roundtrip_key)
 
 
 def _beside(

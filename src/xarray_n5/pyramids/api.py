@@ -18,13 +18,11 @@ from dask.base import tokenize
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import groups_around
 from xarray_n5.arrays.group import is_label, with_source
-from xarray_n5.arrays.spec import ArraySpec, supported
-from xarray_n5.codecs import resolve
-from xarray_n5.datasets.encode import GroupPlan, VariablePlan
-from xarray_n5.datasets.encoded import EncodedVariable
-from xarray_n5.datasets.pyramid import check_attributes, plan_pyramid
+from xarray_n5.datasets.encode import GroupPlan
+from xarray_n5.datasets.encoded import decode_attributes
+from xarray_n5.datasets.pyramid import check_attributes, plan_level, plan_pyramid
 from xarray_n5.datasets.write import existing_at, request_of, write_plans
-from xarray_n5.dialects.groups import images_of, is_labels, named_images
+from xarray_n5.dialects.groups import is_labels, named_images
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.find import name_at
 from xarray_n5.images.levels import describe_levels, stale_keys
@@ -32,21 +30,27 @@ from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import (
     BASE,
+    base_of,
     complete_base,
-    level_layout,
-    new_base,
-    stored_base,
+    stored_array,
     with_channel_names,
     with_factors,
 )
 from xarray_n5.pyramids.factors import steps_of
-from xarray_n5.pyramids.reduce import Method, check_type, coarse_shape, coarser_blocks
+from xarray_n5.pyramids.reduce import (
+    Meaning,
+    Method,
+    check_type,
+    coarse_shape,
+    coarser_blocks,
+)
 from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from xarray_n5.datasets.encode import VariablePlan
     from xarray_n5.datasets.write import ExistingGroup
     from xarray_n5.formats import FormatName
     from xarray_n5.model.axes import Geometry
@@ -168,12 +172,12 @@ def pyramid(
     if isinstance(image, xr.DataArray):
         image = with_channel_names(image)
     return _write(
-        new_base(image, chunks=chunks, shards=shards),
+        image,
         url,
         group,
         (factors, levels),
         method,
-        compression,
+        {"chunks": chunks, "shards": shards, "compression": compression},
         format=format,
         mode=mode,
         storage_options=storage_options,
@@ -253,15 +257,15 @@ def add_levels(
     >>> xarray_n5.open_array("cells.n5", "em/s1").shape
     (2, 3)
     """
-    base = stored_base(url, path, chunks=chunks, shards=shards, storage_options=storage_options)
-    array: Any = base.source
+    array = stored_array(url, path, storage_options)
     return _write(
-        base,
+        array,
         array.container.fresh(),
         array.path.rpartition("/")[0],
         (factors, levels),
         method,
-        compression,
+        {"chunks": chunks, "shards": shards, "compression": compression},
+        adds=True,
         mode=mode,
         dialect=dialect,
         write_empty_chunks=write_empty_chunks,
@@ -270,26 +274,33 @@ def add_levels(
 
 
 def _write(
-    base: BaseLevel,
+    image: Any,
     url: object,
     group: str,
     steps: tuple[Step | Sequence[Step] | None, int | None],
     method: Method | None,
-    compression: Any,
+    storage: dict[str, Any],
     *,
+    adds: bool = False,
     mode: str,
     dialect: str | Iterable[str] | None,
     **options: Any,
 ) -> WriteReport:
-    """Write the levels of a base level."""
+    """Write the levels of an image; `adds` if it is a stored array that is not written."""
     if method is not None:
         check_option("method", method, *get_args(Method))
     check_option("mode", mode, "w-", "w")
+    compression = storage.pop("compression")
+    storage = {key: value for key, value in storage.items() if value is not None}
+    storage |= {} if compression == "same" else {"compression": compression}
     dialect = dialect if dialect is None or isinstance(dialect, str) else tuple(dialect)
-    how = WriteOptions.into(url, computed=True, mode=mode, dialect=dialect, **options)
-    factors = steps_of(base.geometry, base.shape, base.chunks, *steps)
-    write = _plan(base, how.path(group), factors, method, compression, how)
-    return cast("WriteReport", write.write())
+    how = WriteOptions.into(
+        url, computed=True, mode=mode, dialect=dialect, storage=storage, **options
+    )
+    base = base_of(image, how, adds=adds)
+    planned, sides = base.plan, cast("tuple[int, ...]", base.plan.spec.chunks)
+    factors = steps_of(planned.geometry, planned.encoded.data.shape, sides, *steps)
+    return cast("WriteReport", _plan(base, how.path(group), factors, method, how).write())
 
 
 def _plan(
@@ -297,7 +308,6 @@ def _plan(
     path: str,
     steps: Sequence[tuple[int, ...]],
     method: Method | None,
-    compression: Any,
     how: WriteOptions,
 ) -> GroupWrite:
     """Return the write of a pyramid after all checks of its metadata.
@@ -310,8 +320,6 @@ def _plan(
         The factors of each coarser level over the level before it.
     method
         The reduction of windows; by default "mode" for labels, and "mean" for others.
-    compression
-        That of all levels, or "same" for that of the base level.
     how
         The container and the options of the write.
 
@@ -326,16 +334,13 @@ def _plan(
     """
     # Levels next to a stored array are added to its group.
     group = how if base.stored is None else replace(how, mode="a")
-    existing = existing_at(path, group)
+    existing, encoded = existing_at(path, group), base.plan.encoded
+    meaning = Meaning(decode_attributes(encoded.cf_attributes, path))
+    dtype = np.dtype(bool) if meaning.is_bool else encoded.data.dtype
     if method is None:
-        method = "mode" if _is_of_labels(base, path, existing, how) else "mean"
-    check_type(np.dtype(bool) if base.meaning.is_bool else base.dtype, method)
-    chosen = base.compression if compression == "same" else resolve(compression)
-    if compression == "same":
-        where, inner = join(how.container.url, path, BASE), base.chunks if base.shards else None
-        chosen = supported(how.format, chosen, base.shape, base.dtype, where, inner)
-    spec = ArraySpec(path=path, chunks=base.chunks, shards=base.shards, compression=chosen)
-    attributes, variables, requests = _levels(base, spec, steps, method, how)
+        method = "mode" if _is_of_labels(dtype, path, existing, how) else "mean"
+    check_type(dtype, method)
+    attributes, variables, requests = _levels(base, path, steps, method, meaning, how)
     plan = GroupPlan(path=path, variables=variables, attributes=attributes, is_pyramid=True)
     plan = plan_pyramid(plan, existing, group)
     if base.stored is not None:
@@ -366,72 +371,64 @@ def _check_added(write: GroupWrite, plan: GroupPlan, resumes: bool) -> None:
 
 
 def _is_of_labels(
-    base: BaseLevel, path: str, existing: ExistingGroup | None, how: WriteOptions
+    dtype: np.dtype[Any], path: str, existing: ExistingGroup | None, how: WriteOptions
 ) -> bool:
-    """Return whether the levels are of labels, by their type and the groups around them."""
+    """Return whether levels are of labels, by their type and the groups around them."""
     around = [node.metadata.attributes for node in groups_around(how.container, path)[-1:]]
-    around += [] if existing is None else [existing.group.attrs]
+    around += [{} if existing is None else existing.group.attrs]
     return (
-        base.meaning.is_bool
-        or base.dtype.kind == "b"
-        or any(is_labels(base.dtype, attributes) for attributes in around or [{}])
-        or is_label(path, base.dtype, how.container)
+        dtype.kind == "b"
+        or any(is_labels(dtype, attributes) for attributes in around)
+        or is_label(path, dtype, how.container)
     )
 
 
 def _levels(
     base: BaseLevel,
-    spec: ArraySpec,
+    path: str,
     steps: Sequence[tuple[int, ...]],
     method: Method,
+    meaning: Meaning,
     how: WriteOptions,
 ) -> tuple[dict[str, Any], dict[str, VariablePlan], dict[str, WriteRequest]]:
     """Return the attributes of the group, all levels, and the writes of the new ones.
 
-    Each level is computed from the stored one before it. The storage of all of them is `spec`, with
-    the path of their group.
+    Each level is computed from the stored one before it.
     """
-    path = spec.path
-    coarser = partial(coarse_shape, partial=False)
-    shapes = [*accumulate(steps, coarser, initial=base.shape)]
+    planned, spec, encoded = base.plan, base.plan.spec, base.plan.encoded
+    dtype, files = encoded.data.dtype, cast("tuple[int, ...]", spec.shards or spec.chunks)
+    shapes = [*accumulate(steps, coarse_shape, initial=encoded.data.shape)]
     names = [f"s{number}" for number in range(len(shapes))]
-    geometries = _geometries(base.geometry, steps, method)
-    around, described = describe_levels(
-        {name: (shape, base.dtype) for name, shape in zip(names, shapes, strict=True)},
-        geometries,
-        path,
-        how,
-    )
+    geometries = _geometries(planned.geometry, steps, method)
+    facts = {name: (shape, dtype) for name, shape in zip(names, shapes, strict=True)}
+    around, described = describe_levels(facts, geometries, path, how)
     around = named_images(around, name_at(path, how.container))
-    layout, more = level_layout(base, how.format, nested=bool(images_of(around)))
-    dims = tuple(str(axis.name) for axis in base.geometry.axes)
-    stored = base.shards or base.chunks
-    meaning = base.meaning if base.meaning.attributes else None
-    token = tokenize(base.token, method, [*steps], base.chunks, stored, repr(base.meaning))
+    token = tokenize(base.token, method, [*steps], spec.chunks, files, repr(meaning))
     variables: dict[str, VariablePlan] = {}
     requests: dict[str, WriteRequest] = {}
     finer: Any = base.stored
     for number, name in enumerate(names):
-        data: Any = base.source
-        attributes = described[number] | more
+        data: Any = encoded.data
         if number:
             step, shape = steps[number - 1], shapes[number]
-            data = coarser_blocks(finer, step, shape, stored, method, f"{token}-{name}", meaning)
-        elif base.stored is not None:
-            attributes = with_factors(base.stored, described[0])
-        level = VariablePlan(
-            encoded=EncodedVariable(data, dims, attributes),
-            spec=replace(spec, path=join(path, name), attributes=attributes, layout=layout),
+            data = coarser_blocks(finer, step, shape, files, method, f"{token}-{name}", meaning)
+        level = replace(
+            planned,
+            encoded=replace(encoded, data=data),
+            spec=replace(spec, path=join(path, name)),
             geometry=geometries[number],
-            axis_coords=(),
         )
-        if data is not base.stored:
+        level = plan_level(level, described[number], around, how.format)
+        if not number and base.stored is not None:
+            kept = with_factors(base.stored, described[0])
+            level = replace(level, spec=replace(level.spec, attributes=kept))
+        else:
             requests[name] = request_of(level, how)
             finer = Array(planned_node(requests[name]))
         # A coarser level is computed from the new array, not from one that it replaces.
-        stays = replace(level.encoded, data=finer) if number else level.encoded
+        stays = replace(level.encoded, data=finer) if number or base.stored else level.encoded
         variables[name] = replace(level, encoded=stays)
-    return with_source(around, path, base.dtype, how.container), variables, requests
+    return with_source(around, path, dtype, how.container), variables, requests
 
 
 def _geometries(base: Geometry, steps: Sequence[tuple[int, ...]], method: Method) -> list[Geometry]:

@@ -1,11 +1,10 @@
-"""The base level of a pyramid, stored or to be written, and the meaning of its numbers."""
+"""The base level of a pyramid: an array that is stored, or is to be written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
@@ -15,31 +14,29 @@ from xarray_n5.arrays.coordinates import geometry_from
 from xarray_n5.arrays.open import open_array
 from xarray_n5.arrays.records import look
 from xarray_n5.arrays.spec import resolve_chunks
-from xarray_n5.codecs import resolve
 from xarray_n5.dask.from_n5 import from_n5
-from xarray_n5.datasets.encoded import cf_attributes, convention_of, decode_attributes
+from xarray_n5.datasets.encode import plan_variables
+from xarray_n5.datasets.encoded import cf_attributes, decode_attributes
 from xarray_n5.dialects.groups import warn_lost
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry, as_geometry, axes_apart
+from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.metadata import note_of
 from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import dask.array as da
 
-    from xarray_n5.arrays.spec import Sides
-    from xarray_n5.formats.protocol import Format
-    from xarray_n5.model.metadata import Compression
-    from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.datasets.encode import VariablePlan
+    from xarray_n5.writing.options import WriteOptions
 
 _NAMES = "_ARRAY_DIMENSIONS"
 """The attribute of xarray's variables, which are decoded."""
 
-_KEYS = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "dtype")
-
+_MEANING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned", "dtype")
+"""The attributes with which xarray decodes stored numbers; units are those of times."""
 
 BASE = "s0"
 """The name of the base level."""
@@ -48,109 +45,20 @@ _ADDED = ("downsamplingFactors",)
 """The attribute that a stored base level gets if it lacks it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The attributes with which xarray decodes stored numbers; none if they mean themselves."""
-
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether the numbers are booleans."""
-        return bool(self.attributes.get("dtype") == "bool")
-
-    @property
-    def masks(self) -> tuple[Any, ...]:
-        """The numbers that mean missing samples."""
-        known = [self.attributes.get(key) for key in ("_FillValue", "missing_value")]
-        masks = [np.ravel(mask).tolist() for mask in known if mask is not None]
-        return tuple(number for numbers in masks for number in numbers)
-
-    def view(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the type in which numbers of a type are compared."""
-        kind = {"true": "u", "false": "i"}.get(str(self.attributes.get("_Unsigned", "")).lower())
-        if kind is None or dtype.kind not in "iu":
-            return dtype
-        return np.dtype(f"{kind}{dtype.itemsize}")
-
-    def method(self, method: Method) -> Method:
-        """Return the method for stored numbers, whose order a negative scale reverses."""
-        if float(np.ravel(self.attributes.get("scale_factor", 1))[0]) > 0:
-            return method
-        opposite: dict[Method, Method] = {"max": "min", "min": "max"}
-        return opposite.get(method, method)
-
-    def stored(
-        self, dims: Sequence[str], dtype: np.dtype[Any], form: Format
-    ) -> tuple[dict[str, Any], Any]:
-        """Return the attributes of each level, and the fill value that masks in Zarr."""
-        if not self.attributes:
-            return {}, None
-        convention = convention_of(form)
-        empty = xr.Variable(dims, np.zeros((0,) * len(dims), dtype), dict(self.attributes))
-        encoded = convention.encode("level", convention.encode_together({"level": empty})["level"])
-        attributes = convention.array_attributes(encoded, (), placed=True)
-        note = {name: value for name, value in note_of(attributes).items() if name != "axes"}
-        attributes.pop(convention.roundtrip_key, None)
-        return attributes | ({convention.roundtrip_key: note} if note else {}), encoded.fill_value
-
-
-def meaning_of(array: Array) -> Meaning:
-    """Return the meaning of a stored array; numbers that xarray did not encode have none."""
-    if _NAMES not in array.attrs:
-        return Meaning()
-    attributes = decode_attributes(cf_attributes(array), array.url)
-    has_units = units_of_values(array.attrs) or "units" in note_of(array.attrs).get(
-        "attributes", {}
-    )
-    keys = (*_KEYS, "units", "calendar") if has_units else _KEYS
-    return Meaning({key: attributes[key] for key in keys if key in attributes})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseLevel:
     """A pyramid's base level."""
 
-    source: da.Array | Array
-    """The data to write, or the stored array, next to which the levels are written."""
-    geometry: Geometry
-    """Its axes, all of them named."""
-    chunks: tuple[int, ...]
-    """The shape of a chunk of all levels."""
-    shards: tuple[int, ...] | None
-    """The shape of a shard of all levels, if there are shards."""
-    compression: Compression
-    """The compression of the source, or gzip."""
+    plan: VariablePlan
+    """Its elements, its axes, all of them named, and its storage, which is that of all levels."""
     token: str
     """A string that distinguishes its values from others."""
-    meaning: Meaning
-    """What masks, scales and types the samples."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the base level."""
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of all levels."""
-        return self.source.dtype
-
-    @property
-    def stored(self) -> Array | None:
-        """The stored array; None if the base level is to be written."""
-        return self.source if isinstance(self.source, Array) else None
+    stored: Array | None
+    """The stored array, next to which the levels are written; None if it is to be written."""
 
 
-def stored_base(
-    source: Any,
-    path: str,
-    *,
-    chunks: Sides,
-    shards: Sides = None,
-    storage_options: Mapping[str, Any] | None,
-) -> BaseLevel:
-    """Return a stored array as a base level.
+def stored_array(source: Any, path: str, storage_options: Mapping[str, Any] | None) -> Array:
+    """Return a stored array that levels can be added to.
 
     Raises
     ------
@@ -183,77 +91,70 @@ def stored_base(
             f"{array.url!r} has an unfinished write; resume that first (resume=True), so that "
             "levels are computed from complete data"
         )
-    bare = Array(array.node.bare())
-    before = sorted((key, value) for key, value in array.attrs.items() if key not in _ADDED)
-    return _base(
-        bare,
-        array.geometry(),
-        array.chunks if chunks is None else chunks,
-        array.shards if shards is None and chunks is None else shards,
-        compression=array.compression,
-        # Not by the axes that it has: the metadata of its levels describe it, too.
-        token=tokenize(bare, repr(before)),
-        meaning=meaning_of(array),
-    )
+    return array
 
 
-def new_base(source: Any, *, chunks: Sides, shards: Sides = None) -> BaseLevel:
-    """Return an array to write as a base level.
+def base_of(source: Any, how: WriteOptions, *, adds: bool) -> BaseLevel:
+    """Return an array as a base level; `adds` if it is stored, and levels are added to it.
 
     Raises
     ------
+    MetadataError
+        If the format cannot store it.
     TypeError
         If `source` is not an array.
     ValueError
-        If its shape is unknown, or the axes do not fit.
+        If its shape is unknown, or an affine matrix combines its axes.
     """
     if not (hasattr(source, "shape") and hasattr(source, "dtype")):
         hint = "pass the array in it, open_array(url, path)"
         if isinstance(source, xr.Dataset):
             hint = f"choose one of its variables: {', '.join(map(str, source.data_vars))}"
         raise TypeError(f"expected an array as source, got {type(source).__name__}; {hint}")
-    axes: Any = (None,) * len(source.shape)
-    kept: Any = None
-    meaning = Meaning()
+    if not source.shape or source.dtype.kind not in "biufc":
+        raise ValueError(
+            f"levels of shape {tuple(source.shape)} and type {source.dtype} are not defined; "
+            "expected numbers along at least one axis"
+        )
+    encoding: dict[str, Any] = {}
     if isinstance(source, Array):
-        blocks, meaning = from_n5(source, chunks="auto"), meaning_of(source)
-        kept, compression = source.chunks, source.compression
-        geometry = source.geometry()
-        # Transformations may name arrays and labels of the source's container.
-        warn_lost(source.url, geometry.systems, {})
-        axes = replace(geometry, systems=None)
-    else:
-        blocks, encoding = blocks_of(source), getattr(source, "encoding", {})
-        compression = encoding.get("n5_compression", "gzip")
-        kept = encoding.get("chunks")
-        if kept is None or len(kept) != blocks.ndim:
-            kept = blocks.chunksize if is_dask_collection(source) else "auto"
-        if kept != "auto":
-            kept = tuple(max(1, side) for side in kept)
-        if isinstance(source, xr.DataArray):
-            axes = geometry_from(source)
-    return _base(
-        blocks,
-        axes,
-        kept if chunks is None else chunks,
-        shards,
-        compression=resolve(compression),
-        token=blocks.name,
-        meaning=meaning,
-    )
+        data, geometry = from_n5(source, chunks="auto"), source.geometry()
+        encoding |= {"chunks": source.chunks, "n5_compression": source.compression}
+        if adds:
+            encoding |= {} if source.shards is None else {"shards": source.shards}
+            token = _token(source)
+        else:
+            # Transformations may name arrays and labels of the source's container.
+            warn_lost(source.url, geometry.systems, {})
+            geometry, token = replace(geometry, systems=None), data.name
+        plan = _plan(data, geometry, _meaning(source), encoding, how)
+        if adds and how.format.native_to_xarray:
+            # It masks for all levels or for none.
+            layout = how.format.layout_of(source.node.metadata)
+            layout = {key: layout[key] for key in ("fill_value", "_FillValue") if key in layout}
+            plan = replace(plan, spec=replace(plan.spec, layout=layout))
+        return BaseLevel(plan=plan, token=token, stored=source if adds else None)
+    data, known = blocks_of(source), getattr(source, "encoding", {})
+    if "n5_compression" in known:
+        encoding["n5_compression"] = known["n5_compression"]
+    if len(known.get("chunks") or ()) == data.ndim:
+        encoding["chunks"] = known["chunks"]
+    elif is_dask_collection(source):
+        encoding["chunks"] = tuple(max(1, side) for side in data.chunksize)
+    geometry = Geometry((Axis(),) * data.ndim)
+    geometry = geometry_from(source) if isinstance(source, xr.DataArray) else geometry
+    plan = _plan(data, geometry, {}, encoding, how)
+    return BaseLevel(plan=plan, token=data.name, stored=None)
 
 
-def _base(
-    source: da.Array | Array,
-    axes: Iterable[Axis | str | None] | Geometry,
-    chunks: Any,
-    shards: Sides,
-    **facts: Any,
-) -> BaseLevel:
-    """Return a base level with names for all axes, and no former factors."""
-    geometry = as_geometry(axes, source.ndim)
-    apart = axes_apart(geometry.axes)
-    sides, files = resolve_chunks(chunks, shards, source.shape, source.dtype, apart)
+def _plan(
+    data: da.Array,
+    geometry: Geometry,
+    attributes: dict[str, Any],
+    encoding: dict[str, Any],
+    how: WriteOptions,
+) -> VariablePlan:
+    """Return the plan of the base level, with names for all axes, and no former factors."""
     if geometry.affine is not None:
         raise ValueError(
             "an affine transform combines the axes, which pyramids do not support; pass axes with "
@@ -261,13 +162,33 @@ def _base(
         )
     named = geometry.with_names()
     named = replace(named, axes=tuple(replace(axis, factor=1.0) for axis in named.axes))
-    return BaseLevel(
-        source=source,
-        geometry=named,
-        chunks=sides,
-        shards=files,
-        **facts,
+    if "_FillValue" not in attributes and data.dtype.kind in "fc":
+        encoding["_FillValue"] = None  # xarray would add one
+    dims = [str(axis.name) for axis in named.axes]
+    dataset = xr.Dataset({BASE: (dims, data, attributes, encoding)})
+    plan = plan_variables(dataset, "", how.format, storage=how.storage)[BASE]
+    spec, stored = replace(plan.spec, apart=axes_apart(named.axes)), plan.encoded.data
+    sides, files = resolve_chunks(spec.chunks, spec.shards, stored.shape, stored.dtype, spec.apart)
+    return replace(plan, geometry=named, spec=replace(spec, chunks=sides, shards=files))
+
+
+def _meaning(array: Array) -> dict[str, Any]:
+    """Return the attributes with which xarray decodes a stored array; none for other arrays."""
+    if _NAMES not in array.attrs:
+        return {}
+    attributes = decode_attributes(cf_attributes(array), array.url)
+    has_units = units_of_values(array.attrs) or "units" in note_of(array.attrs).get(
+        "attributes", {}
     )
+    keys = (*_MEANING, "units", "calendar") if has_units else _MEANING
+    return {key: attributes[key] for key in keys if key in attributes}
+
+
+def _token(stored: Array) -> str:
+    """Return a string for a stored array, without what its levels add to it."""
+    before = sorted((key, value) for key, value in stored.attrs.items() if key not in _ADDED)
+    # Not by the axes that it has: the metadata of its levels describe it, too.
+    return str(tokenize(Array(stored.node.bare()), repr(before)))
 
 
 def with_channel_names(source: xr.DataArray) -> xr.DataArray:
@@ -296,25 +217,3 @@ def complete_base(close: Callable[[], None], stored: Array, attributes: Mapping[
     if lacking := {k: v for k, v in attributes.items() if k in _ADDED and k not in array.attrs}:
         array.attrs.update(lacking)
     close()
-
-
-def level_layout(
-    base: BaseLevel, form: Format, *, nested: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the layout of a pyramid's levels in Zarr, and the attributes that belong to it.
-
-    Levels have the meaning of the base level, and the fill value of a stored one, which masks for
-    all of them or for none.
-    """
-    layout = dict(form.nested_layout or {}) if nested else {}
-    dims = [str(axis.name) for axis in base.geometry.axes]
-    attributes, mask = base.meaning.stored(dims, base.dtype, form)
-    if not form.native_to_xarray:
-        return layout, attributes
-    if base.stored is not None:
-        kept = form.layout_of(base.stored.node.metadata)
-        layout |= {key: kept[key] for key in ("fill_value", "_FillValue") if key in kept}
-    elif mask is not None:
-        layout["fill_value"] = mask
-    lacks = base.stored is None or base.stored.node.metadata.may_lack_chunks
-    return layout, attributes | (dict(form.level_attributes) if lacks and mask is None else {})

@@ -49,8 +49,6 @@ def steps_of(
     ValueError
         If an axis cannot be made coarser, or a level would equal the one before.
     """
-    if not shape:
-        raise ValueError("the array is a scalar: it has no axes to make coarser")
     if isinstance(factors, Sequence):
         if levels is not None:
             raise ValueError("factors is a list of all levels; omit levels=")
@@ -79,7 +77,7 @@ def steps_of(
             raise ValueError(f"only {len(steps)} coarser levels are possible: the last has {shape}")
         steps.append(step)
         sides = [side * factor for side, factor in zip(sides, step, strict=True)]
-        shape = coarse_shape(shape, step, partial=False)
+        shape = coarse_shape(shape, step)
     return steps
 
 
@@ -140,7 +138,7 @@ def _listed(
             if factor > max(1, size):
                 raise ValueError(f"{what}: {axis.name!r} has {size} samples, fewer than {factor}")
         yield step
-        shape = coarse_shape(shape, step, partial=False)
+        shape = coarse_shape(shape, step)
 
 
 def _within(step: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

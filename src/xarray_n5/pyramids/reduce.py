@@ -1,12 +1,14 @@
 """Reduce windows of samples: mean, mode, first, extremes.
 
-Windows begin at an array's first sample, and are adjacent; at its ends they may be smaller.
+Windows begin at an array's first sample, and are adjacent; samples at its ends that do not fill one
+are left out.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,12 +20,11 @@ from xarray_n5.graph import in_one_layer, label, slices_of
 from xarray_n5.model.chunking import group_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import dask.array as da
 
     from xarray_n5.arrays.array import Array
-    from xarray_n5.pyramids.base import Meaning
 
 Method: TypeAlias = Literal["mean", "mode", "nearest", "max", "min"]
 
@@ -31,7 +32,7 @@ _AT_ONCE = 1 << 14
 """The number of windows of labels that are sorted at a time, to fit into a CPU's cache."""
 
 _LONG = 8
-"""The size of an integer whose sums would overflow, in bytes."""
+"""The size of an integer whose sums no wider type holds, in bytes."""
 
 
 def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) -> np.ndarray:
@@ -51,41 +52,27 @@ def reduce_windows(block: np.ndarray, factors: Sequence[int], method: Method) ->
     Returns
     -------
     numpy.ndarray
-        An array of the same type, with ``ceil(size / factor)`` samples along each axis.
+        An array of the same type, with ``size // factor`` samples along each axis.
 
     Examples
     --------
     >>> reduce_windows(np.array([1, 2, 4, 5, 255], "u1"), [2], "mean")
-    array([  2,   4, 255], dtype=uint8)
+    array([2, 4], dtype=uint8)
     """
-    if method == "nearest":
-        return np.ascontiguousarray(block[tuple(slice(None, None, factor) for factor in factors)])
-    reduced = _METHODS[method]
     shape = coarse_shape(block.shape, factors)
-    whole = [(block[source], window, target) for source, window, target in _parts(block, factors)]
-    if len(whole) == 1:
-        return reduced(block, whole[0][1])
-    result = np.empty(shape, block.dtype)
-    for part, window, target in whole:
-        result[target] = reduced(part, window)
-    return result
+    whole = block[tuple(slice(n * factor) for n, factor in zip(shape, factors, strict=True))]
+    if method == "nearest":
+        return np.ascontiguousarray(whole[tuple(slice(None, None, factor) for factor in factors)])
+    return _METHODS[method](whole, factors)
 
 
-def coarse_shape(
-    shape: Sequence[int], factors: Sequence[int], *, partial: bool = True
-) -> tuple[int, ...]:
-    """Return the number of windows along each axis; `partial` counts incomplete ones, too.
+def coarse_shape(shape: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of whole windows along each axis.
 
-    >>> coarse_shape((5, 4, 2), (2, 2, 2)), coarse_shape((5, 4, 2), (2, 2, 2), partial=False)
-    ((3, 2, 1), (2, 2, 1))
+    >>> coarse_shape((5, 4, 2), (2, 2, 2))
+    (2, 2, 1)
     """
-    whole = tuple(size // factor for size, factor in zip(shape, factors, strict=True))
-    if not partial:
-        return whole
-    return tuple(
-        count + (size > count * factor)
-        for count, size, factor in zip(whole, shape, factors, strict=True)
-    )
+    return tuple(size // factor for size, factor in zip(shape, factors, strict=True))
 
 
 def check_type(dtype: np.dtype[Any], method: Method) -> None:
@@ -94,21 +81,6 @@ def check_type(dtype: np.dtype[Any], method: Method) -> None:
     if dtype.kind not in kinds[method]:
         hint = "use 'mode' or 'nearest'" if dtype.kind == "b" else "use 'nearest', or convert it"
         raise ValueError(f"a {method} of {dtype} is not defined; {hint}")
-
-
-def _parts(
-    block: np.ndarray, factors: Sequence[int]
-) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...], tuple[slice, ...]]]:
-    """Iterate over parts with windows of one shape: source, window, and target."""
-    sides = []
-    for size, factor in zip(block.shape, factors, strict=True):
-        count, rest = divmod(size, factor)
-        inner = (slice(0, count * factor), factor, slice(0, count))
-        outer = (slice(count * factor, size), rest, slice(count, count + 1))
-        sides.append([inner] * (count > 0 or not rest) + [outer] * (rest > 0))
-    for part in itertools.product(*sides):
-        sources, window, targets = zip(*part, strict=True)
-        yield sources, window, targets
 
 
 def _folded(
@@ -135,18 +107,17 @@ def _mean(block: np.ndarray, window: Sequence[int]) -> np.ndarray:
             mean: np.ndarray = np.divide(total, count)
             return mean.astype(block.dtype)
     limits = np.iinfo(block.dtype)
-    least, most = limits.min, limits.max
-    wide: Any = block.dtype
     if block.dtype.itemsize == _LONG:
-        least, most = min(0, int(block.min(initial=0))), max(0, int(block.max(initial=0)))
-        if not limits.min <= count * least <= count * most <= limits.max:
-            wide = np.dtype(object)  # integers of any length
+        # Sums of quotients and of remainders do not overflow, or only until they are added.
+        quotient = _folded(block // count, window, np.add, block.dtype)
+        rest = _folded(block % count, window, np.add, block.dtype)
+        quotient = quotient + rest // count
+        rest = rest % count
     else:
-        wide = np.min_scalar_type(count * (least or most))
-    total = _folded(block, window, np.add, wide)
-    divisor = count if wide.hasobject else wide.type(count)
-    quotient = total // divisor
-    rest = total - quotient * divisor
+        wide = np.min_scalar_type(count * (limits.min or limits.max))
+        total = _folded(block, window, np.add, wide)
+        quotient = total // count
+        rest = total - quotient * count
     return _to_even(quotient, rest, count).astype(block.dtype)
 
 
@@ -213,6 +184,41 @@ _MOST = 1 << 25
 """The maximum size of a task's input, unless one chunk needs more: 32 MiB."""
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The attributes with which xarray decodes stored numbers; none if they mean themselves."""
+
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the numbers are booleans."""
+        return bool(self.attributes.get("dtype") == "bool")
+
+    @property
+    def masks(self) -> tuple[Any, ...]:
+        """The numbers that mean missing samples."""
+        known = [self.attributes.get(key) for key in ("_FillValue", "missing_value")]
+        masks = [np.ravel(mask).tolist() for mask in known if mask is not None]
+        return tuple(number for numbers in masks for number in numbers)
+
+    def reduce(self, block: np.ndarray, factors: Sequence[int], method: Method) -> np.ndarray:
+        """Reduce stored numbers: a window with a missing sample is missing, as with NaN."""
+        kind = {"true": "u", "false": "i"}.get(str(self.attributes.get("_Unsigned", "")).lower())
+        numbers = block
+        if kind is not None and block.dtype.kind in "iu":
+            numbers = block.view(f"{kind}{block.dtype.itemsize}")
+        if float(np.ravel(self.attributes.get("scale_factor", 1))[0]) < 0:
+            opposite: dict[Method, Method] = {"max": "min", "min": "max"}
+            method = opposite.get(method, method)
+        result = reduce_windows(numbers, factors, method).view(block.dtype)
+        masks = np.asarray(self.masks).astype(block.dtype)
+        if masks.size and method in {"mean", "max", "min"}:
+            missing = np.isin(block, masks)
+            result[reduce_windows(missing, factors, "max")] = masks[0]
+        return result
+
+
 def coarser_blocks(
     finer: Array,
     step: tuple[int, ...],
@@ -246,7 +252,7 @@ def coarser_blocks(
     )
     name = f"{label('coarser', finer.node.name)}-{token}"
     where = slices_of(blocks)
-    options: Any = {"step": step, "method": method, "meaning": meaning}
+    options: Any = {"step": step, "method": method, "meaning": meaning or Meaning()}
     return in_one_layer(name, _read_coarser, finer, where, blocks, finer.dtype, **options)
 
 
@@ -255,29 +261,11 @@ def _read_coarser(
     where: tuple[slice, ...],
     step: Sequence[int],
     method: Method,
-    meaning: Meaning | None,
+    meaning: Meaning,
 ) -> np.ndarray:
     """Read and reduce the windows of a part of the next level."""
-    sides = zip(where, step, finer.shape, strict=True)
-    windows = tuple(slice(w.start * f, min(w.stop * f, size)) for w, f, size in sides)
-    block = np.asarray(finer[windows])
-    if meaning is None:
-        return reduce_windows(block, step, method)
-    return reduce_meant(block, step, method, meaning)
-
-
-def reduce_meant(
-    block: np.ndarray, factors: Sequence[int], method: Method, meaning: Meaning
-) -> np.ndarray:
-    """Reduce stored numbers: a window with a missing sample is missing, as with NaN."""
-    method = meaning.method(method)
-    result = reduce_windows(block.view(meaning.view(block.dtype)), factors, method)
-    result = result.view(block.dtype)
-    masks = np.asarray(meaning.masks).astype(block.dtype)
-    if masks.size and method in {"mean", "max", "min"}:
-        missing = np.isin(block, masks)
-        result[reduce_windows(missing, factors, "max")] = masks[0]
-    return result
+    windows = (slice(w.start * f, w.stop * f) for w, f in zip(where, step, strict=True))
+    return meaning.reduce(np.asarray(finer[tuple(windows)]), step, method)
 
 
 def _sides(finer: Array, step: tuple[int, ...], chunks: tuple[int, ...]) -> tuple[int, ...]:
