@@ -21,7 +21,7 @@ from tests.support.processes import Python
 from xarray_n5 import MetadataError, NodeExistsError, copy, open_array, set_options
 from xarray_n5.cli import main
 from xarray_n5.copying import archives
-from xarray_n5.errors import DifferenceError, PathError, ReadOnlyError
+from xarray_n5.errors import DifferenceError, PathError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +108,9 @@ def test_an_existing_archive_is_replaced_as_a_whole(source: Path, tmp_path: Path
     out = tmp_path / "out.ozx"
     copy(source, out)
     before = out.read_bytes()
-    for mode, error in {"w-": NodeExistsError, "a": ReadOnlyError}.items():
-        how: Any = {"mode": mode}
-        with pytest.raises(error):
-            copy(source, out, **how)
+    for mode in ("w-", "a"):
+        with pytest.raises(NodeExistsError):
+            copy(source, out, mode=mode)
     assert out.read_bytes() == before
     with set_options(fsync=True):
         copy(source / "table", out / "t", mode="w")
@@ -129,7 +128,6 @@ def a_directory(folder: Path) -> Any:
 REFUSED: dict[str, tuple[Callable[[Path], Any], dict[str, Any], type[Exception]]] = {
     "a URL": (lambda _: "s3://bucket/out.ozx?a=1", {}, PathError),
     "another format": (lambda folder: folder / "out.ozx", {"format": "zarr2"}, MetadataError),
-    "a long name": (lambda folder: folder / f"{'a' * 230}.ozx", {}, PathError),
     "a directory": (a_directory, {"mode": "w"}, NodeExistsError),
     "chunks": (lambda folder: folder / "out.ozx", {"chunks": 0}, ValueError),
 }

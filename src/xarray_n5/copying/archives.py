@@ -6,23 +6,21 @@ import json
 import os
 import shutil
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from xarray_n5.errors import MetadataError, NodeExistsError, PathError, ReadOnlyError
+from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.formats import FORMATS, Zarr3
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import Container, open_store
-from xarray_n5.model.paths import final_key, is_partial, partial_key
+from xarray_n5.model.paths import is_partial
 from xarray_n5.stores import LocalStore
 from xarray_n5.stores.archive import OZX
 from xarray_n5.writing.options import current_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from xarray_n5.arrays.spec import Mode
     from xarray_n5.stores.base import Store
 
 _DOCUMENT = Zarr3.documents[0]
@@ -46,29 +44,18 @@ class Archive:
 
     target: str
     """The absolute path of the archive."""
-    path: str
-    """The path in it that the user's URL leads to."""
 
     @classmethod
-    def at(cls, url: object, options: Mapping[str, Any] | None) -> Self | None:
-        """Return the local archive that a URL names, or None."""
-        links = {name: value for name, value in (options or {}).items() if name == "follow_links"}
-        store = LocalStore.at(url, links)
+    def at(cls, url: str) -> Self:
+        """Return the local archive that a URL names."""
+        location = url.partition("?")[0]
+        store = LocalStore.at(location, {})
         if store is None:
-            if isinstance(url, str) and url.partition("?")[0].lower().endswith(OZX):
-                raise PathError(
-                    f"{url.partition('?')[0]!r}: {OZX} archives are written to local paths; write "
-                    "it there, and upload it"
-                )
-            return None
-        inner: list[str] = []
-        path = store.url
-        while not path.lower().endswith(OZX):
-            path, name = os.path.split(path)
-            if not name:
-                return None
-            inner.insert(0, name)
-        return None if os.path.isdir(path) and inner else cls(path, "/".join(inner))
+            raise PathError(
+                f"{location!r}: {OZX} archives are written to local paths; write it there, and "
+                "upload it"
+            )
+        return cls(store.url)
 
     @property
     def folder(self) -> str:
@@ -81,7 +68,7 @@ class Archive:
         """The container in which the copy is prepared."""
         return _container(LocalStore(self.folder))
 
-    def is_complete(self, *, mode: Mode, format: str | None, resume: bool | str) -> bool:
+    def is_complete(self, *, mode: str, format: str | None, resume: bool | str) -> bool:
         """Return whether the copy to resume has ended, after checking what is there.
 
         Raises
@@ -92,8 +79,6 @@ class Archive:
         begun, exists = os.path.lexists(self.folder), os.path.lexists(self.target)
         if format not in {None, Zarr3.name}:
             raise MetadataError(f"{self.target}: {OZX} archives contain Zarr v3, not {format}")
-        if len(os.fsencode(partial_key(os.path.basename(self.target)))) > 255:  # noqa: PLR2004
-            raise PathError(f"{self.target}: the name is too long for a temporary file next to it")
         if begun and not resume:
             hint = "resume it with resume=True, or remove this directory"
             raise NodeExistsError(self.folder, "", f"an interrupted copy to {self.target}", hint)
@@ -102,29 +87,27 @@ class Archive:
             raise NodeExistsError(self.target, "", "a directory or a link", what)
         if not exists or begun:
             return False
-        if not resume and mode == "a":
-            raise ReadOnlyError(self.target, self.path, "is an archive; nothing can be added")
-        if not resume and mode == "w-":
-            raise NodeExistsError(self.target, "", "an archive", "use mode='w' to replace it")
+        if not resume and mode != "w":
+            hint = "nothing can be added to it; use mode='w' to replace it"
+            raise NodeExistsError(self.target, "", "an archive", hint)
         return bool(resume)
 
     def pack(self) -> Container:
         """Write the archive, remove the directory, and return the archive as a container."""
-        folder, name = os.path.split(self.target)
-        for other in os.listdir(folder):
-            if final_key(other) == name:
-                _remove(os.path.join(folder, other))
-        partial = os.path.join(folder, partial_key(name))
+        partial, old = f"{self.folder}.zip", f"{self.folder}.old"
         try:
             write_archive(self.folder, partial)
             os.replace(partial, self.target)
-        finally:
-            _remove(partial)
+        except OSError:
+            if os.path.exists(partial):
+                os.unlink(partial)
+            raise
         if current_options()["fsync"] and os.name == "posix":
-            _flush(folder)
+            _flush(os.path.dirname(self.target))
         # A directory that is removed in part must not be resumed.
-        os.rename(self.folder, partial)
-        _remove(partial)
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(self.folder, old)
+        shutil.rmtree(old)
         return _container(open_store(self.target))
 
 
@@ -141,14 +124,6 @@ def _flush(path: str) -> None:
         os.close(descriptor)
 
 
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        if os.path.isdir(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
-
 def write_archive(folder: str, target: str) -> None:
     """Write all files of a Zarr v3 container to a new archive.
 
@@ -157,7 +132,7 @@ def write_archive(folder: str, target: str) -> None:
     keys = [info.key for info in LocalStore(folder).list_info("") if not is_partial(info.key)]
     documents = [key for key in keys if key.rpartition("/")[2] == _DOCUMENT]
     documents.sort(key=lambda key: (key.count("/"), key))
-    with zipfile.ZipFile(target, "x") as archive:
+    with zipfile.ZipFile(target, "w") as archive:
         archive.comment = _comment(folder, documents)
         for key in (*documents, *sorted({*keys} - {*documents})):
             entry = zipfile.ZipInfo(key)  # of the earliest time: equal containers, equal archives

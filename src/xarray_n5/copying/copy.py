@@ -31,6 +31,7 @@ from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path
+from xarray_n5.stores.archive import OZX
 from xarray_n5.writing.group import PlannedGroup
 from xarray_n5.writing.inputs import location_of
 from xarray_n5.writing.options import WriteOptions
@@ -156,17 +157,18 @@ def copy(
     dialect = dialect if dialect is None or isinstance(dialect, str) else tuple(dialect)
     if dialect is not None:
         find_dialects(dialect)
-    archive = Archive.at(destination, storage_options)
-    if archive is not None and archive.is_complete(mode=mode, format=format, resume=resume):
-        if verify:
-            raise ValueError(
-                f"{archive.target!r} is a finished copy, which cannot be compared again with "
-                "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
-            )
-        return WriteReport({})
     target, inner = _located(destination)
-    if archive is not None:
-        target, inner, mode = archive.container, archive.path, "w-"
+    archive: Archive | None = None
+    if isinstance(target, str) and target.partition("?")[0].lower().endswith(OZX):
+        archive = Archive.at(target)
+        if archive.is_complete(mode=mode, format=format, resume=resume):
+            if verify:
+                raise ValueError(
+                    f"{archive.target!r} is a finished copy, which cannot be compared again with "
+                    "verify=True; compare the digests of its arrays: xarray_n5.digest(url, path)"
+                )
+            return WriteReport({})
+        target, mode = archive.container, "w-"
     storage: dict[str, Any] = {"chunks": chunks, "shards": shards}
     storage = {name: value for name, value in storage.items() if value is not None}
     if compression != "same":
