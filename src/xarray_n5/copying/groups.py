@@ -32,13 +32,8 @@ from xarray_n5.datasets.encoded import (
 from xarray_n5.datasets.engine import tree_attributes
 from xarray_n5.datasets.write import existing_at, plan_node
 from xarray_n5.dialects.groups import (
-    are_described,
-    images_of,
-    omero_of,
     warn_lost,
     warn_uncopied,
-    with_others,
-    without_images,
 )
 from xarray_n5.dialects.protocol import ArrayContext
 from xarray_n5.dialects.write import override, write_geometry
@@ -72,9 +67,6 @@ if TYPE_CHECKING:
     from xarray_n5.model.image import Image
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.writing.options import WriteOptions
-
-_BESIDE_IMAGES = ("ome", "omero", "image-label")
-"""The attributes of a group that belong to its image, besides axes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,28 +279,14 @@ class Tree:
         if not images or any(image.base.geometry.affine for image in images.values()):
             return None
         attributes = tree_attributes(group.attrs, images, [])
-        beside = {key: group.attrs[key] for key in _BESIDE_IMAGES if key in group.attrs}
-        beside = {key: value for key, value in beside.items() if key in attributes}
-        others = {key: value for key, value in attributes.items() if key not in beside}
-        pyramid = levels_of_datasets(
+        return levels_of_datasets(
             {level: undecoded({level: image}, {}) for level, image in images.items()},
-            decode_attributes(others, group.path or "/"),
+            decode_attributes(attributes, group.path or "/"),
             path,
             self.how,
+            before=group.attrs,
             systems=next(iter(images.values())).base.geometry.systems,
         )
-        around = {} if pyramid is None else with_others(pyramid.around, group.attrs)
-        if not are_described(around):
-            around = {**without_images(beside), **around}
-            if self.how.dialect is None and self.how.format.native_to_xarray:
-                _warn_undescribed(group, self.how)
-            elif self.how.dialect is not None and omero_of(group.attrs) is not None:
-                warn(
-                    f"{group.url}: the names and colours of channels in 'omero' are kept as an "
-                    "attribute, but readers ignore them without an image of OME-NGFF; add the "
-                    "dialect 'ngff' for them"
-                )
-        return None if pyramid is None else replace(pyramid, around=around)
 
     def _dataset(self, group: Group, inner: str, members: Mapping[str, Array]) -> Any:
         """Return the arrays of a group as a Dataset, or None if they are not its variables."""
@@ -337,13 +315,3 @@ class Tree:
         )
         used -= {*user_attributes(group.attrs), "multiscales"}
         return {key: value for key, value in kept.items() if key not in used}
-
-
-def _warn_undescribed(group: Group, how: WriteOptions) -> None:
-    """Warn about an image that becomes levels without one."""
-    if images_of(group.attrs):
-        warn(
-            f"{group.url}: 'multiscales' has no axes that OME-NGFF {how.format.ngff_version} can "
-            "describe; viewers find no image in the copy (the axes that open from the source say "
-            "why)"
-        )

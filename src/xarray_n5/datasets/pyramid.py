@@ -14,17 +14,20 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.encode import GroupPlan, plan_variables
 from xarray_n5.datasets.encoded import convention_of, stored_attributes
 from xarray_n5.dialects.groups import (
-    channel_labels,
+    are_described,
     images_in,
     images_of,
     level_paths,
     named_images,
     omero_of,
+    with_others,
+    without_images,
 )
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.dialects.write import check_pyramid
 from xarray_n5.errors import MetadataError, NodeExistsError
 from xarray_n5.images.levels import stale_keys
+from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import ArrayMetadata, note_of
 from xarray_n5.model.paths import join, level_name, number_in
 
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
     from xarray_n5.formats.protocol import Format
     from xarray_n5.images.levels import Levels
     from xarray_n5.writing.options import WriteOptions
+
+
+_BESIDE_IMAGES = frozenset({"ome", "omero", "image-label"})
+"""The attributes of a group that belong to its image, besides axes."""
 
 
 def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
@@ -62,11 +69,10 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         described = levels.own[number]
         variables[level] = plan_level(planned, described, levels.around, how.format, note)
     convention = convention_of(how.format)
-    attributes = stored_attributes(
-        convention, levels.attributes, f"group {path or '/'!r}", {}, of_group=True
-    )
+    others = {key: value for key, value in levels.attributes.items() if key not in _BESIDE_IMAGES}
+    attributes = stored_attributes(convention, others, f"group {path or '/'!r}", {}, of_group=True)
     note = dict(note_of(attributes))
-    described = _beside(attributes, _named(levels), note, convention.roundtrip_key)
+    described = _beside(attributes, _around(levels, path, how), note, convention.roundtrip_key)
     dtype = next(iter(variables.values())).encoded.data.dtype
     return GroupPlan(
         path=path,
@@ -178,14 +184,28 @@ def _beside(
     return {**rest, **described, **({key: note} if note else {})}
 
 
-def _named(levels: Levels) -> dict[str, Any]:
-    """Return the attributes that describe the levels on the group, with the image's name."""
+def _around(levels: Levels, path: str, how: WriteOptions) -> dict[str, Any]:
+    """Return the attributes of an image on its group: of its levels, its channels and its labels.
+
+    What no dialect that is written describes stays, with a warning if readers ignore it.
+    """
     around = named_images(levels.around, levels.name)
-    theirs = omero_of(levels.attributes)
-    holder = around.get("ome", around)
-    if "omero" in holder and channel_labels(holder["omero"]) == channel_labels(theirs):
-        holder["omero"] = theirs  # which has its own colours
-    return around
+    if are_described(around):
+        return with_others(around, levels.before)
+    where = join(how.container.url, path)
+    if how.dialect is None and how.format.native_to_xarray and images_of(levels.before):
+        warn(
+            f"{where}: 'multiscales' has no axes that OME-NGFF {how.format.ngff_version} can "
+            "describe; viewers find no image in the copy (the axes that open from the source say "
+            "why)"
+        )
+    elif how.dialect is not None and omero_of(levels.before) is not None:
+        warn(
+            f"{where}: the names and colours of channels in 'omero' are kept as an attribute, but "
+            "readers ignore them without an image of OME-NGFF; add the dialect 'ngff' for them"
+        )
+    beside = {key: value for key, value in levels.attributes.items() if key in _BESIDE_IMAGES}
+    return {**without_images(beside), **around}
 
 
 def _check_coordinates(group: Group, dims: Collection[str | None]) -> None:

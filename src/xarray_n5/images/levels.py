@@ -54,6 +54,8 @@ class Levels:
     """The attributes of each level that describe its axes."""
     attributes: Mapping[Any, Any]
     """All other attributes of the group."""
+    before: Mapping[Any, Any]
+    """The attributes of the group with those of its images, such as channels and labels."""
     encodings: Mapping[str, Encoding | None]
     """The encodings that the user chose, by level."""
 
@@ -100,10 +102,10 @@ def levels_in(
     levels = {level: datasets[at] for level, at in places.items()}
     if not levels or (len(levels) == 1 and not _was_array(*levels.items())):
         return None
-    attributes: Mapping[Any, Any] = datasets[group].attrs
-    attributes = without_images(attributes) if listed_levels(attributes) else attributes
+    before: Mapping[Any, Any] = datasets[group].attrs
+    attributes = without_images(before) if listed_levels(before) else before
     chosen = {level: encodings.get(at) for level, at in places.items()}
-    return levels_of_datasets(levels, attributes, path, how, chosen)
+    return levels_of_datasets(levels, attributes, path, how, before=before, encodings=chosen)
 
 
 def levels_of_datasets(
@@ -111,6 +113,8 @@ def levels_of_datasets(
     attributes: Mapping[Any, Any],
     path: str,
     how: WriteOptions,
+    *,
+    before: Mapping[Any, Any],
     encodings: Mapping[str, Encoding | None] | None = None,
     systems: ImageSystems | None = None,
 ) -> Levels | None:
@@ -119,9 +123,12 @@ def levels_of_datasets(
     Parameters
     ----------
     datasets, attributes
-        The Datasets by the names of levels, the finest first, and the attributes of their group.
+        The Datasets by the names of levels, the finest first, and the attributes of their group,
+        without those of images, which are in `before`.
     path, how, encodings
         As of :func:`levels_in`, the encodings by level.
+    before
+        The attributes of the group with those of images.
     systems
         The image's other coordinate systems, if they are known better than by the Datasets.
     """
@@ -151,6 +158,7 @@ def levels_of_datasets(
         around=described[0],
         own=described[1],
         attributes=shared or {},
+        before=before,
         encodings=chosen,
     )
 
