@@ -66,7 +66,7 @@ def plan_levels(levels: Levels, path: str, how: WriteOptions) -> GroupPlan:
         planned = replace(planned, geometry=levels.geometries[number])
         types = {"types": dict(levels.types[number])} if levels.types[number] else {}
         note = {"name": levels.name, "axes": list(levels.coords), **types}
-        described = levels.own[number]
+        described = levels.described[number]
         variables[level] = plan_level(planned, described, levels.around, how.format, note)
     convention = convention_of(how.format)
     others = {key: value for key, value in levels.attributes.items() if key not in _BESIDE_IMAGES}

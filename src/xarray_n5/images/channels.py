@@ -34,7 +34,7 @@ def channel_colors(array: xr.DataArray, dim: Hashable, attributes: Mapping[str, 
     :func:`colors_of` for the names of channels.
     """
     names = [array.coords[n] for n in (f"{dim}_name", dim) if n in array.coords]
-    known = [each.values for each in names if each.dims == (dim,) and each.dtype.kind in "UOT"]
+    known = [n.values for n in names if n.dims == (dim,) and n.dtype.kind in "UOT"]
     count = array.sizes[dim]
     colors = colors_of(known[0].tolist() if known else [""] * count)
     match omero_of(attributes):

@@ -50,7 +50,7 @@ class Levels:
     """The types of each level's coordinates that are not float64, or only count samples."""
     around: Mapping[str, Any]
     """The attributes of the group that describe the levels."""
-    own: Sequence[Mapping[str, Any]]
+    described: Sequence[Mapping[str, Any]]
     """The attributes of each level that describe its axes."""
     attributes: Mapping[Any, Any]
     """All other attributes of the group."""
@@ -156,7 +156,7 @@ def levels_of_datasets(
             for level in datasets.values()
         ],
         around=described[0],
-        own=described[1],
+        described=described[1],
         attributes=shared or {},
         before=before,
         encodings=chosen,
