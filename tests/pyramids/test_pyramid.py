@@ -43,8 +43,7 @@ from xarray_n5 import (
 )
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit
-from xarray_n5.pyramids.factors import steps_of
-from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows
+from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows, steps_of
 from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:

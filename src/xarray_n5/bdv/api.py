@@ -14,8 +14,7 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.pyramids.factors import Step
-    from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.pyramids.reduce import Method, Step
     from xarray_n5.writing.deferred import DeferredWrite
     from xarray_n5.writing.report import WriteReport
 

@@ -34,8 +34,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import SAME, Axis, Geometry, of_one_sample
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import view_path
-from xarray_n5.pyramids.factors import steps_of
-from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks
+from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks, steps_of
 from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import planned_node
 from xarray_n5.writing.request import WriteRequest
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.bdv.loaders import View
     from xarray_n5.bdv.project import ViewSetup
-    from xarray_n5.pyramids.factors import Step
-    from xarray_n5.pyramids.reduce import Method
+    from xarray_n5.pyramids.reduce import Method, Step
     from xarray_n5.writing.group import GroupWrite
     from xarray_n5.writing.options import Encoding
 

@@ -39,10 +39,10 @@ def channel_colors(array: xr.DataArray, dim: Hashable, attributes: Mapping[str, 
     colors = colors_of(known[0].tolist() if known else [""] * count)
     match omero_of(attributes):
         case {"channels": [*channels]} if len(channels) == count:
-            said = [
+            stated = [
                 channel.get("color") if isinstance(channel, dict) else "" for channel in channels
             ]
-            hexes = [_HEX.fullmatch(str(color)) for color in said]
+            hexes = [_HEX.fullmatch(str(color)) for color in stated]
             colors = [hit[1] if hit else c for hit, c in zip(hexes, colors, strict=True)]
     return [f"#{color.lower()}" for color in colors]
 
@@ -69,11 +69,11 @@ def with_windows(attributes: Mapping[str, Any], group: Group) -> dict[str, Any]:
         kinds.reverse()
     array = cast("Array", group[level])
     at = kinds.index("channel") if "channel" in kinds else None
-    said = [
+    shown = [
         {**channel, "window": window_of(_middle(array, at, number))} if lacks else channel
         for number, (channel, lacks) in enumerate(zip(channels, lack, strict=True))
     ]
-    return with_omero(attributes, {**omero_of(attributes), "channels": said})
+    return with_omero(attributes, {**omero_of(attributes), "channels": shown})
 
 
 def _axes_of_systems(image: Mapping[str, Any]) -> list[Any]:

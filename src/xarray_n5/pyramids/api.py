@@ -35,13 +35,13 @@ from xarray_n5.pyramids.base import (
     with_channel_names,
     with_factors,
 )
-from xarray_n5.pyramids.factors import steps_of
 from xarray_n5.pyramids.reduce import (
     Meaning,
     Method,
     check_type,
     coarse_shape,
     coarser_blocks,
+    steps_of,
 )
 from xarray_n5.writing.options import WriteOptions
 from xarray_n5.writing.plan import planned_node
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.metadata import Compression
     from xarray_n5.pyramids.base import BaseLevel
-    from xarray_n5.pyramids.factors import Step
+    from xarray_n5.pyramids.reduce import Step
     from xarray_n5.writing.group import GroupWrite
     from xarray_n5.writing.report import WriteReport
     from xarray_n5.writing.request import WriteRequest
