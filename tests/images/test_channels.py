@@ -79,8 +79,8 @@ def test_windows_are_percentiles_of_the_coarsest_level(
     place = tmp_path / "cells.zarr"
     store(place, form, "ngff" if form == "n5" else None)
     channels = channels_at(place)
-    assert [each["label"] for each in channels] == NAMES
-    assert [each["color"] for each in channels] == COLORS
+    assert [channel["label"] for channel in channels] == NAMES
+    assert [channel["color"] for channel in channels] == COLORS
     group = xarray_n5.open_group(place)
     coarsest = xarray_n5.open_array(place, max(group))[...]
     for channel, values in zip(channels, coarsest, strict=True):

@@ -81,6 +81,7 @@ def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
         {"t": 0},
         {"t": [2, 0], "x": [5, 0]},
         {"t": slice(None, None, -1), "setup": 1, "y": slice(1, 3)},
+        *({"y": slice(*key)} for key in ((4, 4, -2), (0, 3, -1), (3, 0, -2), (9, 2))),
         {"t": [], "z": 1},
         {"setup": np.array([1, 0]), "t": np.array([0]), "z": 0, "y": 0},
         {"t": xr.DataArray([0, 2], dims="p"), "x": xr.DataArray([1, 5], dims="p")},
@@ -127,13 +128,6 @@ def test_views_that_nothing_joins_are_arrays_each(views: Path) -> None:
         xr.open_dataset(views, engine="n5", level=0)
 
 
-def test_levels_with_other_views_are_not_joined(views: Path) -> None:
-    create_array(views, "setup0/timepoint0/s2", shape=(2, 1, 1), dtype="u2")
-    groups = xr.open_datatree(views, engine="n5").groups
-    assert "/setup0/timepoint0/s2" in groups
-    assert "/setup1/s0" in groups
-
-
 def test_channels_are_one_image(tmp_path: Path) -> None:
     place = tmp_path / "channels.n5"
     for channel in (0, 2, 10):
@@ -157,16 +151,23 @@ def test_channels_are_one_image(tmp_path: Path) -> None:
     assert "/sample/c2/s1" in xr.open_datatree(place, engine="n5").groups
 
 
-def test_an_image_of_many_views_is_read_in_one_batch() -> None:
+@pytest.mark.parametrize(
+    ("setups", "times", "levels", "gets", "lists"), [(1, 20, 1, 6, 6), (30, 1, 2, 8, 36)]
+)
+def test_an_image_of_many_views_is_read_in_few_batches(
+    setups: int, times: int, levels: int, gets: int, lists: int
+) -> None:
     store = CountingStore()
-    for timepoint in range(20):
-        create_array(store, f"setup0/timepoint{timepoint}/s0", shape=(2, 3, 4), dtype="u1")
+    for setup, time, level in np.ndindex(setups, times, levels):
+        path = f"setup{setup}/timepoint{time}/s{level}"
+        create_array(store, path, shape=(2, 3, 4), dtype="u1")
     store.requests()
-    (image,) = xr.open_dataset(store, engine="n5").data_vars.values()  # type: ignore[arg-type]
-    assert image.sizes["t"] == 20
+    opened = xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
+    (image,) = opened.data_vars.values()
+    assert (image.sizes.get("setup", 1), image.sizes["t"]) == (setups, times)
     asked = store.requests()
-    assert asked["get_many"] <= 6
-    assert asked["list"] <= 6
+    assert asked["get_many"] <= gets
+    assert asked["list"] <= lists
 
 
 # Levels chosen
@@ -299,11 +300,6 @@ def test_views_with_more_levels_do_not_hide_them(tmp_path: Path, more: str) -> N
     assert "/s0" not in tree.groups
 
 
-def test_a_level_that_is_dropped_is_no_node(views: Path) -> None:
-    tree = xr.open_datatree(views, engine="n5", drop_variables="s0")
-    assert list(tree.groups) == ["/", "/s1"]
-
-
 def test_a_view_that_cannot_be_read_does_not_pass_for_zeros(views: Path) -> None:
     (views / "setup1/timepoint2/s0/attributes.json").write_text("{bad")
     with pytest.warns(UserWarning, match="'s0' is left out"):
@@ -330,19 +326,12 @@ def test_only_attributes_that_all_views_share_are_the_images(tmp_path: Path) -> 
     assert image.attrs == {"gain": 2}
 
 
-def test_setups_are_dropped_by_name(views: Path) -> None:
+def test_setups_and_levels_are_dropped_by_name(views: Path) -> None:
+    assert list(xr.open_datatree(views, engine="n5", drop_variables="s0").groups) == ["/", "/s1"]
     image = xr.open_dataset(views, engine="n5", level=0)["views"]
     tree: Any = xr.open_datatree(views, engine="n5", drop_variables="setup1")
     assert tree["s0/views"].sizes["setup"] == 1
     xr.testing.assert_equal(tree["s0/views"].load(), image.isel(setup=slice(0, 1)).load())
-
-
-@pytest.mark.parametrize("key", [slice(4, 4, -2), slice(0, 3, -1), slice(3, 0, -2), slice(9, 2)])
-def test_stacks_take_every_slice(views: Path, key: slice) -> None:
-    image = xr.open_dataset(views, engine="n5", level=0)["views"]
-    expected = image.load().values[:, :, :, key]
-    again = xr.open_dataset(views, engine="n5", level=0)["views"].isel(y=key)
-    np.testing.assert_array_equal(again, expected)
 
 
 def test_two_spellings_of_a_unit_are_one(tmp_path: Path) -> None:
@@ -373,20 +362,6 @@ def test_a_level_reads_no_other_levels_surroundings() -> None:
     store.requests()
     xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
     assert sum(store.requests().values()) <= 6
-
-
-def test_many_setups_are_read_in_few_batches() -> None:
-    store = CountingStore()
-    for setup in range(30):
-        for level in (0, 1):
-            create_array(store, f"setup{setup}/timepoint0/s{level}", shape=(2, 3, 4), dtype="u1")
-    store.requests()
-    opened = xr.open_dataset(store, engine="n5", level=0)  # type: ignore[arg-type]
-    (image,) = opened.data_vars.values()
-    assert image.sizes["setup"] == 30
-    asked = store.requests()
-    assert asked["get_many"] <= 8
-    assert asked["list"] <= 36
 
 
 def test_replacing_an_array_that_is_read_is_refused_by_whatever_names(tmp_path: Path) -> None:
@@ -441,7 +416,9 @@ def names_at(place: Path, path: str) -> tuple[list[str], list[str], list[str]]:
     by_level = [xr.open_dataset(place, engine="n5", group=path, level=n) for n in (0, 1)]
     alone = [xr.open_dataset(place, engine="n5", group=f"{path}/s{n}") for n in (0, 1)]
     in_tree = [tree[f"s{n}"].to_dataset() for n in (0, 1)]
-    first, second, third = ([str(*each) for each in every] for every in (in_tree, by_level, alone))
+    first, second, third = (
+        [str(*level) for level in levels] for levels in (in_tree, by_level, alone)
+    )
     return first, second, third
 
 
@@ -479,7 +456,7 @@ def test_an_image_may_be_called_like_a_dimension(tmp_path: Path) -> None:
         put(tmp_path, f"x/s{number}", (size, size), downsamplingFactors=[2**number] * 2)
     for number, size in enumerate((8, 4)):
         opened = xr.open_dataset(tmp_path, engine="n5", group="x", level=number)
-        assert {str(name): each.dims for name, each in opened.items()} == {"x_data": ("y", "x")}
+        assert {str(name): image.dims for name, image in opened.items()} == {"x_data": ("y", "x")}
         assert opened.sizes["x"] == size
 
 

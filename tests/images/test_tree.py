@@ -50,7 +50,7 @@ def test_what_is_not_coarser_is_an_image_of_its_own() -> None:
         (image(4, 4), image(8, 8)),
         (image(8, 8, name="b"),),
     ):
-        tree = {"em/s0": image(8, 8), **{f"em/s{n}": each for n, each in enumerate(others, 1)}}
+        tree = {"em/s0": image(8, 8), **{f"em/s{n}": level for n, level in enumerate(others, 1)}}
         assert all(len(levels) == 1 for levels in found_in(tree).values())
         assert len(found_in(tree)) == len(tree)
 
