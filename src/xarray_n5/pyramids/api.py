@@ -23,6 +23,7 @@ from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.datasets.pyramid import check_attributes, plan_level, plan_pyramid
 from xarray_n5.datasets.write import existing_at, request_of, write_plans
 from xarray_n5.dialects.groups import is_labels, named_images
+from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.find import name_at
 from xarray_n5.images.levels import describe_levels, stale_keys
 from xarray_n5.model.options import check_option
@@ -358,11 +359,13 @@ def _plan(
 
 
 def _check_added(write: GroupWrite, plan: GroupPlan, resumes: bool) -> None:
-    """Raise if new levels next to a stored array would change attributes that must stay."""
+    """Raise if new levels next to a stored array would replace what must stay."""
     write.check(resumes)
     if plan.existing is None or write.options.mode == "w" or resumes:
         return
     group, written = plan.existing.group, plan.attributes
+    if there := sorted(plan.existing.arrays.keys() & plan.variables):
+        raise NodeExistsError(group.url, there[0], "an array", "use mode='w' to replace levels")
     stale = stale_keys(group.attrs, written, write.options)
     check_attributes(group.attrs, {**dict.fromkeys(stale), **written}, group.url)
 
