@@ -77,6 +77,7 @@ def test_stacks_are_indexed_as_numpy_is(views: Path) -> None:
     image = xr.open_dataset(views, engine="n5", level=0)["views"]
     values = image.load().values
     image = xr.open_dataset(views, engine="n5", level=0)["views"]
+    key: Any
     for key in (
         {"t": 0},
         {"t": [2, 0], "x": [5, 0]},
