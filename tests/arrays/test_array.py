@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.arrays.test_selection import grids, orthogonal, selections, take
 from tests.support import compressions
 from tests.support.memory import peak
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import CountingStore
 from xarray_n5 import Array, ChunkError, MetadataError, NodeNotFoundError, create_array, open_array
 from xarray_n5.arrays.transfer import read_points
 from xarray_n5.errors import MissingChunkError, ReadOnlyError, VarlengthChunkError
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import STORES, CountingStore, keys_below
 from xarray_n5 import (
     Array,
@@ -21,7 +22,6 @@ from xarray_n5 import (
     open_group,
 )
 from xarray_n5.errors import PathError, ReadOnlyError, UnsafePathError
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

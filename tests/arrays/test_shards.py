@@ -18,6 +18,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.support.exhaustive import seeds
+from tests.support.memory_store import MemoryStore
 from tests.support.remote import Far
 from tests.support.servers import serving_ranges
 from tests.support.stores import LoggingStore
@@ -31,7 +32,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.errors import AlignmentError
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Range
+from xarray_n5.stores import FsspecStore, LocalStore, Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

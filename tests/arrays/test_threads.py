@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import ChunkError, create_array, from_n5, open_array, to_n5
 from xarray_n5.codecs.gzip import Gzip
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,6 +14,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 from tests.support.containers import FULL, NAMES, PAIRS
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import ReadingStore
 from xarray_n5 import (
     N5Error,
@@ -26,7 +27,6 @@ from xarray_n5 import (
 )
 from xarray_n5.cli import main
 from xarray_n5.errors import DifferenceError
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

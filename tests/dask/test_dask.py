@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.exhaustive import cases, some
+from tests.support.memory_store import MemoryStore
 from tests.support.processes import Python
 from tests.support.stores import CountingStore, LoggingStore
 from xarray_n5 import (
@@ -41,7 +42,6 @@ from xarray_n5 import (
 )
 from xarray_n5.errors import AlignmentError, ContainerNotVisibleError, MissingChunkError
 from xarray_n5.model.alerts import warn
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

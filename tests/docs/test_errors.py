@@ -26,9 +26,9 @@ import xarray as xr
 import xarray_n5
 from tests.docs.test_pages import ROOT, SAMPLES
 from tests.support.containers import write_document
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import errors
 from xarray_n5.arrays.records import Record, claim_of, new_attempt
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 from tests.support.containers import NAMES
 from xarray_n5 import MetadataError, NodeNotFoundError
 from xarray_n5.codecs.gzip import Gzip
-from xarray_n5.formats.missing import not_found
+from xarray_n5.formats.keyed import not_found
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata

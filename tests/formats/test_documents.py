@@ -18,13 +18,13 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.exhaustive import cases, some
+from tests.support.memory_store import MemoryStore
 from tests.support.processes import Python
 from tests.whole.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.open import open_container
 from xarray_n5.formats.structure import prefetch
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

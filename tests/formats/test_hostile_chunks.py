@@ -21,9 +21,9 @@ import pytest
 
 from tests.support import compressions
 from tests.support.bombs import BOMBS
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import ChunkError, MetadataError, N5Error, create_array, open_array, verify
 from xarray_n5.errors import UnknownCompressionError
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from xarray_n5.model.paths import normalize_path
 N5 = formats.N5()
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 SMALL: dict[str, Any] = {
     "dimensions": [5, 4],
@@ -32,6 +34,9 @@ SMALL: dict[str, Any] = {
     "dataType": "uint16",
     "compression": {"type": "raw"},
 }
+
+
+EXTRA = {"axes": ["x", "y"], "a": {"b": [None, 1.5]}, "µ": "µm"}
 
 
 def stored(content: bytes | None) -> dict[str, bytes]:
@@ -50,51 +55,60 @@ def members_of(documents: Mapping[str, bytes]) -> Any:
 
 
 def array(**members: Any) -> ArrayMetadata:
-    found = N5.read(document(**members), "x/attributes.json")
-    assert isinstance(found, ArrayMetadata)
-    return found
+    metadata = N5.read(document(**members), "x/attributes.json")
+    assert isinstance(metadata, ArrayMetadata)
+    return metadata
 
 
 def header(*dims: int, mode: int = 0) -> bytes:
     return struct.pack(f">HH{len(dims)}I", mode, len(dims), *dims)
 
 
+def strings(shape: tuple[int, int], payload: bytes, mode: int = 1) -> bytes:
+    count = struct.pack(">I", len(payload)) if mode else b""
+    return header(*shape[::-1], mode=mode) + count + payload
+
+
 # attributes.json
 
 
-def test_shapes_are_read_in_c_order() -> None:
-    found = array()
-    assert (found.shape, found.chunks, found.dtype) == ((4, 5), (2, 3), np.dtype("u2"))
+READ: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "C order": ({}, {"shape": (4, 5), "chunks": (2, 3), "dtype": np.dtype("u2")}),
+    "floats": ({"dimensions": [5.0, 4.0], "blockSize": [3.0, 2]}, {"shape": (4, 5)}),
+    "the largest": ({"dimensions": [(1 << 63) - 1, 0]}, {"shape": (0, (1 << 63) - 1)}),
+    "attributes": ({**EXTRA, "n5": "4.0.0"}, {"attributes": EXTRA}),
+    "strings": ({"dataType": "string"}, {"content": Content.STRINGS}),
+    "objects": ({"dataType": "object"}, {"content": Content.OBJECTS}),
+    "two compressions": ({"compressionType": "xz"}, {"compression": Raw()}),
+    **{name: ({"dataType": name}, {"dtype": np.dtype(name)}) for name in DATA_TYPES},
+    **{
+        f"{name} of the first N5": (
+            {"compression": ..., "compressionType": name},
+            {"compression": array(compression={"type": name}).compression},
+        )
+        for name in compressions.NAMES
+    },
+}
+"""Members of a document, and facts of the array that it describes."""
 
 
-@pytest.mark.parametrize("name", DATA_TYPES)
-def test_every_data_type_is_read_in_native_order(name: str) -> None:
-    assert array(dataType=name).dtype == np.dtype(name)
+@pytest.mark.parametrize("name", READ)
+def test_an_array_is_what_its_document_says(name: str) -> None:
+    members, expected = READ[name]
+    metadata = array(**members)
+    assert {fact: getattr(metadata, fact) for fact in expected} == expected
 
 
 @pytest.mark.parametrize("absent", ["dimensions", "blockSize", "dataType", "compression"])
 def test_a_node_without_one_of_the_four_members_is_a_group(absent: str) -> None:
-    found = N5.read(document(**{absent: ...}), "x")
-    assert isinstance(found, GroupMetadata)
-    assert set(found.attributes) == set(SMALL) - {absent}
+    group = N5.read(document(**{absent: ...}), "x")
+    assert isinstance(group, GroupMetadata)
+    assert set(group.attributes) == set(SMALL) - {absent}
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"{}", b'{"n5": "2.0.0"}'])
 def test_nothing_or_a_version_alone_is_a_group_without_attributes(content: bytes | None) -> None:
     assert N5.read(stored(content), "x") == GroupMetadata()
-
-
-def test_user_attributes_are_all_members_but_the_formats_own() -> None:
-    extra = {"axes": ["x", "y"], "a": {"b": [None, 1.5]}, "µ": "µm", "n5": "4.0.0"}
-    assert array(**extra).attributes == {k: v for k, v in extra.items() if k != "n5"}
-
-
-def test_whole_numbers_may_be_written_as_floats() -> None:
-    assert array(dimensions=[5.0, 4.0], blockSize=[3.0, 2]).shape == (4, 5)
-
-
-def test_the_largest_extents_are_read() -> None:
-    assert array(dimensions=[(1 << 63) - 1, 0]).shape == (0, (1 << 63) - 1)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +142,6 @@ def test_what_is_no_json_object_is_refused() -> None:
     for content in (b"{", b"[]", b"nonsense"):
         with pytest.raises(MetadataError, match=r"x/attributes\.json"):
             N5.read(stored(content), "x/attributes.json")
-
-
-@pytest.mark.parametrize("name", compressions.NAMES)
-def test_the_first_n5_named_its_compression_alone(name: str) -> None:
-    found = array(compression=..., compressionType=name)
-    assert found.compression == array(compression={"type": name}).compression
-    assert array(compression={"type": "raw"}, compressionType="xz").compression == Raw()
 
 
 @pytest.mark.parametrize("name", ["bool", "float16"])
@@ -195,31 +202,28 @@ def test_changed_attributes_leave_every_other_member_to_the_letter() -> None:
     assert resized == {**members, "dimensions": [8, 7]}
 
 
-@pytest.mark.parametrize("name", ["dimensions", "blockSize", "dataType", "compression", "n5"])
-def test_attributes_cannot_take_the_formats_names(name: str) -> None:
-    with pytest.raises(MetadataError, match=name):
-        N5.with_attributes(document(), {name: 1}, "x")
+UNWRITABLE: dict[str, Callable[[], object]] = {
+    **{
+        name: functools.partial(N5.with_attributes, document(), {name: 1}, "x")
+        for name in (*SMALL, "n5")
+    },
+    "reserved by N5": lambda: N5.with_attributes(stored(b"{}"), SMALL, "x"),
+    "'bad'": lambda: N5.with_attributes(stored(b"{}"), {"good": 1, "bad": float("nan")}, "x"),
+    "2147483647": lambda: N5.create(replace(array(), chunks=(1 << 15, 1 << 15)), {}, "x"),
+    **{
+        f"cannot store elements of type {name}": functools.partial(
+            N5.create, replace(array(), dtype=np.dtype(name)), {}, "x"
+        )
+        for name in ("bool", "float16", "complex64", r"datetime64[ns]", "object")
+    },
+}
+"""What is refused by a message that says this."""
 
 
-def test_attributes_cannot_make_an_array_of_a_group() -> None:
-    with pytest.raises(MetadataError, match="reserved by N5"):
-        N5.with_attributes(stored(b"{}"), SMALL, "x")
-
-
-def test_what_json_cannot_hold_is_refused_by_name() -> None:
-    with pytest.raises(MetadataError, match="'bad'"):
-        N5.with_attributes(stored(b"{}"), {"good": 1, "bad": float("nan")}, "x")
-
-
-@pytest.mark.parametrize("name", ["bool", "float16", "complex64", "datetime64[ns]", "U4", "O"])
-def test_types_that_n5_lacks_are_not_written(name: str) -> None:
-    with pytest.raises(MetadataError, match="cannot store"):
-        N5.create(replace(array(), dtype=np.dtype(name)), {}, "x")
-
-
-def test_chunks_that_java_cannot_hold_are_not_written() -> None:
-    with pytest.raises(MetadataError, match="2147483647"):
-        N5.create(replace(array(), chunks=(1 << 15, 1 << 15)), {}, "x")
+@pytest.mark.parametrize("word", UNWRITABLE)
+def test_what_n5_cannot_hold_is_refused_by_name(word: str) -> None:
+    with pytest.raises(MetadataError, match=re.escape(word)):
+        UNWRITABLE[word]()
 
 
 # Paths and keys
@@ -280,19 +284,25 @@ def test_bytes_are_those_of_the_readme() -> None:
     assert N5.encode(metadata, block) == bytes.fromhex(expected)
 
 
-def test_the_headers_shape_wins_over_the_grids() -> None:
-    decoded = N5.decode(array(), header(2, 1) + b"\0\7\0\x08")
-    np.testing.assert_array_equal(decoded, [[7, 8]])
+DECODED: dict[str, tuple[str, bytes, Any]] = {
+    "the header's shape wins": ("uint16", header(2, 1) + b"\0\7\0\x08", [[7, 8]]),
+    "surplus bytes": ("uint16", header(3, 2) + b"\0\7" * 6 + b"surplus", [[7] * 3] * 2),
+    "varlength with all elements": (
+        *("uint16", header(2, 1, mode=1) + struct.pack(">I", 2) + b"\0\7\0\x08", [[7, 8]]),
+    ),
+    "strings end with a NUL each": (
+        *("string", strings((2, 2), "a\0µ\0\0d\0".encode()), [["a", "µ"], ["", "d"]]),
+    ),
+    "strings that Java dropped": ("string", strings((1, 3), b"a\0"), [["a", "", ""]]),
+    "as many strings as bytes": ("string", strings((1, 2), b"\0\0", 0), [["", ""]]),
+}
+"""The type of elements, a chunk, and its elements."""
 
 
-def test_surplus_bytes_of_a_whole_raw_block_are_ignored() -> None:
-    decoded = N5.decode(array(), header(3, 2) + b"\0\7" * 6 + b"surplus")
-    assert decoded.tolist() == [[7] * 3] * 2
-
-
-def test_a_varlength_block_with_all_elements_is_an_ordinary_one() -> None:
-    data = header(2, 1, mode=1) + struct.pack(">I", 2) + b"\0\7\0\x08"
-    assert N5.decode(array(), data).tolist() == [[7, 8]]
+@pytest.mark.parametrize("name", DECODED)
+def test_unusual_chunks_are_decoded(name: str) -> None:
+    kind, data, expected = DECODED[name]
+    assert N5.decode(array(dataType=kind), data).tolist() == expected
 
 
 def test_a_varlength_block_with_others_is_a_list() -> None:
@@ -322,31 +332,6 @@ def test_bytes_that_are_no_chunk_are_refused_with_the_reason(data: bytes, why: s
         N5.decode(array(), data)
 
 
-# Strings, objects, label multisets
-
-
-def strings(shape: tuple[int, int], payload: bytes, mode: int = 1) -> bytes:
-    count = struct.pack(">I", len(payload)) if mode else b""
-    return header(*shape[::-1], mode=mode) + count + payload
-
-
-def test_strings_end_with_a_nul_each() -> None:
-    metadata = array(dataType="string")
-    assert metadata.content is Content.STRINGS
-    decoded = N5.decode(metadata, strings((2, 2), "a\0µ\0\0d\0".encode()))
-    assert decoded.tolist() == [["a", "µ"], ["", "d"]]
-
-
-def test_strings_that_java_dropped_from_the_end_are_empty() -> None:
-    assert N5.decode(array(dataType="string"), strings((1, 3), b"a\0")).tolist() == [["a", "", ""]]
-
-
-def test_strings_come_in_the_default_mode_where_bytes_and_elements_are_as_many() -> None:
-    assert N5.decode(array(dataType="string"), strings((1, 2), b"\0\0", 0)).tolist() == [["", ""]]
-
-
 def test_objects_are_never_decoded() -> None:
-    metadata = array(dataType="object")
-    assert metadata.content is Content.OBJECTS
     with pytest.raises(ValueError, match="run code"):
-        N5.decode(metadata, strings((1, 1), b"\xac\xed\0\5"))
+        N5.decode(array(dataType="object"), strings((1, 1), b"\xac\xed\0\5"))

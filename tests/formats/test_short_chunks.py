@@ -18,6 +18,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import (
     Array,
     ChunkError,
@@ -31,7 +32,6 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.arrays.transfer import read_points
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

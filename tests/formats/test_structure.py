@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import xarray_n5
+from tests.support.memory_store import MemoryStore
 from tests.support.remote import Far
 from tests.support.stores import CountingStore
 from xarray_n5 import (
@@ -27,7 +28,7 @@ from xarray_n5 import (
     to_n5,
     verify,
 )
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore
+from xarray_n5.stores import FsspecStore, LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,10 +17,12 @@ import xarray as xr
 from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from xarray_n5.pyramids.factors import steps_of
 
 from tests.support.axes import with_axes
 from tests.support.containers import NAMES
 from tests.support.killing import begin, files
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import CountingStore
 from xarray_n5 import (
     Axis,
@@ -44,7 +46,6 @@ from xarray_n5 import (
 from xarray_n5.model.axes import Geometry
 from xarray_n5.model.units import same_unit
 from xarray_n5.pyramids.reduce import coarse_shape, reduce_windows, steps_of
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,6 +24,7 @@ import xarray as xr
 
 import xarray_n5
 from tests.support.exhaustive import cases
+from tests.support.memory_store import MemoryStore
 from tests.support.servers import serving_ranges
 from tests.support.stores import keys_below
 from xarray_n5 import ChunkError, MetadataError, N5Error, open_array
@@ -31,7 +32,7 @@ from xarray_n5.errors import ReadOnlyError
 from xarray_n5.formats.open import open_store
 from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers
-from xarray_n5.stores import ArchiveStore, LocalStore, MemoryStore, Range
+from xarray_n5.stores import ArchiveStore, LocalStore, Range
 from xarray_n5.stores import _zip as zips
 from xarray_n5_engine import N5BackendEntrypoint
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.exhaustive import cases
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import CountingStore, ReadingStore
-from xarray_n5.stores import CachedStore, LocalStore, MemoryStore, uncached
+from xarray_n5.stores import CachedStore, LocalStore, uncached
 
 KEYS = [
     *("attributes.json", ".xn5/open-x.json", "a/attributes.json", "a/.zarray", "a/0", "a/1/2"),
@@ -174,17 +175,17 @@ def test_what_another_thread_has_changed_meanwhile_is_read_again() -> None:
     class Meanwhile(ReadingStore):
         """A store whose answers come after another thread has written."""
 
-        def list(self, prefix: str) -> Any:
-            found = super().list(prefix)
+        def list_many(self, prefixes: Any) -> Any:
+            listings = super().list_many(prefixes)
             if not cached._known.documents:
                 cached.set("a/attributes.json", b"{}")
-            return found
+            return listings
 
-        def get(self, key: str, most: int | None = None) -> bytes | None:
-            found = super().get(key, most)
-            if key == "attributes.json" and found is None:
-                cached.set(key, b"{}")
-            return found
+        def get_many(self, keys: Any) -> Any:
+            contents = super().get_many(keys)
+            if keys == ["attributes.json"] and contents == [None]:
+                cached.set(keys[0], b"{}")
+            return contents
 
     cached = CachedStore(Meanwhile())
     assert cached.list("") == ((), ())

@@ -47,7 +47,7 @@ def options(cache: str, folder: Path) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are made once."""
-    monkeypatch.setattr("xarray_n5.stores._requests._DELAYS", ())
+    monkeypatch.setattr("xarray_n5.stores._filesystems._DELAYS", ())
 
 
 @pytest.mark.parametrize("fault", [401, 403, 429, 500, 503, "drop"])

@@ -17,12 +17,13 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.support.memory_store import MemoryStore
 from tests.support.processes import Python
 from tests.support.servers import SERVED, Bucket, serving
 from tests.support.stores import STORES, CountingStore, ReadingStore, keys_below
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
 from xarray_n5.formats.open import open_store
-from xarray_n5.stores import CachedStore, LocalStore, MemoryStore, uncached
+from xarray_n5.stores import CachedStore, LocalStore, uncached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ import dask.array as da
 import pytest
 import xarray as xr
 
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import pyramid, to_n5
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     import numpy as np

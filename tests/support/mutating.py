@@ -26,12 +26,12 @@ import numpy as np
 
 from tests.support import compressions
 from tests.support.bombs import BOMBS, EXTREMES
+from tests.support.memory_store import MemoryStore
 from xarray_n5 import open_array
 from xarray_n5.codecs import from_json
 from xarray_n5.errors import ChunkError
 from xarray_n5.formats import FORMATS
 from xarray_n5.formats.hdf5.format import encode as encode_hdf5
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

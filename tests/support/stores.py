@@ -10,8 +10,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
+from tests.support.memory_store import MemoryStore
 from xarray_n5.formats.open import open_store
-from xarray_n5.stores import FsspecStore, LocalStore, MemoryStore, Store
+from xarray_n5.stores import FsspecStore, LocalStore, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -133,7 +134,7 @@ class CountingStore(Store):
         return self.inner.get(key, most)
 
     def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
-        self.counts["get_many"] += 1
+        self.counts["get" if len(keys) == 1 else "get_many"] += 1
         self._note(keys)
         return self.inner.get_many(keys)
 
@@ -162,7 +163,10 @@ class CountingStore(Store):
     is_folder = _counted("is_folder")
     delete_tree = _counted("delete_tree")
     list = _counted("list")
-    list_many = _counted("list_many")
+
+    def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
+        self.counts["list" if len(prefixes) == 1 else "list_many"] += 1
+        return self.inner.list_many(prefixes)
 
     def set(self, key: str, data: Buffer) -> None:
         with self.lock:

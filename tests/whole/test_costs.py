@@ -19,9 +19,9 @@ from dask.base import optimize
 from dask.callbacks import Callback
 
 from tests.support.memory import peak
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import CountingStore
 from xarray_n5 import create_array, from_n5, open_array, to_n5
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,11 +24,11 @@ from click.testing import CliRunner
 
 import xarray_n5
 from tests.support.exhaustive import EXHAUSTIVE
+from tests.support.memory_store import MemoryStore
 from xarray_n5.bdv.xml import looks_like_project
 from xarray_n5.cli import main
 from xarray_n5.model.metadata import lists_levels
 from xarray_n5.model.units import split_unit
-from xarray_n5.stores import MemoryStore
 from xarray_n5_engine import BdvBackendEntrypoint
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ import pytest
 import xarray as xr
 
 from tests.support.axes import with_axes
+from tests.support.memory_store import MemoryStore
 from tests.support.projects import Setup, project_xml, write_n5
 from tests.support.remote import Bucket, Far
 from xarray_n5 import Axis, create_array, open_array, pyramid, to_n5, verify
 from xarray_n5.errors import RequestError
-from xarray_n5.stores import FsspecStore, MemoryStore
+from xarray_n5.stores import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

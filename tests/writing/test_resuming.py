@@ -15,10 +15,10 @@ import xarray as xr
 from tests.datasets.test_write import days
 from tests.support.containers import NAMES
 from tests.support.exhaustive import EXHAUSTIVE, spread
+from tests.support.memory_store import MemoryStore
 from tests.support.stopping import NEVER, FailingFolder, FailingStore, StoppedError
 from xarray_n5 import copy, open_array, pyramid, repair, set_options, to_n5
 from xarray_n5.errors import FinishedAppendError
-from xarray_n5.stores import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

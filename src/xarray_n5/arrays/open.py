@@ -14,8 +14,7 @@ from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import N5Error, UnfinishedWriteWarning
 from xarray_n5.formats import TITLES, Hdf5, is_container_name
 from xarray_n5.formats.hdf5.container import Hdf5Container
-from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.missing import not_found
+from xarray_n5.formats.keyed import KeyedContainer, not_found
 from xarray_n5.formats.open import find_node
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata

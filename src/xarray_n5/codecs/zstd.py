@@ -7,8 +7,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.model.options import check_range
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 _MAGIC = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
 """The magic numbers of frames, and of skippable ones (RFC 8878, 3.1)."""
 
-_LONGEST_HEADER = 18
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 27, 31
 """The logarithms of the limits on a decoder's window, which a frame of a few bytes can request."""
 
@@ -51,32 +48,8 @@ class Zstd:
         return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the content of the frames.
-
-        numcodecs decodes one frame that states the expected size, into memory of that size; the
-        decompressor of streams anything else.
-        """
-        view = bytes_of(data)
-        if size and _stated_size(view) == size:
-            import numcodecs
-
-            decoded = np.empty(size, np.uint8)
-            try:
-                numcodecs.zstd.decompress(view, decoded)
-            except RuntimeError:
-                pass  # several frames, or a damaged one: the error below says which
-            else:
-                return decoded.data
+        """Return the content of the frames."""
         window = min(max(_SMALLEST_WINDOW, size.bit_length()), _LARGEST_WINDOW)
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: window}
         new = functools.partial(zstd.ZstdDecompressor, options=options)
-        return read_streams(view, size, new, _MAGIC)
-
-
-def _stated_size(view: memoryview) -> int | None:
-    """Return the size that the first frame states; None if it states none, or is not a frame."""
-    try:
-        size: int | None = zstd.get_frame_info(view[:_LONGEST_HEADER]).decompressed_size
-    except zstd.ZstdError:
-        return None
-    return size
+        return read_streams(data, size, new, _MAGIC)

@@ -48,10 +48,24 @@ def _parse(document: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any] |
     """
     whole = parse_object(document, name, _MOST_BYTES)
     if name != DOCUMENT:
+        if (version := whole["zarr_consolidated_format"]) != 1:
+            raise ValueError(f"expected version 1, got {version!r}")
         return whole, {str(key): members for key, members in whole["metadata"].items()}
     if (member := whole.get(_MEMBER)) is None:
         return whole, None
     return whole, {join(str(node), DOCUMENT): inner for node, inner in member["metadata"].items()}
+
+
+def _understood(
+    store: Store, key: str, document: bytes, otherwise: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what :func:`_parse` does; None with a warning if the document is corrupt."""
+    try:
+        return _parse(document, key.rpartition("/")[2])
+    except ODD as error:
+        where = join(store.url, key)
+        warn(f"consolidated metadata in {where} is corrupt; {otherwise} ({error!r})")
+        return {}, None
 
 
 def _dump(whole: Mapping[str, Any], documents: Mapping[str, Any], name: str) -> bytes:
@@ -106,12 +120,7 @@ def _renew(
             document = current.get(key)
             if document is None:
                 return
-            try:
-                whole, known = _parse(document, name)
-            except ODD as error:
-                where = join(store.url, key)
-                warn(f"consolidated metadata in {where} is corrupt; not updated ({error!r})")
-                return
+            whole, known = _understood(store, key, document, "not updated")
             if known is None:
                 return
             changed = {*keys, *(inner for inner in known if inner.startswith(starts))}
@@ -147,14 +156,7 @@ def names_in(store: Store, path: str, names: Collection[str]) -> tuple[str, ...]
     document = None if name is None else store.get(name)
     if name is None or document is None:
         return None
-    try:
-        whole, known = _parse(document, name)
-        version = 1 if name == DOCUMENT else whole["zarr_consolidated_format"]
-        if version != 1:
-            raise ValueError(f"expected version 1, got {version!r}")
-    except ODD as error:
-        warn(f"consolidated metadata in {join(store.url, name)} is corrupt; ignored ({error!r})")
-        return None
+    _, known = _understood(store, name, document, "ignored")
     if known is None:
         return None
     below = f"{path}/" if path else ""

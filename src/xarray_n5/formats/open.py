@@ -12,7 +12,7 @@ from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.formats import KEYED_FORMATS, N5, Hdf5, Zarr2, get_format
 from xarray_n5.formats.hdf5.container import Hdf5Container
-from xarray_n5.formats.hdf5.links import FOLLOW
+from xarray_n5.formats.hdf5.nodes import FOLLOW
 from xarray_n5.formats.hdf5.opening import SIGNATURE, is_stub
 from xarray_n5.formats.keyed import KeyedContainer
 from xarray_n5.formats.structure import described, get_documents, settle, warn_unfinished, where

@@ -1,23 +1,194 @@
 """Chains of codecs between the elements of a chunk and its bytes, and shards of several chunks.
 
+Each step has a limit on the size of its output. Without filters, the metadata determine the size of
+the compressor's input; filters may make it larger: up to the largest element for each element.
+
 Source of ``sharding_indexed``: the specification of the sharding codec, version 1.0.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from xarray_n5.formats.filters import Size, flat
+from xarray_n5.codecs.numcodecs import ALLOWED, CHECKSUMS, COMPRESSORS, codec_of
+from xarray_n5.codecs.streams import bytes_of
+from xarray_n5.errors import MetadataError
 from xarray_n5.model.grid import ChunkGrid
 
 if TYPE_CHECKING:
-    from xarray_n5.formats.filters import Bytes, Numbers, Texts
+    from collections.abc import Sequence
+
     from xarray_n5.model.grid import Index
-    from xarray_n5.model.metadata import Buffer
+    from xarray_n5.model.metadata import Buffer, Compression
+
+_OF_NUMBERS = frozenset({"delta", "fixedscaleoffset", "quantize", "packbits", "bitround", "astype"})
+"""Filters from numbers to numbers, or to bytes."""
+
+FILTERS = _OF_NUMBERS | frozenset(ALLOWED)
+"""Filters that are supported; others could run code from the file."""
+
+OBJECTS = frozenset({"vlen-utf8", "vlen-bytes"})
+"""Filters that decode objects: strings and bytes."""
+
+_TYPE = re.compile(
+    r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[Mm]8\[(?:[1-9]\d*)?[a-zA-Zμ]+\])"
+    "|bool|u?int(?:8|16|32|64)|float(?:16|32|64)|complex(?:64|128)"
+)
+_LARGEST_ELEMENT = 16
+
+_FEW_OBJECTS, _OBJECT, _RATIO = 1 << 22, 1 << 10, 32
+"""The limit on objects, whose size metadata do not state: the largest of 4 MiB for a chunk, 1 KiB
+for each, and 32 times the stored bytes."""
+
+_HEADERS = 1 << 16
+"""The number of bytes that headers and checksums may add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The limits on the output of a decoding step, in bytes."""
+
+    nbytes: int
+    exact: bool = True
+    """Whether the output always has the maximum size."""
+    objects: bool = False
+    """Whether these bytes represent objects, whose size is unknown."""
+
+    def limit(self, stored: int) -> int:
+        """Return the maximum number of bytes for a chunk of `stored` bytes."""
+        return max(self.nbytes, _RATIO * stored) if self.objects else self.nbytes
+
+    def check(self, size: int, stored: int) -> None:
+        """Raise if a step returned fewer or more bytes.
+
+        Raises
+        ------
+        EOFError
+            If they are fewer.
+        ValueError
+            If they are more.
+        """
+        if self.exact and size < self.nbytes:
+            raise EOFError(
+                f"expected {self.nbytes} bytes in the payload, got {size}: the chunk is "
+                "truncated, or the array's dtype, chunks or filters are wrong"
+            )
+        if size > (limit := self.limit(stored)):
+            raise ValueError(f"expected at most {limit} bytes in the payload, got {size}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A filter from bytes to bytes."""
+
+    codec: Compression
+    name: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the encoded size depends only on the size."""
+        return self.name not in COMPRESSORS
+
+    def encoded_size(self, size: int) -> int:
+        """Return the encoded size: with a checksum, or the maximum for incompressible bytes."""
+        if self.name in COMPRESSORS:
+            return size + size // 8 + _HEADERS
+        return size + 4 * (self.name in CHECKSUMS)
+
+    def encode(self, data: Any) -> Any:
+        """Encode bytes."""
+        return self.codec.encode(buffer(data))
+
+    def decode(self, data: memoryview, size: int) -> Any:
+        """Decode at most `size` bytes."""
+        return self.codec.decode(data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A filter of numcodecs from numbers to numbers, or to bytes."""
+
+    codec: Any
+    count: int
+    """The number of elements of a chunk."""
+    is_exact: ClassVar[bool] = False
+
+    def encoded_size(self, size: int) -> int:
+        """Return the maximum encoded size: the largest element for each element."""
+        return max(_LARGEST_ELEMENT * self.count, size) + _HEADERS
+
+    def encode(self, data: Any) -> Any:
+        """Encode elements."""
+        return self.codec.encode(data)
+
+    def decode(self, data: memoryview, size: int) -> Any:
+        """Decode elements; values that cannot be converted become what NumPy makes of them."""
+        with np.errstate(all="ignore"):
+            return self.codec.decode(np.frombuffer(data, np.uint8))
+
+
+def steps(configs: Sequence[str], count: int) -> list[Bytes | Numbers]:
+    """Return the filters that configurations describe, for chunks of `count` elements.
+
+    Raises
+    ------
+    MetadataError
+        If a filter's members are invalid.
+    """
+    filters = []
+    for config in configs:
+        members = json.loads(config)
+        try:
+            filters.append(_filter(members, count))
+        except (MetadataError, TypeError, ValueError, LookupError, OverflowError) as error:
+            raise MetadataError(f"filter {members['id']!r}: {error}") from error
+    return filters
+
+
+def _filter(members: dict[str, Any], count: int) -> Bytes | Numbers:
+    name = members["id"]
+    if name not in _OF_NUMBERS:
+        return Bytes(codec_of(members), name)
+    for key in members.keys() & {"dtype", "astype", "encode_dtype", "decode_dtype"}:
+        kind = members[key]
+        known = isinstance(kind, str) and _TYPE.fullmatch(kind) is not None
+        if not known and (key, kind) != ("astype", None):
+            raise MetadataError(f"{key!r} is {kind!r}; expected a type of numbers, such as '<f4'")
+    if members.get("scale") == 0:
+        raise MetadataError("'scale' is 0; expected a number to divide elements by")
+    step = Numbers(_numcodec(members), count)
+    # Types that NumPy cannot convert are rejected here, not chunk by chunk.
+    step.decode(memoryview(bytes(_LARGEST_ELEMENT)), 0)
+    return step
+
+
+def _numcodec(members: dict[str, Any]) -> Any:
+    import numcodecs
+
+    return numcodecs.get_codec(dict(members))
+
+
+def flat(data: Any) -> memoryview:
+    """Return the bytes of elements of any type."""
+    if isinstance(data, np.ndarray):
+        return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+    return bytes_of(data)
+
+
+def buffer(data: Any) -> memoryview:
+    """Return numbers unchanged, for codecs that shuffle by their size; others as bytes."""
+    if isinstance(data, np.ndarray) and data.dtype.kind in "biufc":
+        return np.ascontiguousarray(data).data
+    return flat(data)
+
+
+# Chains
 
 
 class Serializer(Protocol):
@@ -58,24 +229,34 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """``vlen-utf8`` and ``vlen-bytes``: each element after its length."""
+    """``vlen-utf8`` and ``vlen-bytes``: each element after its length, all after their number."""
 
-    codec: Texts
+    name: str
     shape: tuple[int, ...]
 
     @property
     def size(self) -> Size:
         """The maximum size of the elements, in bytes."""
-        return self.codec.size
+        most = max(_FEW_OBJECTS, _OBJECT * math.prod(self.shape))
+        return Size(most, exact=False, objects=True)
 
     def encode(self, block: np.ndarray) -> Buffer:
-        """Return the elements with their lengths."""
-        return flat(self.codec.encode(np.asarray(block, object).reshape(-1)))
+        """Return the elements, which must be strings, with their lengths."""
+        elements = np.asarray(block, object).reshape(-1)
+        for element in elements:
+            if not isinstance(element, str):
+                raise TypeError(
+                    f"expected only strings among objects, got {element!r}; convert it with str()"
+                )
+        return flat(_numcodec({"id": self.name}).encode(elements))
 
     def decode(self, view: memoryview) -> np.ndarray:
-        """Return the elements as objects."""
-        texts: np.ndarray = self.codec.decode(view, len(view))
-        return texts.reshape(self.shape)
+        """Return the elements, for which memory is allocated once their number is checked."""
+        expected, count = math.prod(self.shape), int.from_bytes(view[:4], "little")
+        if count != expected or len(view) < 4 + 4 * count:
+            raise ValueError(f"expected {expected} elements, the chunk's header states {count}")
+        elements: np.ndarray = _numcodec({"id": self.name}).decode(view)
+        return elements.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

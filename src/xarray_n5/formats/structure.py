@@ -260,9 +260,7 @@ def get_documents(store: Store, path: str, form: KeyedFormat) -> Documents:
 def get_all_documents(store: Store, paths: Sequence[str], form: KeyedFormat) -> list[Documents]:
     """Return the documents of each node, fetched in one batch."""
     keys = [join(path, name) for path in paths for name in form.documents]
-    contents = iter(
-        [store.get(keys[0])] if len(keys) == 1 else store.get_many(keys) if keys else ()
-    )
+    contents = iter(store.get_many(keys) if keys else ())
     several: list[Documents] = []
     for _ in paths:
         documents = {name: next(contents) for name in form.documents}

@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 from xarray_n5.stores._filesystems import anonymous_options
-from xarray_n5.stores._requests import heads, together
 from xarray_n5.stores.archive import ArchiveStore
-from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store
+from xarray_n5.stores.base import Listing, ObjectInfo, Range, Store, heads, together
 from xarray_n5.stores.cached import CachedStore, uncached
 from xarray_n5.stores.fsspec import FsspecStore
 from xarray_n5.stores.local import LocalStore
-from xarray_n5.stores.memory import MemoryStore
 
 __all__ = [
     "ArchiveStore",
@@ -20,7 +18,6 @@ __all__ = [
     "FsspecStore",
     "Listing",
     "LocalStore",
-    "MemoryStore",
     "ObjectInfo",
     "Range",
     "Store",

@@ -1,35 +1,44 @@
-"""fsspec filesystems: found by URL, and facts that each reports differently."""
+"""fsspec filesystems: found by URL, facts that each reports differently, and requests.
+
+Several requests are made at once, and again if they failed for a moment. Errors show no secrets.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import math
 import os
+import random
 import re
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xarray_n5.errors import MissingPackageError, RefusedError, RequestError
 from xarray_n5.model.paths import join, partial_key
-from xarray_n5.stores._errors import is_missing, is_refused, is_transient
+from xarray_n5.stores._errors import is_missing, is_refused, is_transient, lacks_bucket
 from xarray_n5.stores._web import NO_RANGES, WebError, get_anonymous_client, get_url, with_client
 from xarray_n5.stores.base import FilePart, Range
 from xarray_n5.stores.redaction import fingerprint, redact, redact_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from fsspec import AbstractFileSystem
+
+T = TypeVar("T")
 
 _AT_ONCE = 256
 """The default number of requests in flight; each library opens fewer connections."""
 
 _THREADS = 16
-"""The number of threads that make requests to filesystems that are not asynchronous."""
-
-_THREADED = frozenset({"smb", "webhdfs", "hdfs", "arrow_hdfs"})
-"""Protocols of such filesystems; one connection by FTP or SFTP serves one thread only."""
+"""The number of threads that read through a cache of an asynchronous filesystem."""
 
 WEB = frozenset({"http", "https"})
 
@@ -41,6 +50,10 @@ OBJECTS = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 
 FLAT = frozenset({"s3", "s3a", "memory"})
 """Protocols where a directory never outlives the objects in it; others can have directories."""
+
+_DELAYS = (0.1, 0.2, 0.4, 0.8)
+"""The maximum delays in seconds before requests that failed are repeated; half of each is random,
+which spreads those that failed together."""
 
 _EXTRAS = {
     **dict.fromkeys(["s3", "s3a"], "s3"),
@@ -68,16 +81,19 @@ def local_path(location: object) -> str | None:
 
 def split(location: object) -> tuple[AbstractFileSystem, str] | None:
     """Return the filesystem and path of a mapper, a UPath, a pair or a filesystem, or None."""
+    fs: Any
+    path: Any
     match location:
-        case (pair_fs, str(path)) if hasattr(pair_fs, "cat_file"):
-            return pair_fs, path.rstrip("/") or path
-    if hasattr(location, "cat_file"):
-        return cast("AbstractFileSystem", location), ""
-    fs: Any = getattr(location, "fs", None)
-    root = getattr(location, "root" if hasattr(location, "getitems") else "path", None)
-    if hasattr(fs, "cat_file") and isinstance(root, str):
-        return fs, root.rstrip("/") or root
-    return None
+        case (fs, str(path)) if hasattr(fs, "cat_file"):
+            pass
+        case _ if hasattr(location, "cat_file"):
+            fs, path = location, ""
+        case _:
+            fs = getattr(location, "fs", None)
+            path = getattr(location, "root" if hasattr(location, "getitems") else "path", None)
+            if not (hasattr(fs, "cat_file") and isinstance(path, str)):
+                return None
+    return in_folder(cast("AbstractFileSystem", fs), path.rstrip("/") or path)
 
 
 # Facts
@@ -152,8 +168,8 @@ def finds_by_folders(fs: AbstractFileSystem) -> bool:
     """Return whether ``find`` lists folder by folder, and treats failures as empty folders."""
     from fsspec.asyn import AsyncFileSystem
 
-    method = getattr(type(fs), "_find", None)
-    return is_async(fs) and method is AsyncFileSystem._find  # noqa: SLF001
+    usual = AsyncFileSystem._find  # noqa: SLF001
+    return getattr(type(fs), "_find", usual) is usual
 
 
 def most_at_once(fs: AbstractFileSystem) -> int:
@@ -161,7 +177,7 @@ def most_at_once(fs: AbstractFileSystem) -> int:
     if not is_async(fs):
         names = _names(fs.protocol)
         copied = "simplecache" in names and is_async(behind_caches(fs))
-        return _THREADS if copied or _THREADED & names else 1
+        return _THREADS if copied else 1
     size = getattr(fs, "batch_size", None)
     if not size:
         from fsspec.config import conf
@@ -172,7 +188,6 @@ def most_at_once(fs: AbstractFileSystem) -> int:
 
 def url_of(fs: AbstractFileSystem, root: str) -> str:
     """Return a path on a filesystem as a URL."""
-    fs, root = in_folder(fs, root)
     # A file with files inside, such as a zip.
     outer = fs.storage_options.get("fo")
     behind = f"::{outer}" if isinstance(outer, str) else ""
@@ -183,7 +198,7 @@ def digest(fs: AbstractFileSystem) -> str:
     """Return a digest of a filesystem and its options, which shows no secret."""
     inner = _inner(fs)
     facts = [type(fs).__qualname__, fs.storage_args, fs.storage_options]
-    facts += [digest(inner), getattr(fs, "path", None)] if inner is not None else []
+    facts += [digest(inner)] if inner is not None else []
     text = json.dumps(facts, default=_named, sort_keys=True)
     return fingerprint(text)
 
@@ -212,7 +227,6 @@ async def read(
     """
     if is_cache(fs):
         return FilePart(_copy_of(fs, path), None)
-    fs, path = in_folder(fs, path)
     start, stop = (None, None) if part is None else (part.start, part.stop)
     if start is not None and stop is not None and stop <= start:
         return FilePart(b"", None)
@@ -258,6 +272,120 @@ async def put_by_rename(fs: AbstractFileSystem, path: str, data: bytes) -> None:
     fs.mv(temporary, path)
 
 
+# Several requests
+
+
+async def _ask(
+    fs: AbstractFileSystem, url: str, verb: str, key: str, request: Callable[[], Awaitable[T]]
+) -> T | None:
+    """Return the result of a request; None if the file is missing, unless it is written.
+
+    Requests are repeated if they failed for a transient reason, unless the library of the
+    filesystem does that itself.
+    """
+    delays = [] if OBJECTS & protocols(fs) else [*_DELAYS]
+    while True:
+        try:
+            return await request()
+        except Exception as error:  # noqa: BLE001 - each library has errors of its own
+            if verb != "write" and is_missing(error):
+                return None
+            failure = _failure(verb, url, key, error, fs.storage_options)
+            final = not delays or not is_transient(error)
+        if final:
+            # Raised here, so that it does not carry the library's own error: that may show a
+            # signed URL, and need not be picklable.
+            raise failure
+        pause = delays.pop(0) * random.SystemRandom().uniform(0.5, 1)
+        if is_async(fs):
+            await asyncio.sleep(pause)
+        else:
+            time.sleep(pause)  # noqa: ASYNC251 - this thread has no loop
+
+
+def run(
+    fs: AbstractFileSystem,
+    url: str,
+    requests: Iterable[tuple[str, str, Callable[[], Awaitable[T]]]],
+    ahead: int = 1,
+    *,
+    finish: bool = False,
+) -> Iterator[tuple[str, T | None]]:
+    """Iterate over the keys of requests and their results, in order, several in flight.
+
+    A request is a coroutine. It runs in the loop of an asynchronous filesystem; those of others
+    block, and are run to their end by the thread that asks.
+
+    Parameters
+    ----------
+    fs, url
+        The filesystem, and the container's URL for errors, without secrets.
+    requests
+        The verb for errors, the key, and what makes the request; consumed as requests begin.
+    ahead
+        The maximum number of results that wait to be consumed.
+    finish
+        Whether to wait for all running requests if one fails; otherwise they are cancelled.
+    """
+    ask, ahead = partial(_ask, fs, url), min(ahead, most_at_once(fs))
+    if is_async(fs):
+        loop, submit = _loop_of(fs), asyncio.run_coroutine_threadsafe
+        yield from _in_flight(requests, ahead, lambda asked: submit(ask(*asked), loop), finish)
+    elif ahead > 1:
+        with ThreadPoolExecutor(ahead, "xarray-n5-fetch") as pool:
+            yield from _in_flight(
+                requests, ahead, lambda asked: pool.submit(_run, ask(*asked)), finish
+            )
+    else:
+        for asked in requests:
+            yield asked[1], _run(ask(*asked))
+
+
+def _run(request: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that blocks, and so never waits for a loop."""
+    try:
+        request.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    raise RuntimeError("a request of a blocking filesystem waits for a loop")
+
+
+def _loop_of(fs: AbstractFileSystem) -> asyncio.AbstractEventLoop:
+    """Return the event loop of a filesystem, unless this is the thread that runs it."""
+    loop: asyncio.AbstractEventLoop | None = fs.loop
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if loop is None or loop is running:
+        raise NotImplementedError(
+            "an event loop cannot wait for its own requests; open without asynchronous=True, or "
+            "read in another thread (asyncio.to_thread)"
+        )
+    return loop
+
+
+def _in_flight(
+    requests: Iterable[Any], ahead: int, submit: Callable[[Any], Future[T]], finish: bool
+) -> Iterator[tuple[str, T]]:
+    waiting: deque[tuple[str, Future[T]]] = deque()
+    try:
+        for asked in requests:
+            waiting.append((asked[1], submit(asked)))
+            if len(waiting) >= ahead:
+                key, result = waiting.popleft()
+                yield key, result.result()
+        while waiting:
+            key, result = waiting.popleft()
+            yield key, result.result()
+    finally:
+        for _, result in waiting:
+            if finish:
+                result.exception()
+            else:
+                result.cancel()
+
+
 # URLs
 
 
@@ -290,19 +418,31 @@ def resolve_url(url: str, options: Mapping[str, Any]) -> tuple[AbstractFileSyste
     except Exception as error:  # each library has errors of its own
         if not (isinstance(error, OSError) or is_refused(error) or is_transient(error)):
             raise
-        failure = _failure(url, options, error)
+        shown = redact_urls(url)
+        failure = _failure("open", shown, "", error, options)
+        if is_missing(error):
+            why = redact(f"{type(error).__name__}: {error}", options)
+            missing = f"cannot open {shown!r}: not found, or permission denied ({why})"
+            failure = FileNotFoundError(missing)
     else:
-        return fs, root
+        return in_folder(fs, root)
     raise failure
 
 
-def _failure(url: str, options: Mapping[str, Any], error: Exception) -> Exception:
-    why = redact(f"{type(error).__name__}: {error}", options)
-    if is_missing(error):
-        return FileNotFoundError(
-            f"cannot open {redact_urls(url)!r}: not found, or permission denied ({why})"
-        )
-    return (RefusedError if is_refused(error) else RequestError)("open", redact_urls(url), "", why)
+def _failure(
+    verb: str, url: str, key: str, error: Exception, options: Mapping[str, Any]
+) -> Exception:
+    """Return an error that names the key and shows no secret."""
+    if isinstance(error, NotImplementedError):
+        return error
+    kind = RefusedError if is_refused(error) else RequestError
+    text = str(error) or str(error.__cause__ or "") or "no details"
+    # A library of a filesystem gets its options with the first request.
+    unknown = isinstance(error, TypeError) and "unexpected keyword argument" in text
+    hint = "check the names in storage_options=" if unknown else getattr(error, "advice", None)
+    if lacks_bucket(error) or is_missing(error):  # nothing else is missing for a write
+        hint = "create the bucket, or correct its name in the URL"
+    return kind(verb, url, key, redact(f"{type(error).__name__}: {text}", options), hint)
 
 
 def split_query(fs: AbstractFileSystem, path: str) -> tuple[str, str]:
@@ -311,9 +451,3 @@ def split_query(fs: AbstractFileSystem, path: str) -> tuple[str, str]:
     if is_http(fs):
         path, _, query = path.partition("#")[0].partition("?")
     return path.rstrip("/") or path, query
-
-
-def path_at(fs: AbstractFileSystem, url: str) -> tuple[str, str] | None:
-    """Return the path and query of a URL on a filesystem; None if it has another protocol."""
-    known = url.partition("://")[0] in _names(behind_caches(fs).protocol)
-    return split_query(fs, fs._strip_protocol(url)) if known else None  # noqa: SLF001

@@ -54,6 +54,16 @@ class _Wanted(NamedTuple):
     most: int | None = None
     """The maximum size of a chunk; None for documents."""
 
+    @property
+    def name(self) -> bytes:
+        """Its name as the archive has it."""
+        return self.entry.encoded(self.key)
+
+    @property
+    def least_start(self) -> int:
+        """The position of its data, if its header has no extra fields."""
+        return self.entry.offset + zips.LOCAL.size + len(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStore(Store):
@@ -128,10 +138,6 @@ class ArchiveStore(Store):
         """Return the bytes at `key` in one request."""
         return self._files([key], most)[0]
 
-    def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the bytes at each key, in one batch."""
-        return self._files(keys, None)
-
     def fetch(
         self, keys: Iterable[str], ahead: int, most: int | None = None
     ) -> Iterator[tuple[str, bytes | None]]:
@@ -156,7 +162,7 @@ class ArchiveStore(Store):
         keys = dict.fromkeys(part.key for part in ranges)
         entries = {key: directory.find(key) for key in keys}
         packed = [key for key, entry in entries.items() if entry and entry.method == _DEFLATED]
-        data = dict(zip(packed, self.get_many(packed), strict=True))
+        data = dict(zip(packed, self._files(packed, None), strict=True))
         stored = {key: entry for key, entry in entries.items() if entry and key not in data}
         starts = self._starts([_Wanted(key, entry) for key, entry in stored.items()], directory)
         parts = [part for part in ranges if part.key in stored]
@@ -170,14 +176,14 @@ class ArchiveStore(Store):
         new = [file for file in wanted if file.entry.offset not in directory.starts]
         for file in new:
             self._check(file)
-        headers = [Range("", file.entry.offset, self._least_start(file)) for file in new]
+        headers = [Range("", file.entry.offset, file.least_start) for file in new]
         for file, header in zip(new, self._read(headers, directory.state), strict=True):
             directory.starts[file.entry.offset] = self._check_start(file, header)
         return {file.key: directory.starts[file.entry.offset] for file in wanted}
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
-        entry = self._find(key)
+        entry = self._directory().find(key)
         if entry is None:
             return None
         if count == 0:
@@ -187,11 +193,11 @@ class ArchiveStore(Store):
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`, without a request."""
-        return self._find(key) is not None
+        return self._directory().find(key) is not None
 
     def etag(self, key: str, *, free: bool = False) -> object:
         """Return a value that changes with the archive's content; None if it is missing."""
-        entry = None if free else self._find(key)
+        entry = None if free else self._directory().find(key)
         return None if entry is None else (self.version, entry.crc, entry.size)
 
     def is_folder(self, prefix: str) -> bool:
@@ -225,9 +231,6 @@ class ArchiveStore(Store):
 
     # Entries
 
-    def _find(self, key: str) -> ZipEntry | None:
-        return self._directory().find(key)
-
     def _check(self, wanted: _Wanted) -> None:
         """Raise if an entry cannot be read."""
         entry = wanted.entry
@@ -245,20 +248,12 @@ class ArchiveStore(Store):
         if entry.size > most or entry.packed > most + most // 16 + (1 << 10):
             why = f"it has {entry.size} bytes; expected at most {most}"
             raise self._unreadable(wanted, why)
-        stop = self._least_start(wanted) + entry.packed + _ROOM
+        stop = wanted.least_start + entry.packed + _ROOM
         return Range("", entry.offset, min(entry.stop, stop))
-
-    def _name_of(self, wanted: _Wanted) -> bytes:
-        """Return the name of an entry as the archive has it."""
-        return wanted.entry.encoded(wanted.key)
-
-    def _least_start(self, wanted: _Wanted) -> int:
-        """Return the position of an entry's data, if its header has no extra fields."""
-        return wanted.entry.offset + zips.LOCAL.size + len(self._name_of(wanted))
 
     def _check_start(self, wanted: _Wanted, data: bytes) -> int:
         """Return the position of an entry's data, given the header in front of it."""
-        entry, name = wanted.entry, self._name_of(wanted)
+        entry, name = wanted.entry, wanted.name
         if len(data) < (end := zips.LOCAL.size + len(name)):
             raise self._unreadable(wanted, "the archive is truncated")
         mark, *_, length, extra = zips.LOCAL.unpack_from(data)

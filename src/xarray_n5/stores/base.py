@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from xarray_n5.model.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xarray_n5.model.metadata import Buffer
 
 Listing: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Sorted names of the directories and of the files directly under a prefix."""
+
+T = TypeVar("T")
+
+_CALLS = 32
+"""The most calls at once; each may make many requests at once, too."""
 
 _LOCKS: WeakValueDictionary[object, Any] = WeakValueDictionary()
 """Locks of this process, by the identity of a node; an append holds one while it takes others."""
@@ -227,3 +235,26 @@ class Store(ABC):
             lock = _LOCKS.setdefault(self.identity(path), threading.RLock())
         with lock:
             yield False
+
+
+def together(store: Store, calls: Iterable[Callable[[], T]]) -> list[T]:
+    """Return the results of calls that make requests to a store, in order.
+
+    On local files they are made one after another. Elsewhere threads make them at the same time:
+    they must not change the filters of warnings, which are those of the whole process. All calls
+    have ended before the first error is raised.
+    """
+    waiting: list[Any] = [*calls]
+    if store.concurrency == 1 or len(waiting) < 2:  # noqa: PLR2004
+        return [call() for call in waiting]
+    with ThreadPoolExecutor(min(len(waiting), _CALLS), "xarray-n5-request") as threads:
+        running = [threads.submit(call) for call in waiting]
+        wait(running)
+    return [future.result() for future in running]
+
+
+def heads(store: Store, keys: Iterable[str], count: int) -> Iterator[tuple[bytes, int] | None]:
+    """Iterate over the first `count` bytes of files and their sizes, several in flight."""
+    waiting = iter(keys)
+    while batch := list(islice(waiting, store.concurrency)):
+        yield from together(store, [partial(store.head, key, count) for key in batch])

@@ -7,13 +7,13 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import quote, unquote
 
 from xarray_n5.errors import ReadOnlyError
 from xarray_n5.model.paths import join
 from xarray_n5.stores import _filesystems as filesystems
-from xarray_n5.stores._requests import Requests
 from xarray_n5.stores._web import DOCUMENT
 from xarray_n5.stores.base import FilePart, ObjectInfo, Range, Store
 from xarray_n5.stores.redaction import fingerprint, redact_urls
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores.base import Listing
+
+Facts: TypeAlias = "Mapping[str, Any]"
+"""The facts that fsspec has for a file or directory, such as its name, type and size."""
 
 _READ_ONLY = "cannot be changed through a cache; use the URL behind it, without `...cache::`"
 
@@ -53,8 +56,11 @@ class FsspecStore(Store):
 
     def at_url(self, url: str) -> Self | None:
         """Return the store at another URL of the filesystem; None if it is of another protocol."""
-        path = filesystems.path_at(self.fs, url)
-        return None if path is None else replace(self, root=path[0], query=path[1])
+        if url.partition("://")[0] not in self._protocols:
+            return None
+        path = self.fs._strip_protocol(url)  # noqa: SLF001
+        root, query = filesystems.split_query(self.fs, path)
+        return replace(self, root=root, query=query)
 
     def __repr__(self) -> str:
         """Show the URL without options, which may contain secrets."""
@@ -124,17 +130,24 @@ class FsspecStore(Store):
         path = join(self.root, quote(key))
         return f"{path}?{self.query}" if self.query else path
 
-    def _current(self, *, copies: bool = False) -> Requests:
-        """Return what makes requests, without listings that the filesystem has kept.
+    def _current(self, *, copies: bool = False) -> AbstractFileSystem:
+        """Return the filesystem without listings that it has kept.
 
         Other clients may have written. Some filesystems keep listings for ever, and look up files
         in that of the directory.
         """
         if copies:
-            return Requests(filesystems.of_this_process(self.fs), self.url)
+            return filesystems.of_this_process(self.fs)
         fs = self._source
         fs.invalidate_cache()
-        return Requests(fs, self.url)
+        return fs
+
+    def _call(self, verb: str, key: str, method: str, *arguments: Any, **options: Any) -> Any:
+        """Return the result of a method of the filesystem; None if a file is missing."""
+        fs = self._current()
+        request = partial(filesystems.call, fs, method, *arguments, **options)
+        [(_, result)] = filesystems.run(fs, self.url, [(verb, key, request)])
+        return result
 
     # Reading
 
@@ -148,7 +161,7 @@ class FsspecStore(Store):
     ) -> Iterator[tuple[str, bytes | None]]:
         """Iterate over keys and their bytes, several requests in flight."""
         parts = self._parts(((key, None) for key in keys), ahead, most, copies=self.copies)
-        return ((key, None if part is None else part.data) for (key, _), part in parts)
+        return ((key, None if part is None else part.data) for key, part in parts)
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
         """Return parts of files, several requests in flight; never from a cache."""
@@ -163,18 +176,12 @@ class FsspecStore(Store):
         *,
         copies: bool = False,
         whole: bool = False,
-    ) -> Iterator[tuple[tuple[str, Range | None], FilePart | None]]:
-        """Iterate over files and parts of files; `whole` is that of :func:`_filesystems.read`."""
-        requests = self._current(copies=copies)
-        most = DOCUMENT if most is None else most
-
-        async def ask(item: tuple[str, Range | None]) -> FilePart | None:
-            key, part = item
-            path = self._path(key)
-            read = partial(filesystems.read, requests.fs, path, part, most, whole=whole)
-            return await requests.ask("read", key, read)
-
-        return requests.map(wanted, ahead, ask)
+    ) -> Iterator[tuple[str, FilePart | None]]:
+        """Iterate over keys and files or parts; `whole` is that of :func:`_filesystems.read`."""
+        fs = self._current(copies=copies)
+        read = partial(filesystems.read, fs, most=DOCUMENT if most is None else most, whole=whole)
+        requests = (("read", key, partial(read, self._path(key), part)) for key, part in wanted)
+        return filesystems.run(fs, self.url, requests, ahead)
 
     def head(self, key: str, count: int) -> tuple[bytes, int] | None:
         """Return the first `count` bytes at `key` and the file's size."""
@@ -204,12 +211,11 @@ class FsspecStore(Store):
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
         if filesystems.WEB & self._protocols:  # where it is a page
-            return bool(self._current().call("look at", prefix, "isdir", self._path(prefix)))
+            return bool(self._call("look at", prefix, "isdir", self._path(prefix)))
         return (self._info(prefix) or {}).get("type") == "directory"
 
-    def _info(self, key: str) -> Mapping[str, Any] | None:
-        facts: Mapping[str, Any] | None
-        facts = self._current().call("look at", key, "info", self._path(key))
+    def _info(self, key: str) -> Facts | None:
+        facts: Facts | None = self._call("look at", key, "info", self._path(key))
         return facts
 
     # Listing
@@ -220,34 +226,28 @@ class FsspecStore(Store):
 
     def list_many(self, prefixes: Sequence[str]) -> Sequence[Listing]:
         """Return the names directly under each prefix, several requests in flight."""
-        paths = [self._path(prefix) for prefix in prefixes]
-        return [self._names(path, entries) for path, entries in self._listed(paths, prefixes)]
+        return [
+            (
+                tuple(sorted({name for name, facts in entries if facts["type"] == "directory"})),
+                tuple(sorted({name for name, facts in entries if facts["type"] != "directory"})),
+            )
+            for entries in self._listed(prefixes)
+        ]
 
-    def _listed(
-        self, paths: Iterable[str], prefixes: Iterable[str]
-    ) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
-        """Iterate over paths of directories and their entries; errors name the prefixes."""
-        requests = self._current()
-
-        async def ask(item: tuple[str, str]) -> Any:
-            path, prefix = item
-            listing = partial(filesystems.call, requests.fs, "ls", path, detail=True)
-            return await requests.ask("list", prefix, listing) or ()
-
-        listed = requests.map(zip(paths, prefixes, strict=True), self.concurrency, ask)
-        return ((path, entries) for (path, _), entries in listed)
-
-    def _names(self, path: str, entries: Iterable[Mapping[str, Any]]) -> Listing:
-        """Return the names of directories and of files among the entries of a path."""
-        folders: set[str] = set()
-        files: set[str] = set()
-        for entry in entries:
-            full = entry["name"].rstrip("/")
-            name = full.rpartition("/")[2]
-            if name and full.lstrip("/") != path.strip("/"):
-                name = unquote(name) if filesystems.is_http(self.fs) else name
-                (folders if entry["type"] == "directory" else files).add(name)
-        return tuple(sorted(folders)), tuple(sorted(files))
+    def _listed(self, prefixes: Iterable[str]) -> Iterator[Sequence[tuple[str, Facts]]]:
+        """Iterate over the names and facts of the entries directly under each prefix."""
+        fs, is_http = self._current(), filesystems.is_http(self.fs)
+        ls = partial(filesystems.call, fs, "ls", detail=True)
+        requests = (("list", prefix, partial(ls, self._path(prefix))) for prefix in prefixes)
+        for prefix, entries in filesystems.run(fs, self.url, requests, self.concurrency):
+            folder, named = self._path(prefix).strip("/"), []
+            for facts in entries or ():
+                full = facts["name"].strip("/")
+                # Some servers list an empty folder as what is in it.
+                if full and full != folder:
+                    name = full.rpartition("/")[2]
+                    named.append((unquote(name) if is_http else name, facts))
+            yield named
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`, with sizes and times."""
@@ -255,48 +255,32 @@ class FsspecStore(Store):
             if facts["type"] != "directory":
                 yield ObjectInfo(key, facts.get("size") or 0, _time_of(facts))
 
-    def _entries(
-        self, prefix: str, *, folders: bool = False
-    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Iterate over the files below a prefix, relative to it, and its directories if wanted."""
-        path, requests = self._path(prefix), self._current()
-        if filesystems.finds_by_folders(requests.fs):
-            entries = self._walk(path, prefix)
-        else:
-            find = {"withdirs": folders, "detail": True}
-            entries = requests.call("list", prefix, "find", path, **find) or {}
+    def _entries(self, prefix: str) -> Iterator[tuple[str, Facts]]:
+        """Iterate over files below a prefix, relative to it, and directories if there are any."""
+        if filesystems.finds_by_folders(self._source):
+            level = [""]
+            while level:
+                listed = self._listed([join(prefix, folder) for folder in level])
+                below = [
+                    (facts["type"] != "directory", join(folder, name), facts)
+                    for folder, entries in zip(level, listed, strict=True)
+                    for name, facts in entries
+                ]
+                below.sort(key=itemgetter(0, 1))  # a file may have the name of a directory
+                yield from ((key, facts) for _, key, facts in below)
+                level = [key for is_file, key, _ in below if not is_file]
+            return
+        path, withdirs = self._path(prefix), not filesystems.FLAT & self._protocols
+        entries = self._call("list", prefix, "find", path, withdirs=withdirs, detail=True) or {}
         # Filesystems differ in whether their paths begin with a slash.
-        is_http = filesystems.is_http(self.fs)
-        bare = path.partition("?")[0] if is_http else path
-        start = requests.fs._strip_protocol(bare).strip("/") if bare.strip("/") else ""  # noqa: SLF001
+        start = self.fs._strip_protocol(path).strip("/") if path.strip("/") else ""  # noqa: SLF001
         for full, facts in entries.items():
             name = full.lstrip("/")
             if name.rstrip("/") == start:
                 continue
             if start and not name.startswith(f"{start}/"):
                 raise OSError(f"{self.url!r} lists {redact_urls(name)!r}, which is outside of it")
-            key = name.removeprefix(f"{start}/")
-            yield unquote(key) if is_http else key, facts
-
-    def _walk(self, path: str, prefix: str) -> dict[str, Mapping[str, Any]]:
-        """Return the entries below a path, listed level by level; errors name the key `prefix`."""
-        below: dict[str, Mapping[str, Any]] = {}
-        level, seen = [path], {path}
-        while level:
-            folders: dict[str, None] = {}
-            for folder, entries in self._listed(level, [prefix] * len(level)):
-                for entry in entries:
-                    name = entry["name"].rstrip("/")
-                    if name == folder.rstrip("/"):
-                        continue  # an empty folder, which some servers list as what is in it
-                    if entry["type"] != "directory":
-                        below[name] = entry
-                    else:
-                        below.setdefault(name, entry)  # a file may have the same name
-                        folders[name] = None
-            level = [folder for folder in folders if folder not in seen]
-            seen.update(level)
-        return dict(sorted(below.items()))
+            yield name.removeprefix(f"{start}/"), facts
 
     # Writing
 
@@ -308,22 +292,19 @@ class FsspecStore(Store):
         """Write or remove several keys, several requests in flight."""
         if filesystems.is_cache(self.fs):
             raise ReadOnlyError(self.url, "", _READ_ONLY)
-        requests = self._current()
+        fs = self._current()
         by_rename = bool(filesystems.FILES & self._protocols)
-
-        async def ask(item: tuple[str, Buffer | None]) -> None:
-            (key, data), fs, path = item, requests.fs, self._path(item[0])
-            if data is None:
-                await requests.ask("remove", key, partial(filesystems.call, fs, "rm_file", path))
-            elif by_rename:
-                put = partial(filesystems.put_by_rename, fs, path, bytes(data))
-                await requests.ask("write", key, put, retry=False)
-            else:
-                put = partial(filesystems.call, fs, "pipe_file", path, bytes(data))
-                await requests.ask("write", key, put)
-
-        done = requests.map(items, 1 if by_rename else ahead, ask, finish=True)
-        return (key for (key, _), _ in done)
+        put = partial(filesystems.call, fs, "pipe_file")
+        put = partial(filesystems.put_by_rename, fs) if by_rename else put
+        remove = partial(filesystems.call, fs, "rm_file")
+        requests = (
+            ("remove", key, partial(remove, self._path(key)))
+            if data is None
+            else ("write", key, partial(put, self._path(key), bytes(data)))
+            for key, data in items
+        )
+        done = filesystems.run(fs, self.url, requests, 1 if by_rename else ahead, finish=True)
+        return (key for key, _ in done)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files, several requests in flight."""
@@ -331,8 +312,7 @@ class FsspecStore(Store):
 
     def delete_tree(self, prefix: str, first: str) -> None:
         """Remove everything under `prefix`, `first` before all else; names are not patterns."""
-        keeps = not filesystems.FLAT & self._protocols
-        entries = dict(self._entries(prefix, folders=keeps))
+        entries = dict(self._entries(prefix))
         if first in entries:
             self.delete([join(prefix, first)])
         folders = [key for key, facts in entries.items() if facts["type"] == "directory"]
@@ -350,7 +330,7 @@ class FsspecStore(Store):
                 self._source.rmdir(path)
 
 
-def _time_of(facts: Mapping[str, Any]) -> float | None:
+def _time_of(facts: Facts) -> float | None:
     """Return the time when a file was written, from the fields that filesystems have for it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified"):
         value = facts.get(name)

@@ -24,7 +24,7 @@ from xarray_n5.arrays.records import (
 )
 from xarray_n5.arrays.spec import check_agreement, completed, resolve_chunks
 from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
-from xarray_n5.formats.missing import not_found
+from xarray_n5.formats.keyed import not_found
 from xarray_n5.model.chunking import check_region, touched
 from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join

@@ -16,12 +16,11 @@ from xarray_n5.errors import N5Error, NodeNotFoundError, OneWriterError
 from xarray_n5.formats.hdf5 import files, nodes
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.format import MASK_BYTES, Hdf5
-from xarray_n5.formats.hdf5.links import (
+from xarray_n5.formats.hdf5.nodes import (
     Members,
     address_of,
     check_inside,
     children,
-    file_of,
     links_in,
     node_in,
 )
@@ -88,8 +87,9 @@ class Hdf5Container:
         """Return the file and the address in it, which all links to a node share."""
         with self._reading() as file:
             node = file.node(path) if file else None
-            place = (self.file, path) if node is None else (file_of(node), address_of(node)[-1])
-            return ("hdf5", os.path.realpath(place[0]), place[1])
+            file_path = self.file if node is None else node.file.filename
+            place = path if node is None else address_of(node)[-1]
+            return ("hdf5", os.path.realpath(file_path), place)
 
     def where(self, path: str) -> str:
         """Return a node's location: the file and the path in it."""
@@ -191,9 +191,7 @@ class Hdf5Container:
     def delete(self, path: str) -> None:
         """Remove a node and everything below it; the file does not become smaller."""
         self.store.delete_tree(path, "")
-        if self.etag(path) is not None:
-            with self._writing() as file:
-                nodes.delete(file, path)
+        self.clear(path)
 
     def clear(self, path: str) -> None:
         """Remove a node and everything below it, but no records of writes, next to the file."""
@@ -267,10 +265,7 @@ class Hdf5Container:
                     files.clear_chunk(dataset, index)
 
     def list_chunks(
-        self,
-        path: str,
-        metadata: ArrayMetadata,
-        rest: list[str] | None = None,
+        self, path: str, metadata: ArrayMetadata, rest: list[str] | None = None
     ) -> Iterator[Index]:
         """Iterate over the stored chunks."""
         return (index for index, _ in self._sizes(path))

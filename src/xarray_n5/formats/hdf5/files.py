@@ -23,7 +23,7 @@ from xarray_n5.formats.hdf5 import opening
 from xarray_n5.formats.hdf5.attributes import VERSION
 from xarray_n5.formats.hdf5.chunks import Chunks
 from xarray_n5.formats.hdf5.format import NO_FILTERS, split_mask
-from xarray_n5.formats.hdf5.links import node_in, outside
+from xarray_n5.formats.hdf5.nodes import node_in, outside
 from xarray_n5.formats.hdf5.opening import stamp_of
 from xarray_n5.model.paths import join
 

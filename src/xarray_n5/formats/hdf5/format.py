@@ -220,7 +220,7 @@ def peek(metadata: ArrayMetadata, head: bytes, size: int) -> tuple[int, ...]:
     expected, least = math.prod(metadata.chunks) * layout.dtype.itemsize, 0
     if metadata.dtype.kind != "O" and (mask == NO_FILTERS or not layout.filters):
         least = expected
-    elif len(layout.filters) == 1 and layout.filters[0][0] == BLOSC and not mask:
+    elif [number for number, _ in layout.filters] == [BLOSC] and not mask:
         least = Blosc().stored_size(bytes(payload), expected)
     if size < MASK_BYTES + least:
         raise EOFError(f"expected at least {least} bytes in the chunk, got {size - MASK_BYTES}")

@@ -6,14 +6,23 @@ bigdataviewer-core, Hdf5ImageLoader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.lib.format import drop_metadata
 
 from xarray_n5.codecs.hdf5 import FAILURES, check_type, plugins_of
-from xarray_n5.errors import MetadataError
-from xarray_n5.formats.hdf5.attributes import VERSION, read_attributes, write_attributes
+from xarray_n5.errors import MetadataError, PathError
+from xarray_n5.formats.hdf5.attributes import (
+    VERSION,
+    is_empty_scale,
+    read_attributes,
+    write_attributes,
+)
 from xarray_n5.formats.hdf5.chunks import Chunks
 from xarray_n5.formats.hdf5.format import (
     DEFLATE,
@@ -23,16 +32,224 @@ from xarray_n5.formats.hdf5.format import (
     compression_of,
     filters_of,
 )
-from xarray_n5.formats.hdf5.links import check_inside, node_in, outside
 from xarray_n5.model.json import check_json
 from xarray_n5.model.metadata import ArrayMetadata, Content, GroupMetadata
-from xarray_n5.model.paths import level_table_of
+from xarray_n5.model.paths import join, level_table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from xarray_n5.formats.hdf5.files import OpenFile
     from xarray_n5.model.metadata import Attributes, Metadata
+
+FOLLOW = "follow_external"
+"""The storage option that allows other files to be read."""
+
+_HIDDEN = frozenset({"__DATA_TYPES__"})
+"""Groups that JHDF5 reserves in every file."""
+
+_MAX_SOFT_LINKS = 16
+"""The maximum number of soft links that HDF5 follows to an object."""
+
+Address: TypeAlias = "tuple[int, int, int]"
+"""An object: the device and number of its file, which may be another one, and where it is there."""
+
+_OPT_IN = f"if you trust the file, set the storage option {FOLLOW!r} to True to read it"
+
+
+def node_in(file: Any, path: str, *, follow: bool = False) -> Any:
+    """Return the group or dataset at a path of an h5py file or group; None if there is none.
+
+    Raises
+    ------
+    PathError
+        If the path leads to another file, unless `follow` is set.
+    """
+    import h5py
+
+    if follow:
+        try:
+            node = file[path or "/"]
+        except (KeyError, RuntimeError):
+            return None  # no such object, or a cycle of links
+        return node if isinstance(node, h5py.Group | h5py.Dataset) else None
+    node = _walk(file.file, file.id, path, [])
+    if isinstance(node, h5py.h5g.GroupID):
+        return h5py.Group(node)
+    return h5py.Dataset(node) if isinstance(node, h5py.h5d.DatasetID) else None
+
+
+def _walk(file: Any, start: Any, path: str, soft_links: list[str]) -> Any:
+    """Return the identifier of the object at a path from a group, link by link within a file.
+
+    It is None if there is none. The soft links on the way are added to `soft_links`.
+    """
+    import h5py
+
+    root = h5py.h5o.open(file.id, b"/")
+    node = root if path.startswith("/") or start == file.id else start
+    for part in path.encode("utf-8", "surrogateescape").split(b"/"):
+        if part in {b"", b"."}:
+            continue
+        if not isinstance(node, h5py.h5g.GroupID) or not node.links.exists(part):
+            return None
+        kind = node.links.get_info(part).type
+        if kind == h5py.h5l.TYPE_HARD:
+            node = h5py.h5o.open(node, part)
+        elif kind == h5py.h5l.TYPE_SOFT:
+            soft_links.append(node.links.get_val(part).decode("utf-8", "surrogateescape"))
+            if len(soft_links) > _MAX_SOFT_LINKS:
+                return None
+            node = _walk(file, node, soft_links[-1], soft_links)
+        else:
+            raise PathError(f"{os.fsdecode(file.filename)}: {path!r} {_refusal(node, part)}")
+    return node
+
+
+def _refusal(group: Any, name: bytes) -> str:
+    """Return why a link that is neither hard nor soft is not followed."""
+    import h5py
+
+    if group.links.get_info(name).type != h5py.h5l.TYPE_EXTERNAL:
+        return "is a user-defined link, which cannot be followed; read it with h5py"
+    other, target = (os.fsdecode(part) for part in group.links.get_val(name))
+    return (
+        f"is an external link to {target!r} in {other!r}, which is not followed; "
+        f"{_OPT_IN}, and open that file to write to it"
+    )
+
+
+def outside(dataset: Any) -> str | None:
+    """Return why a dataset's elements may be outside its file; None if they are inside."""
+    if dataset.external:
+        names = sorted({os.fsdecode(name) for name, *_ in dataset.external})
+        return f"its elements are in other files ({', '.join(names)}); {_OPT_IN}"
+    if not dataset.is_virtual:
+        return None
+    for source in dataset.virtual_sources():
+        if source.file_name != "." or not _is_plain(dataset.file, source.dset_name):
+            return (
+                "it is a virtual dataset of other files or virtual datasets "
+                f"({source.dset_name!r} in {source.file_name!r}); {_OPT_IN}"
+            )
+    return None
+
+
+def _is_plain(file: Any, path: str) -> bool:
+    """Return whether the elements of a virtual dataset's source are in the same file, or absent."""
+    if "%" in path:
+        return False  # HDF5 replaces it with a number
+    try:
+        source = node_in(file, path)
+    except PathError:
+        return False
+    return not hasattr(source, "shape") or not (source.external or source.is_virtual)
+
+
+def check_inside(dataset: Any) -> None:
+    """Raise if writing to a dataset would change other files, or other datasets.
+
+    Raises
+    ------
+    PathError
+        If it has external storage or is virtual.
+    """
+    if dataset.external or dataset.is_virtual:
+        raise PathError(
+            f"{os.fsdecode(dataset.file.filename)}: cannot write to {dataset.name!r}, whose "
+            "elements are in other files or datasets (external storage, or a virtual dataset); "
+            "write to those instead"
+        )
+
+
+@dataclass(slots=True)
+class Members:
+    """The nodes in each group of a walk that begins at one; each group is a member once.
+
+    Of several links to a group, only the one on the shortest path counts, and of equally short
+    paths the first in sorted order: the number of paths may grow exponentially with that of links.
+    Links are read level by level, no deeper than needed, and once.
+    """
+
+    top: str
+    """The path of the group at which the walk begins."""
+    names: dict[Address, list[str]] = field(default_factory=dict)
+    """The names of the nodes in a group whose links have been read; hidden ones are left out."""
+    known: set[Address] = field(default_factory=set)
+    """The groups that are members, and the ones around them."""
+    level: list[str] = field(default_factory=list)
+    """The paths of the groups whose links are read next."""
+
+    def children(self, find: Callable[[str], Any], path: str, *, follow: bool) -> list[str]:
+        """Return the sorted names of the nodes in a group; `find` returns the node at a path."""
+        group = find(path)
+        if not self.known:
+            self.known, self.level = groups_around(find, self.top), [self.top]
+        while (address := address_of(group)) not in self.names and self.level:
+            paths, self.level = self.level, []
+            for inner in paths:
+                with contextlib.suppress(*FAILURES):  # groups that are damaged
+                    self._read(find(inner), inner, follow=follow)
+        return self.names[address] if address in self.names else children(find, path, follow=follow)
+
+    def _read(self, group: Any, path: str, *, follow: bool) -> None:
+        links = list(links_in(group, follow=follow))
+        names = self.names[address_of(group)] = []
+        for name, address in links:
+            if address in self.known or name.startswith("."):
+                continue
+            names.append(name)
+            if address is not None:
+                self.known.add(address)
+                self.level.append(join(path, name))
+
+
+def children(find: Callable[[str], Any], path: str, *, follow: bool) -> list[str]:
+    """Return the sorted names of the nodes in a group; hidden ones and circles are left out."""
+    around, links = groups_around(find, path), links_in(find(path), follow=follow)
+    return [name for name, to in links if to not in around and not name.startswith(".")]
+
+
+def groups_around(find: Callable[[str], Any], path: str) -> set[Address]:
+    """Return the group at a path and those above it; `find` returns the node at a path."""
+    parts = path.split("/") if path else []
+    paths = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    return {address_of(node) for node in map(find, paths) if node is not None}
+
+
+def links_in(group: Any, *, follow: bool = False) -> Iterator[tuple[str, Address | None]]:
+    """Iterate over the names of the nodes in a group, in sorted order, with addresses of groups.
+
+    Links to other files are included unless `follow` is set: reading them raises an error that
+    explains the refusal.
+    """
+    import h5py
+
+    names = group if isinstance(group, h5py.Group) else ()
+    for name in sorted(name for name in names if isinstance(name, str)):
+        try:
+            node = node_in(group, name, follow=follow)
+        except PathError:
+            yield name, None
+            continue
+        except FAILURES:
+            continue  # a link to nothing
+        if isinstance(node, h5py.Group):
+            if name not in _HIDDEN:
+                yield name, address_of(node)
+        elif node is not None and not is_empty_scale(node):
+            yield name, None
+
+
+def address_of(node: Any) -> Address:
+    """Return the identity of an object, which does not depend on the link that leads to it."""
+    import h5py
+
+    file = os.stat(node.file.filename)
+    return file.st_dev, file.st_ino, int(h5py.h5o.get_info(node.id).addr)
+
+
+# Metadata
 
 _OPTIONAL = 1
 """HDF5's flag of filters that chunks may skip."""
@@ -82,12 +299,15 @@ def _read_array(file: OpenFile, path: str, dataset: Any) -> ArrayMetadata:
     chunks = Chunks(dataset)
     if strings:
         dtype = np.dtype(object)
-    elif _is_unsigned(file.node, path, dataset.dtype):
+    elif dataset.dtype.str[1:] == "i2" and _resolutions(file.node, path) is not None:
+        # BigDataViewer stores uint16 as int16.
         dtype = np.dtype(f"{dataset.dtype.str[0]}u2")
     else:
         dtype = drop_metadata(dataset.dtype)
     direct = chunks.direct and ENCODABLE.issuperset(number for number, _ in filters)
-    direct = direct and not (filters and _may_skip_filters(dataset))
+    # Chunks at the array's ends may be unfiltered in newer files, which h5py does not report.
+    superblock, *_ = dataset.file.id.get_create_plist().get_version()
+    direct = direct and not (filters and superblock)
     return ArrayMetadata(
         shape=dataset.shape,
         chunks=chunks.grid.chunks,
@@ -113,12 +333,6 @@ def _unreadable(dataset: Any) -> str | None:
     if dataset.id.dtype.subdtype is not None:
         return f"each of its elements is an array ({dataset.id.dtype}); {_USE_H5PY}"
     return None
-
-
-def _may_skip_filters(dataset: Any) -> bool:
-    """Return whether chunks at the array's ends may be unfiltered, which h5py does not report."""
-    superblock, *_ = dataset.file.id.get_create_plist().get_version()
-    return bool(superblock)
 
 
 def _fill(dataset: Any, dtype: np.dtype[Any]) -> Any:
@@ -166,17 +380,10 @@ def _create_dataset(file: Any, path: str, metadata: ArrayMetadata) -> Any:
 
 
 def change_attributes(
-    file: Any,
-    path: str,
-    node: Any,
-    change: Callable[[Attributes], Attributes],
-    where: str,
+    file: Any, path: str, node: Any, change: Callable[[Attributes], Attributes], where: str
 ) -> dict[str, Any]:
     """Replace a node's attributes by the result of `change`; return those."""
-
-    def find(path: str) -> Any:
-        return node_in(file, path)
-
+    find = partial(node_in, file)
     before, elsewhere = _attributes(find, path, node), _level_factors(find, path).items()
     after = dict(change(before))
     check_json(after, where, before)
@@ -226,11 +433,6 @@ def _level_factors(find: Callable[[str], Any], path: str) -> dict[str, list[floa
     if table is None or level >= table.shape[0] or table.dtype.kind not in "iuf":
         return {}
     return {"downsamplingFactors": [float(factor) for factor in table[level]]}
-
-
-def _is_unsigned(find: Callable[[str], Any], path: str, dtype: np.dtype[Any]) -> bool:
-    """Return whether a dataset stores uint16 as int16, as BigDataViewer does."""
-    return dtype.str[1:] == "i2" and _resolutions(find, path) is not None
 
 
 def _resolutions(find: Callable[[str], Any], path: str) -> tuple[int, Any] | None:

@@ -116,33 +116,21 @@ def _header(metadata: ArrayMetadata, data: bytes) -> tuple[tuple[int, ...], int 
     if metadata.content is Content.OBJECTS:
         raise ValueError(_OBJECTS)
     try:
-        mode, shape, count, start = _parse_header(data)
+        mode, ndim = struct.unpack_from(">HH", data)
+        if mode == _OBJECT:
+            raise ValueError(_OBJECTS)
+        if mode not in {_DEFAULT, _VARLENGTH}:
+            raise ValueError(f"the header has mode {mode}; expected 0, 1 or 2")
+        if ndim != len(metadata.shape):
+            raise ValueError(
+                f"the header has {ndim} dimensions; the dataset has {len(metadata.shape)}"
+            )
+        shape, start = struct.unpack_from(f">{ndim}I", data, 4)[::-1], 4 + 4 * ndim
+        if mode == _DEFAULT:
+            return shape, None, start
+        return shape, struct.unpack_from(">I", data, start)[0], start + 4
     except struct.error:
         raise EOFError(f"the header is truncated after {len(data)} bytes") from None
-    if problem := _problem(metadata, mode, shape):
-        raise ValueError(problem)
-    return shape, count, start
-
-
-def _parse_header(data: bytes) -> tuple[int, tuple[int, ...], int | None, int]:
-    mode, ndim = struct.unpack_from(">HH", data)
-    if mode == _OBJECT:
-        return mode, (), None, 0
-    dimensions = struct.unpack_from(f">{ndim}I", data, 4)
-    start = 4 + 4 * ndim
-    if mode == _VARLENGTH:
-        return mode, dimensions[::-1], struct.unpack_from(">I", data, start)[0], start + 4
-    return mode, dimensions[::-1], None, start
-
-
-def _problem(metadata: ArrayMetadata, mode: int, shape: tuple[int, ...]) -> str | None:
-    if mode not in {_DEFAULT, _VARLENGTH, _OBJECT}:
-        return f"the header has mode {mode}; expected 0, 1 or 2"
-    if mode == _OBJECT:
-        return _OBJECTS
-    if len(shape) != len(metadata.shape):
-        return f"the header has {len(shape)} dimensions; the dataset has {len(metadata.shape)}"
-    return None
 
 
 def _check_shape(

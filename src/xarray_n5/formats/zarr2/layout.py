@@ -19,8 +19,7 @@ from xarray_n5.codecs.lz4 import Lz4
 from xarray_n5.codecs.numcodecs import COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats.filters import FILTERS, OBJECTS, Bytes, Texts, steps
-from xarray_n5.formats.pipeline import Fixed, Pipeline, Varying
+from xarray_n5.formats.pipeline import FILTERS, OBJECTS, Bytes, Fixed, Pipeline, Varying, steps
 from xarray_n5.formats.values import LARGEST, given_fill, parse_fill
 from xarray_n5.model.metadata import UNMASKED, ArrayMetadata, Content
 from xarray_n5.model.units import check_time_units
@@ -180,10 +179,9 @@ def _pipeline(
 ) -> Pipeline:
     axes = tuple(range(len(chunks)))[::-1] if order == "F" else None
     shape = chunks[::-1] if order == "F" else chunks
-    decoders = steps(filters, math.prod(chunks))
-    texts = next((step for step in decoders if isinstance(step, Texts)), None)
-    serializer = Fixed(dtype, shape) if texts is None else Varying(texts, shape)
-    codecs = [step for step in decoders if not isinstance(step, Texts)]
+    objects = dtype.kind == "O"
+    serializer = Varying(json.loads(filters[0])["id"], shape) if objects else Fixed(dtype, shape)
+    codecs = steps(filters[objects:], math.prod(chunks))
     if not isinstance(compression, Raw):
         # LZ4 has another framing than Java's.
         config = config_of(compression) or {}
@@ -246,7 +244,7 @@ def parse_filters(
         raise MetadataError(f"{where}: objects require a first filter of {sorted(OBJECTS)}")
     filters = tuple(json.dumps(config, sort_keys=True) for config in configs)
     try:
-        steps(filters, math.prod(chunks))
+        steps(filters[objects:], math.prod(chunks))
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
     return filters

@@ -14,17 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from xarray_n5.codecs import Compression, config_of, from_json, to_json
-from xarray_n5.codecs.numcodecs import (
-    ALLOWED,
-    COMPRESSORS,
-    OTHER_CODEC,
-    Numcodecs,
-    codec_of,
-)
+from xarray_n5.codecs.numcodecs import ALLOWED, COMPRESSORS, OTHER_CODEC, Numcodecs, codec_of
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.errors import MetadataError, UnknownCompressionError
-from xarray_n5.formats.filters import Bytes, Texts
-from xarray_n5.formats.pipeline import Fixed, Pipeline, Sharding, Varying
+from xarray_n5.formats.pipeline import Bytes, Fixed, Pipeline, Sharding, Varying
 from xarray_n5.formats.zarr2 import layout as zarr2
 from xarray_n5.formats.zarr3.types import extension, named
 from xarray_n5.model.options import check_boolean, check_choice, check_range
@@ -89,11 +82,8 @@ def parse(codecs: Any, given: Elements, where: str) -> Pipeline:
     UnknownCompressionError
         If a codec is unknown.
     """
-    if (
-        not isinstance(codecs, list)
-        or not 0 < len(codecs) <= _MOST_CODECS
-        or given.depth > _MOST_DEPTH
-    ):
+    proper = isinstance(codecs, list) and 0 < len(codecs) <= _MOST_CODECS
+    if not proper or given.depth > _MOST_DEPTH:
         raise MetadataError(f"{where}: 'codecs' is {str(codecs)[:200]}; expected a list of codecs")
     with _naming(codecs, where):
         steps = [named(codec) for codec in codecs if not _may_be_ignored(codec)]
@@ -154,7 +144,7 @@ def _serializer(name: str, members: Mapping[str, Any], given: Elements, where: s
     if varying != dtype.hasobject:
         raise MetadataError(f"it does not support elements of {dtype}")
     if varying:
-        return Varying(Texts(name, math.prod(shape)), shape)
+        return Varying(name, shape)
     endian = members.get("endian") or "little"
     check_choice("endian", endian, ("little", "big"))
     if dtype.names is not None:  # as zarr-python, the only writer of such types, stores them
@@ -163,11 +153,8 @@ def _serializer(name: str, members: Mapping[str, Any], given: Elements, where: s
 
 
 def _sharding(members: Mapping[str, Any], given: Elements, where: str) -> Sharding:
-    shape, sides, location = (
-        given.shape,
-        members["chunk_shape"],
-        members.get("index_location", "end"),
-    )
+    shape, sides = given.shape, members["chunk_shape"]
+    location = members.get("index_location", "end")
     check_choice("index_location", location, ("start", "end"))
     proper = isinstance(sides, list) and len(sides) == len(shape)
     if not proper or not all(type(n) is int and n > 0 for n in sides):

@@ -80,7 +80,9 @@ class Zarr3(KeyedFormat):
         """Return the document of a new node."""
         if isinstance(metadata, ArrayMetadata):
             members = members_of(metadata)
-            attributes = {k: v for k, v in metadata.attributes.items() if not _is_named(k, members)}
+            attributes = dict(metadata.attributes)
+            if "dimension_names" in members:
+                del attributes[NAMES]
             if metadata.layout.masks:
                 attributes[MASK] = encode_mask(metadata.layout.mask, metadata.dtype)
         else:
@@ -209,10 +211,7 @@ def _check_members(members: Mapping[str, Any], known: frozenset[str], where: str
 
 
 def _chunk_shape(grid: Any, where: str) -> Any:
-    try:
-        name, members = named(grid)
-    except ValueError:
-        name, members = str(grid)[:200], {}
+    name, members = named(grid, strict=False)
     if name != "regular":
         raise MetadataError(f"{where}: chunk grid {name!r} is not supported; only 'regular' is")
     return members.get("chunk_shape")
@@ -228,10 +227,6 @@ def _attributes(members: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _filled(names: Sequence[str | None]) -> list[str]:
     """Return a name for each dimension, also for unnamed ones."""
     return [f"dim_{number}" if name is None else name for number, name in enumerate(names)]
-
-
-def _is_named(key: str, members: Mapping[str, Any]) -> bool:
-    return key == NAMES and "dimension_names" in members
 
 
 def _dump(members: Attributes, where: str, before: Attributes | None = None) -> Documents:

@@ -247,10 +247,7 @@ def are_names(value: Any, ndim: int) -> bool:
 
 
 def _keys(value: Any, where: str) -> tuple[str, str]:
-    try:
-        name, members = types.named(value)
-    except ValueError:
-        name, members = str(value), {}
+    name, members = types.named(value, strict=False)
     separator = members.get("separator", _SEPARATORS.get(name))
     if name not in _SEPARATORS or separator not in (".", "/"):
         raise MetadataError(

@@ -66,13 +66,13 @@ def parse_type(value: object, where: str) -> np.dtype[Any]:
     return dtype
 
 
-def named(value: object) -> tuple[str, Mapping[str, Any]]:
+def named(value: object, *, strict: bool = True) -> tuple[str, Mapping[str, Any]]:
     """Return the name and the configuration of an extension; a string is a name alone.
 
     Raises
     ------
     ValueError
-        If it is neither a string nor an object with a name.
+        If it is neither a string nor an object with a name, unless `strict` is false.
     """
     match value:
         case str():
@@ -81,6 +81,8 @@ def named(value: object) -> tuple[str, Mapping[str, Any]]:
             members = others.get("configuration")
             if members is None or isinstance(members, dict):
                 return name, members or {}
+    if not strict:
+        return str(value)[:200], {}
     raise ValueError("expected a name, or an object with a 'name' and a 'configuration'")
 
 

@@ -43,6 +43,7 @@ class MemoryStore(Store):
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
         """Return the bytes at `key`, or None."""
+        del most
         return self.items.get(key)
 
     def get_ranges(self, ranges: Sequence[Range]) -> Sequence[FilePart | None]:
@@ -70,6 +71,7 @@ class MemoryStore(Store):
 
     def list_info(self, prefix: str, *, sizes: bool = True) -> Iterator[ObjectInfo]:
         """Iterate over the files under `prefix`."""
+        del sizes
         start = f"{prefix}/" if prefix else ""
         for key, data in sorted(self.items.items()):
             if key.startswith(start):
