@@ -17,7 +17,6 @@ import xarray as xr
 from dask.delayed import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xarray_n5.pyramids.factors import steps_of
 
 from tests.support.axes import with_axes
 from tests.support.containers import NAMES
