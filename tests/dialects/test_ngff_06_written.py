@@ -204,53 +204,7 @@ def written_as(way: str, source: Path, place: Path, **how: Any) -> None:
             xarray_n5.copy(source, place, dialect=way, **how)
 
 
-LEVELS = {"tree", "pyramid"}
-KEEPING = ["crop", "turned", "tree", "pyramid"]
-
-
-@pytest.mark.parametrize("way", KEEPING)
-def test_writes_of_what_was_opened_keep_other_systems(tmp_path: Path, way: str) -> None:
-    source, place = tmp_path / "x.zarr", tmp_path / "y.zarr"
-    stage_image(source)
-    written_as(way, source, place, format="zarr3", dialect="ngff-0.6")
-    (image,) = check_schema(place)["multiscales"]
-    assert {each["name"] for each in image["coordinateSystems"]} == {"stage", "intrinsic"}
-    before, after = (
-        next(iter(ds.data_vars.values()))
-        for ds in (
-            xr.open_dataset(source, engine="n5", level=0),
-            xr.open_dataset(place, engine="n5", level=0 if way in LEVELS else None),
-        )
-    )
-    index = np.array([1, 2.5])
-    same = [index[0] + 2, 2 * index[1]] if way == "crop" else index
-    np.testing.assert_allclose(
-        after.n5.to_world(index, system="stage"),
-        before.n5.to_world(same, system="stage"),
-        rtol=0,
-        atol=1e-9,
-    )
-    facts = [each.encoding["coordinate_systems"]["stage"]["units"] for each in (before, after)]
-    assert facts == [["nanometer", "nanometer"]] * 2
-
-
-@pytest.mark.filterwarnings("ignore:omitted, as levels have coordinates of their axes only")
-def test_a_section_keeps_its_position_in_other_systems(tmp_path: Path) -> None:
-    edges = edge("affine", "intrinsic", "world", affine=np.arange(12.0).reshape(3, 4).tolist())
-    ome = {"version": "0.6", "multiscales": [image_of("zyx", [2, 3, 4], [1, 5, 6], edges)]}
-    store(tmp_path / "x.zarr", ome, shape=(2, 3, 4), path="0")
-    whole, _ = opened(tmp_path / "x.zarr")
-    how: dict[str, Any] = {"levels": 0, "dialect": "ngff-0.6", "format": "zarr3"}
-    xarray_n5.pyramid(whole[1], tmp_path / "y.zarr", **how)
-    (section,) = xr.open_dataset(tmp_path / "y.zarr", engine="n5", level=0).data_vars.values()
-    found = section.encoding["coordinate_systems"]["world"]
-    at = np.array(found["affine"]) @ [5 + 3 * 1, 6 + 4 * 2, 1]
-    assert at.tolist() == whole.n5.to_world([1, 1, 2], system="world").tolist()
-    with pytest.warns(UserWarning, match="system 'world' is omitted: it needs a coordinate 'z'"):
-        xarray_n5.pyramid(whole[1].drop_vars("z"), tmp_path / "z.zarr", **how)
-
-
-LOSING = ["array", "dataset", "tree", "pyramid", "stored", "level", "ngff", "cosem"]
+LOSING = ["array", "crop", "turned", "dataset", "tree", "pyramid", "stored", "level", "ngff"]
 
 
 @pytest.mark.matrix(6)

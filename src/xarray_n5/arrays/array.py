@@ -15,6 +15,7 @@ import numpy as np
 from xarray_n5.arrays.changes import check_no_append, forget_rows, prepare_change
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
+from xarray_n5.arrays.spec import as_sizes
 from xarray_n5.arrays.transfer import checked_index, new_cache, read_selection, write
 from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
@@ -90,10 +91,6 @@ class NodeAttributes(MutableMapping[str, Any]):
     def clear(self) -> None:
         """Remove all attributes in one write."""
         self.change({}, self._items)
-
-    def put(self, items: Mapping[str, Any]) -> None:
-        """Replace all attributes by `items` in one write."""
-        self.change(items, self._items.keys() - items.keys())
 
     def change(self, new: Mapping[str, Any], gone: Collection[str]) -> None:
         """Set several attributes and remove others in one write."""
@@ -512,7 +509,10 @@ class Array:
         >>> array.resize((8, 6)).shape
         (8, 6)
         """
-        new = check_shape(shape, self.ndim, self.url)
+        new = as_sizes("shape", shape)
+        if len(new) != self.ndim or min(new, default=0) < 0:
+            expected = f"{self.ndim} sizes of at least 0, one for each axis"
+            raise ValueError(f"{self.url!r}: the shape is {new}; expected {expected}")
         self._check_writable()
         self.refresh()
         store, url = self._node.container.uncached().store, self._node.container.url
@@ -570,23 +570,6 @@ class Array:
 
     def _invalidate(self) -> None:
         self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None
-
-
-def check_shape(shape: Sequence[int] | int, ndim: int, url: str) -> tuple[int, ...]:
-    """Return the new shape of an array with `ndim` axes.
-
-    Raises
-    ------
-    ValueError
-        If `shape` has another number of axes or a negative size.
-    """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    new = tuple(map(operator.index, sizes))
-    if len(new) != ndim or any(size < 0 for size in new):
-        raise ValueError(
-            f"{url!r} has {ndim} axes: expected as many sizes of at least 0, got {sizes}"
-        )
-    return new
 
 
 def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import SAME, Axis, Geometry, kind_of, names
-from xarray_n5.model.system_graph import SYSTEM, SYSTEMS, ImageSystems
-from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.units import written_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST = 1 << 27
 """The maximum number of samples of a Dataset with coordinates: 1 GiB of them."""
@@ -51,11 +46,6 @@ _DECODED = frozenset(
     for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond", "nanosecond")
 )
 """Units whose numbers xarray would decode as timedeltas."""
-
-
-def dims_of(geometry: Geometry) -> tuple[str, ...]:
-    """Return the names of an array's dimensions."""
-    return names(geometry.axes)
 
 
 def coords_of(
@@ -105,43 +95,7 @@ def geometry_from(array: xr.DataArray) -> Geometry:
     Strings become labels. Numbers that only count samples are ignored; other coordinates that are
     not evenly spaced numbers are omitted with a warning.
     """
-    axes = tuple(_axis(array, str(dim)) for dim in array.dims)
-    return Geometry(axes, systems=systems_from(array, axes))
-
-
-def systems_from(array: xr.DataArray, axes: Sequence[Axis]) -> ImageSystems | None:
-    """Return the coordinate systems of an image of OME-Zarr 0.6 as it was opened, or None.
-
-    Each has its axes of space, and a matrix from coordinates along the `axes` of the array. A
-    dimension that the array has no more is where its coordinate says; without one, a warning names
-    the system.
-    """
-    known = array.encoding.get(SYSTEMS)
-    if not known:
-        return None
-    dims, others, rows = [str(dim) for dim in array.dims], {}, {}
-    for name, placed in known.items():
-        matrix = np.zeros((len(placed["axes"]), len(dims) + 1))
-        given = np.array(placed["affine"], np.float64)
-        matrix[:, -1] = given[:, -1]
-        for dim, column in zip(placed["dims"], given.T, strict=False):
-            if dim in dims:
-                matrix[:, dims.index(dim)] += column
-            elif dim in array.coords and array.coords[dim].ndim == 0:
-                matrix[:, -1] += column * float(array.coords[dim])
-            else:
-                warn(f"the coordinate system {name!r} is omitted: it needs a coordinate {dim!r}")
-                break
-        else:
-            listed = zip(placed["axes"], placed["units"], strict=True)
-            others[name] = CoordinateSystem(
-                name, tuple(SystemAxis(axis, "space", unit) for axis, unit in listed)
-            )
-            rows[name] = matrix.tolist()
-    if not others:
-        return None
-    intrinsic = tuple(SystemAxis(str(axis.name), axis.kind, axis.unit) for axis in axes)
-    return ImageSystems.placed(CoordinateSystem(array.encoding[SYSTEM], intrinsic), others, rows)
+    return Geometry(tuple(_axis(array, str(dim)) for dim in array.dims))
 
 
 def _axis(array: xr.DataArray, dim: str) -> Axis:

@@ -403,14 +403,10 @@ def list_labels(container: FileContainer, pyramids: Mapping[str, Mapping[str, An
         if not _is_labels(above) or not is_label_image(attributes):
             continue
         labels = create_group(container, above, mode="a")
-        ome, version = labels.attrs.get("ome"), attributes.get("ome", {}).get("version")
-        holder = labels.attrs if version is None else ome if isinstance(ome, dict) else {}
-        listed = holder.get(_LABELS)
-        names = listed if isinstance(listed, list) else []
+        names = _listed_in(labels.attrs)
         if name not in names:
-            new = {_LABELS: [*names, name]}
-            nested = {"ome": {"version": version, **holder, **new}}
-            labels.attrs.update(new if version is None else nested)
+            version = attributes.get("ome", {}).get("version")
+            labels.attrs.update(_with_labels(labels.attrs, [*names, name], version))
 
 
 def relisted(attributes: Attributes, labels: Mapping[str, Attributes]) -> dict[str, Any]:
@@ -423,14 +419,27 @@ def relisted(attributes: Attributes, labels: Mapping[str, Attributes]) -> dict[s
     labels
         The new attributes of images in the group, by their names.
     """
-    old = attributes.get("ome")
-    if not isinstance(old, dict) or _LABELS not in old:
-        old = {_LABELS: attributes.get(_LABELS)}
-    names = old[_LABELS] if isinstance(old[_LABELS], list) else []
+    names = _listed_in(attributes)
     images = [image for name, image in labels.items() if name in names and are_described(image)]
-    new = {key: value for key, value in old.items() if key != "version"} if images else {}
-    versions = [image["ome"]["version"] for image in images if "ome" in image]
-    return {"ome": {"version": versions[0], **new}} if versions else new
+    versions = [image.get("ome", {}).get("version") for image in images]
+    return _with_labels(attributes, names, versions[0]) if images else {}
+
+
+def _listed_in(attributes: Attributes) -> list[Any]:
+    """Return the images of labels that a group ``labels`` lists: in ``ome`` since version 0.5."""
+    ome = attributes.get("ome")
+    holder = ome if isinstance(ome, dict) and _LABELS in ome else attributes
+    listed = holder.get(_LABELS)
+    return listed if isinstance(listed, list) else []
+
+
+def _with_labels(attributes: Attributes, names: list[Any], version: str | None) -> dict[str, Any]:
+    """Return the attributes of a group ``labels`` that list images of a version."""
+    if version is None:
+        return {_LABELS: names}
+    ome = attributes.get("ome")
+    members = ome if isinstance(ome, dict) else {}
+    return {"ome": {**members, "version": version, _LABELS: names}}
 
 
 def _is_labels(path: str) -> bool:

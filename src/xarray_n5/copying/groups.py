@@ -179,7 +179,7 @@ class Tree:
         attributes = {k: v for k, v in plain_numbers(array.attrs).items() if v == v}  # noqa: PLR0124
         attributes |= self._described(inner, geometry, attributes, {})
         if not inner:
-            warn_lost(array.path, geometry.systems, {})
+            warn_lost(array.path, geometry.systems)
         encoded = EncodedVariable(elements(array), tuple(attributes.get(NAMES) or ()), attributes)
         path, storage, form = join(self.path, inner), self.how.storage, self.how.format
         compression = array.compression

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.coordinates import Room, coords_of, dims_of
+from xarray_n5.arrays.coordinates import Room, coords_of
 from xarray_n5.arrays.open import open_array
 from xarray_n5.codecs import to_json
 from xarray_n5.datasets.encoded import NAMELESS, cf_attributes, decode_attributes, is_native
@@ -21,7 +21,7 @@ from xarray_n5.dialects.ngff_systems import described_problems
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.alerts import ODD, warn
-from xarray_n5.model.axes import SAME
+from xarray_n5.model.axes import SAME, names
 from xarray_n5.model.chunking import limit_blocks
 from xarray_n5.model.metadata import coords_from_axes, is_text, note_of, user_attributes
 from xarray_n5.model.paths import join
@@ -134,7 +134,7 @@ def _sources(images: Mapping[str, Image[Array]]) -> dict[Any, _Source]:
         attributes, array = level.attributes, level.first
         # N5 has no arrays without axes.
         scalar = level.shape == (1,) and attributes.get("_ARRAY_DIMENSIONS") == []
-        dims = () if scalar else dims_of(geometry)
+        dims = () if scalar else names(geometry.axes)
         key: Any = image.name or name
         if not image.name and (note_of(attributes) or is_native(array, attributes)):
             key = None if name == NAMELESS else name

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from dask.base import is_dask_collection
 
-from xarray_n5.arrays.coordinates import coords_of, geometry_from, systems_from
+from xarray_n5.arrays.coordinates import coords_of, geometry_from
 from xarray_n5.arrays.spec import ArraySpec, check_storable, completed
 from xarray_n5.datasets.encoded import (
     NAMELESS,
@@ -37,6 +37,7 @@ from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import join
+from xarray_n5.model.system_graph import SYSTEMS
 from xarray_n5.writing.request import values_of
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def plan_group(
 ) -> GroupPlan:
     """Encode and check a Dataset; see :func:`plan_variables`."""
     variables = plan_variables(dataset, path, form, encoding, shared=shared, storage=storage)
-    for name, variable in variables.items():
-        warn_lost(name, variable.geometry.systems, {})
+    for name, array in dataset.data_vars.items():
+        warn_lost(str(name), array.encoding.get(SYSTEMS))
     _, attributes = encode_dataset_coordinates(dataset)
     convention = convention_of(form)
     # In formats that xarray reads itself, arrays with names of dimensions are a Dataset.
@@ -163,8 +164,6 @@ def plan_variables(
         checked = check(prepared[key], encoded, name, masks=True)
         known = {} if encoded.dims == (name,) else axes
         geometry = Geometry(tuple(known.get(dim) or Axis(name=dim) for dim in encoded.dims))
-        if key in dataset.data_vars:
-            geometry = replace(geometry, systems=systems_from(dataset[key], geometry.axes))
         demands = dict(chosen.get(key, {}))
         if key in dataset.data_vars or len(dataset.variables) == 1:
             demands |= storage or {}

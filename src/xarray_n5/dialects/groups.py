@@ -1,5 +1,6 @@
-"""The attributes of OME-NGFF on a group: top-level up to 0.4, in ``ome`` since 0.5.
+"""What groups say about images: their levels, the image of an array, channels, and labels.
 
+The attributes of OME-NGFF are at the top level up to version 0.4, in ``ome`` since 0.5.
 Transformations of a scene, since version 0.6, lead from image to image. They are not applied.
 """
 
@@ -16,13 +17,13 @@ from xarray_n5.dialects.ngff_systems import (
     has_systems,
 )
 from xarray_n5.model.alerts import warn
+from xarray_n5.model.system_graph import ImageSystems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.model.metadata import Attributes
-    from xarray_n5.model.system_graph import ImageSystems
 
 
 _IMAGES, _OME, _OMERO, _LABEL = "multiscales", "ome", "omero", "image-label"
@@ -47,10 +48,14 @@ _AXES = frozenset({"version", "axes", "coordinateSystems", "coordinateTransforma
 """The members of an image that describe its axes and levels."""
 
 
+_SHOWN = 3
+"""The number of systems that a warning names."""
+
+
 def images_of(attributes: Attributes) -> list[Any]:
     """Return the images that attributes describe; none if they are not a list."""
-    found = _holder(attributes).get(_IMAGES)
-    return found if isinstance(found, list) else []
+    images = _holder(attributes).get(_IMAGES)
+    return images if isinstance(images, list) else []
 
 
 def have_systems(attributes: Attributes) -> bool:
@@ -96,10 +101,11 @@ def omero_for(labels: Sequence[str]) -> dict[str, Any]:
 
 def has_labels_only(omero: object) -> bool:
     """Return whether ``omero`` has only labels, the colours for them, and windows."""
+    labels = [*map(str, channel_labels(omero))]
     match omero:
-        case {"channels": [*channels]} if channels:
-            said = [{**each, "window": None} for each in channels if isinstance(each, dict)]
-            return bool(said == omero_for([*map(str, channel_labels(omero))])["channels"])
+        case {"channels": [*channels]} if len(channels) == len(labels) > 0:
+            without = [{**channel, "window": None} for channel in channels]
+            return bool(without == omero_for(labels)["channels"])
     return False
 
 
@@ -142,19 +148,22 @@ def described(images: Sequence[Any], omero: Attributes, version: str) -> dict[st
     members = {_IMAGES: list(images)} | ({_OMERO: omero} if omero else {})
     if version == "0.4":
         return members
-    return {_OME: {"version": version, **members, _IMAGES: _bare(images)}}
+    # In ``ome``, all images have one version.
+    bare = [{key: value for key, value in image.items() if key != "version"} for image in images]
+    return {_OME: {"version": version, **members, _IMAGES: bare}}
 
 
-def warn_lost(where: str, systems: ImageSystems | None, attributes: Attributes) -> None:
+def warn_lost(
+    where: str, systems: ImageSystems | Iterable[str] | None, attributes: Attributes | None = None
+) -> None:
     """Warn about an image's other systems if the new attributes of its group have none."""
-    if systems is None or have_systems(attributes):
-        return
-    if names := systems.others:
+    names = systems.others if isinstance(systems, ImageSystems) else list(systems or ())
+    if names and not have_systems(attributes or {}):
         more = [f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
         warn(
             f"{where}: the coordinate systems {', '.join([*map(repr, names[:_SHOWN]), *more])} of "
-            f"the image are not stored, as only OME-Zarr {VERSION} has them; store the whole image "
-            f"with dialect={SCENE!r} and format='zarr3' to keep them"
+            f"the image are not stored, as only OME-Zarr {VERSION} has them; copy the image with "
+            f"dialect={SCENE!r} and format='zarr3' to keep them"
         )
 
 
@@ -170,57 +179,52 @@ def with_others(attributes: Attributes, before: Attributes) -> dict[str, Any]:
         return dict(attributes)
     if not isinstance(old, dict):
         old = {key: before[key] for key in (_OMERO, _LABEL) if key in before}
-    found = {key: value for key, value in old.items() if key not in {"version", _IMAGES}} | new
+    members = {key: value for key, value in old.items() if key not in {"version", _IMAGES}} | new
     if _OMERO in new:
-        found[_OMERO] = relabelled(old.get(_OMERO), channel_labels(new[_OMERO]))
+        members[_OMERO] = relabelled(old.get(_OMERO), channel_labels(new[_OMERO]))
     images = images_of(before)
     if len(images) == len(new[_IMAGES]) == 1 and isinstance(images[0], dict):
-        own = {key: value for key, value in images[0].items() if key not in _AXES}
-        found[_IMAGES] = [{**own, **image} for image in new[_IMAGES]]
-    return {**attributes, _OME: found} if _OME in attributes else found
-
-
-def with_images(attributes: Attributes, images: Sequence[Any]) -> dict[str, Any]:
-    """Return the attributes that change with other images, which are kept where they are."""
-    ome = attributes.get(_OME)
-    if isinstance(ome, dict) and _IMAGES in ome:
-        return {_OME: {**ome, _IMAGES: _bare(images)}}
-    return {_IMAGES: list(images)}
+        kept = {key: value for key, value in images[0].items() if key not in _AXES}
+        members[_IMAGES] = [{**kept, **image} for image in new[_IMAGES]]
+    return {**attributes, _OME: members} if _OME in attributes else members
 
 
 def with_omero(attributes: Attributes, omero: Attributes) -> dict[str, Any]:
     """Return attributes with other channels, where they have some."""
+    return _with(attributes, _OMERO, dict(omero))
+
+
+def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
+    """Return a group's new attributes with a name for each image that may have one."""
+    images = [
+        {**image, "name": name} if "name" in image else image for image in images_of(attributes)
+    ]
+    return _with(attributes, _IMAGES, images) if images else dict(attributes)
+
+
+def _with(attributes: Attributes, key: str, value: Any) -> dict[str, Any]:
+    """Return attributes with another value of a member of OME-NGFF, where they have it."""
     ome = attributes.get(_OME)
-    if isinstance(ome, dict) and _OMERO in ome:
-        return {**attributes, _OME: {**ome, _OMERO: dict(omero)}}
-    return {**attributes, _OMERO: dict(omero)}
+    if isinstance(ome, dict) and key in ome:
+        return {**attributes, _OME: {**ome, key: value}}
+    return {**attributes, key: value}
 
 
 def without_images(attributes: Attributes, *, omero: bool = False) -> dict[str, Any]:
     """Return attributes without images and, with `omero`, without channels."""
     gone = {_IMAGES, *([_OMERO] if omero else [])}
-    found = {key: value for key, value in attributes.items() if key not in gone}
-    ome = found.get(_OME)
-    if isinstance(ome, dict):
-        found[_OME] = {key: value for key, value in ome.items() if key not in gone}
-        if not found[_OME].keys() - {"version"}:
-            del found[_OME]
-    return found
+    kept = {key: value for key, value in attributes.items() if key not in gone}
+    if isinstance(ome := kept.get(_OME), dict):
+        kept[_OME] = {key: value for key, value in ome.items() if key not in gone}
+        if not kept[_OME].keys() - {"version"}:
+            del kept[_OME]
+    return kept
 
 
 def _holder(attributes: Attributes, wanted: str = _IMAGES) -> Attributes:
     """Return the object with images or a `wanted` member, which is next to the images."""
     ome = attributes.get(_OME)
     return ome if isinstance(ome, dict) and {_IMAGES, wanted} & ome.keys() else attributes
-
-
-def _bare(images: Sequence[Any]) -> list[Any]:
-    """Return images without their versions, since ``ome`` has one for all."""
-    return [{key: each for key, each in image.items() if key != "version"} for image in images]
-
-
-_SHOWN = 3
-"""The number of systems that a warning names."""
 
 
 def warn_unapplied(node: ArrayContext) -> None:
@@ -261,31 +265,24 @@ def _scenes_around(node: ArrayContext, below: int | None = None) -> Iterator[tup
             case _:
                 continue
         around = {"/".join(parts[-depth:stop]) for stop in range(1 - depth, 0)}
-        paths = [{_path(edge, side) for side in ("input", "output")} for edge in edges]
-        moves = {
-            str(edge.get("type"))
-            for edge, ends in zip(edges, paths, strict=True)
-            if isinstance(edge, dict) and ends <= {*around, None}
-        }
-        image = around & set().union(*paths)
+        ends_of = [
+            (str(edge.get("type")), {_path(edge.get(side)) for side in ("input", "output")})
+            for edge in edges
+            if isinstance(edge, dict)
+        ]
+        image = around & set().union(*(ends for _, ends in ends_of))
+        moves = {kind for kind, ends in ends_of if ends <= {*around, None}} - {"identity"}
         inside = below is None or len(parts) - depth < below
-        if image and inside and (shown := ", ".join(sorted(moves - {"identity"}))):
-            yield "/".join(parts[:-depth]), f"{shown} of {min(image)!r}"
+        if image and moves and inside:
+            yield "/".join(parts[:-depth]), f"{', '.join(sorted(moves))} of {min(image)!r}"
 
 
-def _path(edge: object, side: str) -> str | None:
-    """Return the path of the image at a side of a transformation."""
-    reference = edge.get(side) if isinstance(edge, dict) else None
-    path = reference.get("path") if isinstance(reference, dict) else None
-    return path.removeprefix("./").strip("/") if isinstance(path, str) else None
-
-
-def named_images(attributes: Attributes, name: str) -> dict[str, Any]:
-    """Return a group's new attributes with a name for each image that may have one."""
-    images = [
-        {**image, "name": name} if "name" in image else image for image in images_of(attributes)
-    ]
-    return {**attributes, **(with_images(attributes, images) if images else {})}
+def _path(reference: object) -> str | None:
+    """Return the path of the image in a reference to a system."""
+    match reference:
+        case {"path": str(path)}:
+            return path.removeprefix("./").strip("/")
+    return None
 
 
 def image_of(node: ArrayContext) -> str | None:

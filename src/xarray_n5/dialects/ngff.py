@@ -13,33 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xarray_n5.dialects.groups import (
-    channel_labels,
-    described,
-    listings,
-    omero_for,
-    omero_of,
-    path_of_image,
-    warn_unapplied,
-)
-from xarray_n5.dialects.lists import (
-    as_tuples,
-    axis,
-    labelled,
-    over,
-    per_axis,
-    whole_number,
-)
-from xarray_n5.dialects.ngff_systems import (
-    VERSION,
-    chosen_version,
-    described_problems,
-    has_systems,
-    level_matrix,
-    system_of,
-    systems_around,
-    with_systems,
-)
+from xarray_n5.dialects import groups, lists, ngff_systems
+from xarray_n5.dialects.lists import FACTS, geometry_of_lists, whole_number
+from xarray_n5.dialects.ngff_systems import VERSION, has_systems, system_of
 from xarray_n5.dialects.protocol import disagreement, names_disagreement
 from xarray_n5.model.alerts import ODD, warn
 from xarray_n5.model.axes import Geometry, axis_kind, kind_of
@@ -77,24 +53,23 @@ class Ngff:
 
     def read(self, node: ArrayContext) -> Geometry | None:
         """Return the axes of a level from its group's image; names only before 0.4."""
-        for image, entry, first in listings(node):
+        for image, entry, first in groups.listings(node):
             if "transform" in entry or "spatialTransform" in entry:
                 continue
             described = _axes(image, entry, node)
-            if described is None:
+            if not described:
                 return None
             if "coordinateTransformations" not in entry:
-                axes = tuple(axis(name, None, None, kind=kind) for name, kind, _ in described)
-                geometry = Geometry(axes, {"names": _KEY})
+                geometry = _only_named(described)
             else:
                 geometry, problems = _placed(image, entry, described)
                 if problems:
                     shown = "; ".join(problems)
                     node.warn(f"some numbers of ngff metadata ('multiscales') are ignored: {shown}")
-                geometry = over(geometry, _placed(image, first, described)[0])
+                geometry = lists.over(geometry, _placed(image, first, described)[0])
                 if has_systems(image):
                     geometry = replace(geometry, systems=_systems(image, entry, node))
-                    warn_unapplied(node)
+                    groups.warn_unapplied(node)
             if geometry.ndim > 1 and not _in_c_order(described, node):
                 geometry = geometry.transpose()
             _warn_of_older(geometry, node)
@@ -107,7 +82,7 @@ class Ngff:
 
     def write_group(self, levels: Sequence[tuple[ArrayContext, Geometry]]) -> dict[str, Any]:
         """Return the attributes of a pyramid's group: in N5 order for N5, in ``ome`` since 0.5."""
-        version = chosen_version(self.version, levels[0][0].ngff)
+        version = ngff_systems.chosen_version(self.version, levels[0][0].ngff)
         in_c_order = not levels[0][0].lists_x_first
 
         def ordered(geometry: Geometry) -> tuple[Axis, ...]:
@@ -137,8 +112,8 @@ class Ngff:
                     f"OME-Zarr {VERSION} cannot describe the axes {[axis.name for axis in base]}; "
                     f"expected {_LEAST} to {_SPACE} axes of space, after those of time and channels"
                 )
-            image = with_systems(image, levels[0][1].systems)
-        return described([image], omero_for(labels), version)
+            image = ngff_systems.with_systems(image, levels[0][1].systems)
+        return groups.described([image], groups.omero_for(labels), version)
 
 
 def can_show(kinds: Sequence[str | None]) -> bool:
@@ -185,6 +160,11 @@ def _axes(
     return [(axis["name"], axis.get("type"), axis.get("unit")) for axis in known]
 
 
+def _only_named(described: list[tuple[str, object, object]]) -> Geometry:
+    axes = tuple(lists.axis(name, None, None, kind=kind) for name, kind, _ in described)
+    return Geometry(axes, {"names": _KEY})
+
+
 def _placed(
     image: dict[str, Any], entry: dict[str, Any], described: list[tuple[str, object, object]]
 ) -> tuple[Geometry, list[str]]:
@@ -193,24 +173,19 @@ def _placed(
     These cost the coordinates of their axis, and its unit, which copies would give a scale of 1;
     without a valid scale, no axis has coordinates.
     """
-    rows, invalid, problems = level_matrix(image, entry, [name for name, _, _ in described])
-    split = None if rows is None else per_axis(rows)
-    scales: Sequence[float | None] = [None] * len(described)
-    starts: Sequence[float] = [0.0] * len(described)
-    said = dict.fromkeys(("names", "units", "scale", "offset"), _KEY)
+    names, kinds, units = zip(*described, strict=True)
+    rows, invalid, problems = ngff_systems.level_matrix(image, entry, names)
+    split = None if rows is None else lists.per_axis(rows)
     if rows is None or (split is None and invalid):
-        starts, said = [math.nan] * len(described), {"names": _KEY}
-    elif split is not None:
+        return _only_named(described), problems
+    if split is not None:
         zeros = {at for at, scale in enumerate(split[0]) if scale == 0} - invalid
-        problems += [f"the scale of axis {described[at][0]!r} is 0" for at in sorted(zeros)]
+        problems += [f"the scale of axis {names[at]!r} is 0" for at in sorted(zeros)]
         without = invalid | zeros
-        scales, starts = split[0], [math.nan if n in without else s for n, s in enumerate(split[1])]
-    axes = tuple(
-        axis(name, unit, scale, start, kind=kind)
-        for (name, kind, unit), scale, start in zip(described, scales, starts, strict=True)
-    )
-    affine = None if rows is None or split is not None or invalid else as_tuples(rows)
-    return Geometry(axes, said, affine=affine), problems
+        split = split[0], [math.nan if n in without else s for n, s in enumerate(split[1])]
+    affine = lists.as_tuples(rows) if split is None else None
+    axes = lists.axes_in_order(names, kinds, units, split)
+    return geometry_of_lists(axes, dict.fromkeys(FACTS, _KEY), affine), problems
 
 
 def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
@@ -234,10 +209,10 @@ def _warn_of_older(geometry: Geometry, node: ArrayContext) -> None:
 
 def _systems(image: dict[str, Any], entry: dict[str, Any], node: ArrayContext) -> ImageSystems:
     """Return the coordinate systems of an image; warn about those that cannot be computed."""
-    path = path_of_image(entry, node)
-    systems = systems_around(image, system_of(image, entry), path)
+    path = groups.path_of_image(entry, node)
+    systems = ngff_systems.systems_around(image, system_of(image, entry), path)
     problems = [] if systems.needs_arrays else systems.placements()[1]
-    if (text := described_problems(systems, problems)) is not None:
+    if (text := ngff_systems.described_problems(systems, problems)) is not None:
         warn(text)
     return systems
 
@@ -266,11 +241,11 @@ def _in_c_order(described: list[tuple[str, object, object]], node: ArrayContext)
 
 def _labelled(geometry: Geometry, node: ArrayContext) -> Geometry:
     """Return the geometry with the channels labelled as in ``omero``."""
-    for labels in (channel_labels(omero_of(group)) for group in node.parents):
+    for labels in (groups.channel_labels(groups.omero_of(group)) for group in node.parents):
         for number, (listed, size) in enumerate(zip(geometry.axes, node.shape, strict=True)):
             if listed.kind == "channel" and len(labels) == size and all(labels):
                 axes = list(geometry.axes)
-                axes[number] = labelled(listed, labels)
+                axes[number] = lists.labelled(listed, labels)
                 sources = {**geometry.sources, "labels": "omero of the group"}
                 return replace(geometry, axes=tuple(axes), sources=sources)
     return geometry

@@ -22,6 +22,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.images.find import levels_among, levels_in_tree, listed_levels
 from xarray_n5.model.axes import ROUNDING, Geometry, at_levels
 from xarray_n5.model.paths import check_name, join
+from xarray_n5.model.system_graph import SYSTEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -140,12 +141,14 @@ def levels_of_datasets(
     shared = _shared_attributes([attributes, *(level.attrs for level in datasets.values())])
     fits = shared is not None and all(set(level or {}) <= {name} for level in chosen.values())
     geometries = _geometries([level[name] for level in datasets.values()]) if fits else None
+    base = datasets[next(iter(datasets))]
     if geometries and systems is not None:
         geometries[0] = replace(geometries[0], systems=systems)
+    elif geometries:
+        warn_lost(join(how.container.url, path), base[name].encoding.get(SYSTEMS))
     described = geometries and _described(datasets, geometries, path, how)
     if geometries is None or not described:
         return None
-    base = datasets[next(iter(datasets))]
     return Levels(
         name=str(name),
         datasets=datasets,
@@ -220,13 +223,11 @@ def _geometries(levels: Sequence[xr.DataArray]) -> list[Geometry] | None:
     """Return the axes of each level with its factors, or None if they are not a pyramid's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # irregular coordinates are detected below
-        named = [geometry_from(level) for level in levels]
-        axes = [geometry.axes for geometry in named]
+        axes = [geometry_from(level).axes for level in levels]
         if not all(map(_is_regular, levels)):
             return None
     sizes = [level.shape for level in levels]
     if (geometries := at_levels(axes, sizes)) is not None:
-        geometries[0] = replace(geometries[0], systems=named[0].systems)
         factors = [[axis.factor for axis in geometry.axes] for geometry in geometries]
         return geometries if all(after != before for before, after in pairwise(factors)) else None
     # Attributes have no factors; the sizes show that the levels become coarser.

@@ -26,7 +26,7 @@ import numpy as np
 
 from xarray_n5.errors import MetadataError, N5Error
 from xarray_n5.model.systems import Reference
-from xarray_n5.model.transformations import compose, inverse, matrix, parse_transformation
+from xarray_n5.model.transformations import compose, inverse, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,25 +249,6 @@ class ImageSystems:
     """The path of its group."""
     problems: tuple[str, ...] = ()
     """What is invalid."""
-
-    @classmethod
-    def placed(
-        cls,
-        intrinsic: CoordinateSystem,
-        others: Mapping[str, CoordinateSystem],
-        rows: Mapping[str, Sequence[Sequence[float]]],
-    ) -> ImageSystems:
-        """Return systems with an affine transformation from the intrinsic one to each other."""
-        start = Reference(intrinsic.name)
-        matrices = {name: [list(row) for row in rows[name]] for name in others}
-        edges = (
-            parse_transformation({"type": "affine", "affine": numbers}).between(
-                start, Reference(name)
-            )
-            for name, numbers in matrices.items()
-        )
-        known = {start: intrinsic} | {Reference(name): system for name, system in others.items()}
-        return cls(intrinsic, SystemGraph(tuple(edges), known))
 
     @property
     def others(self) -> list[str]:

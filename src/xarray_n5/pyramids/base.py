@@ -22,6 +22,7 @@ from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.metadata import note_of
+from xarray_n5.model.system_graph import SYSTEMS
 from xarray_n5.writing.request import blocks_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def base_of(source: Any, how: WriteOptions, *, adds: bool) -> BaseLevel:
             token = _token(source)
         else:
             # Transformations may name arrays and labels of the source's container.
-            warn_lost(source.url, geometry.systems, {})
+            warn_lost(source.url, geometry.systems)
             geometry, token = replace(geometry, systems=None), data.name
         plan = _plan(data, geometry, _meaning(source), encoding, how)
         if adds and how.format.native_to_xarray:
@@ -142,7 +143,9 @@ def base_of(source: Any, how: WriteOptions, *, adds: bool) -> BaseLevel:
     elif is_dask_collection(source):
         encoding["chunks"] = tuple(max(1, side) for side in data.chunksize)
     geometry = Geometry((Axis(),) * data.ndim)
-    geometry = geometry_from(source) if isinstance(source, xr.DataArray) else geometry
+    if isinstance(source, xr.DataArray):
+        geometry = geometry_from(source)
+        warn_lost(str(source.name), known.get(SYSTEMS))
     plan = _plan(data, geometry, {}, encoding, how)
     return BaseLevel(plan=plan, token=data.name, stored=None)
 

@@ -18,7 +18,8 @@ from xarray_n5.errors import NodeNotFoundError, printable
 from xarray_n5.images.select import pick_level
 from xarray_n5.model.axes import ROUNDING, Axis
 from xarray_n5.model.image import Image, Level
-from xarray_n5.model.system_graph import ImageSystems
+from xarray_n5.model.system_graph import ImageSystems, SystemGraph
+from xarray_n5.model.systems import Reference
 from xarray_n5.model.units import same_unit, written_unit
 from xarray_n5.scenes.metadata import find_images, read_metadata
 from xarray_n5.scenes.placing import World
@@ -123,7 +124,8 @@ def _stacked(
     intrinsic = {image.intrinsic.name: image.systems[image.intrinsic] for image in images}
     systems = None
     if len(intrinsic) == 1:
-        systems = ImageSystems.placed(next(iter(intrinsic.values())), {}, {})
+        (system,) = intrinsic.values()
+        systems = ImageSystems(system, SystemGraph((), {Reference(system.name): system}))
     for name, base in images[0].image.levels.items():
         own = base.geometry
         geometry = own if alone else own.below((Axis(name=DIM),))
