@@ -67,7 +67,7 @@ def _targets_in(
             )
     targets = {dim: other.coords[dim] for dim in shared if dim in other.coords}
     # Strings are labels, as of channels: nothing is between them.
-    for dim in [dim for dim, each in targets.items() if each.dtype.kind not in "iuf"]:
+    for dim in [dim for dim, target in targets.items() if target.dtype.kind not in "iuf"]:
         labels = targets.pop(dim).variable
         if not (dim in source.coords and labels.equals(source.coords[dim].variable)):
             raise ValueError(
@@ -109,7 +109,7 @@ def level_for(
     if isinstance(target, xr.DataArray | xr.Dataset):
         target = _targets_in(levels[0], target)
     targets: Targets = target
-    fine = (each for each in reversed(levels[1:]) if targets and _is_fine(each, targets))
+    fine = (level for level in reversed(levels[1:]) if targets and _is_fine(level, targets))
     return next(fine, levels[0])
 
 
@@ -146,13 +146,13 @@ def _samples_per_step(
         samples = {dim: placement.along(array, dim) for dim in steps}
         return [step / (_step(samples[dim]) or np.inf) for dim, step in steps.items()]
     inverses = inverse(placement.matrices)
-    found = [
+    samples_along = [
         np.fmin.reduce(np.linalg.norm(inverses[..., axis], axis=-1), None, initial=np.inf)
         * steps[dim]
         for axis, dim in enumerate("zyx")
         if dim in steps
     ]
-    return [float(each) for each in found]
+    return [float(samples) for samples in samples_along]
 
 
 def _step(numbers: np.ndarray) -> float:

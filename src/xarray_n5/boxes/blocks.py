@@ -159,13 +159,13 @@ def encoded_chunks(
     >>> encoded_chunks([(8, 8, 3), (6, 6)], [4, 4]), encoded_chunks([(6, 7, 6)], [4])
     ((4, 6), None)
     """
-    found = []
+    sides = []
     for sizes, side in zip(blocks, stored, strict=True):
         block = side_of(tuple(sizes))
         if all(size % side == 0 for size in sizes[:-1]):
-            found.append(side)
+            sides.append(side)
         elif block is not None:
-            found.append(block)
+            sides.append(block)
         else:
             return None
-    return tuple(found)
+    return tuple(sides)

@@ -42,13 +42,13 @@ def crop(cropped: Cropped, bounds: Mapping[str, Bounds]) -> Cropped:
         tree: Any = cropped.map_over_datasets(of_node)
         return tree  # type: ignore[no-any-return]
     check(cropped.sizes, bounds)
-    found = _crop(cropped, bounds)
+    box = _crop(cropped, bounds)
     for dim, pair in bounds.items():
-        if cropped.sizes[dim] and not found.sizes[dim]:
+        if cropped.sizes[dim] and not box.sizes[dim]:
             ends, unit = cropped[dim].values[[0, -1]], cropped[dim].attrs.get("units", "")
             what = f"{dim} is {ends[0]:g} to {ends[1]:g} {unit}".rstrip()
             warn(f"no samples are within the bounds {dim}={pair!r}: {what}")
-    return found
+    return box
 
 
 def _crop(cropped: Box, bounds: Mapping[str, Bounds]) -> Box:
@@ -73,7 +73,7 @@ def check(sizes: Mapping[Hashable, int], bounds: Mapping[str, Bounds]) -> None:
     """Raise ValueError unless all bounds are pairs along existing dimensions."""
     for dim, pair in bounds.items():
         if dim not in sizes:
-            known = [str(each) for each in sizes]
+            known = [str(name) for name in sizes]
             gone = dim in {"pad", "fill_value"}
             hint = "; xarray's pad and reindex add samples" if gone else near(dim, known)
             raise ValueError(f"there is no dimension {dim!r} in {known}{hint}")
@@ -150,7 +150,7 @@ def coordinate_of(of: xr.DataArray | xr.Dataset, dim: str) -> tuple[xr.DataArray
 
 def _limits(coordinate: xr.DataArray, dim: str, bounds: Bounds) -> tuple[float, float]:
     """Return the two ends of a range in the unit of the coordinate."""
-    low, high = (number_in(each, coordinate, dim) for each in pair_of(dim, bounds))
+    low, high = (number_in(bound, coordinate, dim) for bound in pair_of(dim, bounds))
     return (-math.inf if low is None else low), (math.inf if high is None else high)
 
 
@@ -164,16 +164,16 @@ def number_in(bound: Bound, coordinate: xr.DataArray, dim: str) -> float | None:
     """
     if bound is None:
         return None
-    found = quantity_of(bound) if isinstance(bound, str) else (float(bound), None)
-    if found is None or math.isnan(found[0]):
+    quantity = quantity_of(bound) if isinstance(bound, str) else (float(bound), None)
+    if quantity is None or math.isnan(quantity[0]):
         raise ValueError(f"{dim} is {bound!r}; expected a number, perhaps with a unit, as '220 nm'")
-    number, unit = found
-    own = written_unit(coordinate.attrs.get("units"))
-    if unit is None or same_unit(unit, own):
+    number, unit = quantity
+    axis_unit = written_unit(coordinate.attrs.get("units"))
+    if unit is None or same_unit(unit, axis_unit):
         return number
-    factor = ratio(unit, own)
+    factor = ratio(unit, axis_unit)
     if factor is None:
-        what = f"are in {own!r}" if own else "have no unit"
+        what = f"are in {axis_unit!r}" if axis_unit else "have no unit"
         advice = "give a number, or set the attribute 'units' of the coordinate"
         if unit_of(unit) is None:
             advice = f"the unit {unit!r} is not known; expected a number and a unit, as '2.5 um'"

@@ -39,14 +39,14 @@ class Call:
             If it is something else than an array without labels, such as a tuple of arrays.
         """
         about = {"block_id": block_id, "block_info": block_info}
-        found = self.func(*boxes, **self.kwargs, **{name: about[name] for name in self.wanted})
-        if isinstance(found, xr.DataArray) or not hasattr(found, "shape"):
-            several = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
+        result = self.func(*boxes, **self.kwargs, **{name: about[name] for name in self.wanted})
+        if isinstance(result, xr.DataArray) or not hasattr(result, "shape"):
+            several = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
             raise TypeError(
-                f"the function {name_of(self.func)} returned a {type(found).__name__}{several}; "
+                f"the function {name_of(self.func)} returned a {type(result).__name__}{several}; "
                 "expected one NumPy array. For several results, call map_overlap for each"
             )
-        return found
+        return result
 
 
 def name_of(function: Any) -> str:
@@ -71,16 +71,16 @@ def identity_of(function: Any) -> object:
     if isinstance(function, partial):
         return identity_of(function.func), function.args, function.keywords
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    found = None if module == "__main__" else sys.modules.get(str(module))
+    known = None if module == "__main__" else sys.modules.get(str(module))
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}.{name}" if found is function else function
+        known = getattr(known, part, None)
+    return f"{module}.{name}" if known is function else function
 
 
 def meta_of(
     call: Call, ndim: int, dtypes: Sequence[np.dtype[Any]], dtype: Any, meta: Any
 ) -> np.ndarray:
     """Return an empty array of the type of the results, as Dask finds it out."""
-    tiny = [da.ones((1,) * ndim, dtype=each, chunks=1) for each in dtypes]
-    found = da.map_blocks(call, *tiny, dtype=dtype, meta=meta, token=name_of(call.func))
-    return found._meta  # type: ignore[no-any-return]  # noqa: SLF001
+    tiny = [da.ones((1,) * ndim, dtype=kind, chunks=1) for kind in dtypes]
+    results = da.map_blocks(call, *tiny, dtype=dtype, meta=meta, token=name_of(call.func))
+    return results._meta  # type: ignore[no-any-return]  # noqa: SLF001

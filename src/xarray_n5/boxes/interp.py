@@ -62,20 +62,20 @@ def sample(source: Sampled, targets: Targets, options: Options) -> Sampled:
     """Return an array or a Dataset on another grid; see the accessors' `interp`."""
     for dim in targets:
         if dim not in source.dims:
-            known = [str(each) for each in source.dims]
+            known = [str(name) for name in source.dims]
             raise ValueError(f"there is no dimension {dim!r} in {known}{near(dim, known)}")
     if isinstance(source, xr.DataArray):
-        found = _interp(source, None, targets, options)
-        return found.isel(dict.fromkeys(_scalars(targets), 0))
+        sampled = _interp(source, None, targets, options)
+        return sampled.isel(dict.fromkeys(_scalars(targets), 0))
     arrays: dict[Hashable, xr.DataArray] = {}
     for name, array in source.data_vars.items():
-        own = {dim: each for dim, each in targets.items() if dim in array.dims}
-        arrays[name] = _interp(array, source, own, options) if own else array
+        of_array = {dim: target for dim, target in targets.items() if dim in array.dims}
+        arrays[name] = _interp(array, source, of_array, options) if of_array else array
     moved = not targets.keys().isdisjoint(AXES)
     coords = {
-        name: each.variable
-        for name, each in source.coords.items()
-        if not _depends(each, targets) and not (moved and name in _PLACES)
+        name: coord.variable
+        for name, coord in source.coords.items()
+        if not _depends(coord, targets) and not (moved and name in _PLACES)
     }
     for array in arrays.values():
         coords |= {dim: array.coords[dim].variable for dim in array.dims if dim in array.coords}
@@ -94,12 +94,12 @@ def _interp(
 ) -> xr.DataArray:
     """Return an array on another grid; targets of one number keep their dimension."""
     placement = Placement.of(source, dataset)
-    found = {str(dim): placement.target(str(dim), each) for dim, each in targets.items()}
+    converted = {str(dim): placement.target(str(dim), given) for dim, given in targets.items()}
     if (dtype := source.dtype).kind not in "biufc":
         raise TypeError(f"{source.name!r} has values of {dtype}; expected numbers; use sel")
     if options.method == "linear" and dtype.kind in "biu":
         dtype = np.dtype(np.float64)
-    by_matrix = placement.matrices is not None and not found.keys().isdisjoint(AXES)
+    by_matrix = placement.matrices is not None and not converted.keys().isdisjoint(AXES)
     if options.extrapolates and (by_matrix or options.method != "nearest"):
         raise ValueError(
             "fill_value='extrapolate' is for method='nearest' and samples that no matrix places; "
@@ -109,18 +109,18 @@ def _interp(
     last = AXES if by_matrix else ()
     turned = source.transpose(*(dim for dim in source.dims if dim not in last), *last)
     planned = _by_matrix if by_matrix else _along_axes
-    plan: Interpolation = planned(turned, placement, found, options, dtype, fill)
-    sizes = [found[d].values.size if d in found else n for d, n in turned.sizes.items()]
+    plan: Interpolation = planned(turned, placement, converted, options, dtype, fill)
+    sizes = [converted[d].values.size if d in converted else n for d, n in turned.sizes.items()]
     data, sides = _compute(turned, source.dims, plan, sizes, options)
-    kept = {n: c.variable for n, c in source.coords.items() if not _depends(c, found)}
+    kept = {n: c.variable for n, c in source.coords.items() if not _depends(c, converted)}
     attrs = dict(source.attrs)
-    if not found.keys().isdisjoint(AXES):
-        kept = {name: each for name, each in kept.items() if name not in _PLACES}
+    if not converted.keys().isdisjoint(AXES):
+        kept = {name: coord for name, coord in kept.items() if name not in _PLACES}
         kept |= {dim: placement.coordinate(dim) for dim in placement.samples}
         attrs.pop(AFFINE, None)
     coords = kept | {
-        dim: each.coordinate if each.coordinate.dims else each.coordinate.expand_dims(dim)
-        for dim, each in found.items()
+        dim: target.coordinate if target.coordinate.dims else target.coordinate.expand_dims(dim)
+        for dim, target in converted.items()
     }
     result = xr.DataArray(data, coords, turned.dims, source.name, attrs).transpose(*source.dims)
     by_dim = dict(zip(turned.dims, sides, strict=True))
@@ -149,7 +149,7 @@ def _depends(coordinate: xr.DataArray, targets: Mapping[Any, object]) -> bool:
 
 
 def _scalars(targets: Targets) -> list[Hashable]:
-    return [dim for dim, each in targets.items() if not np.ndim(cast("Any", each))]
+    return [dim for dim, target in targets.items() if not np.ndim(cast("Any", target))]
 
 
 def _along_axes(
@@ -190,11 +190,11 @@ def _by_matrix(
         )
     check_scipy()
     others = [dim for dim in source.dims if dim not in AXES]
-    own = [dim for dim in placement.dims if dim in others]
-    order = [placement.dims.index(str(dim)) for dim in others if dim in own]
+    placed = [dim for dim in placement.dims if dim in others]
+    order = [placement.dims.index(str(dim)) for dim in others if dim in placed]
     count = len(placement.dims)
     matrices = inverse(cast("np.ndarray", placement.matrices)).transpose(*order, count, count + 1)
-    shape = [source.sizes[dim] if dim in own else 1 for dim in others]
+    shape = [source.sizes[dim] if dim in placed else 1 for dim in others]
     return ByMatrix(
         matrices.reshape(*shape, *matrices.shape[-2:]),
         tuple(targets[axis].values.astype(np.float64) for axis in AXES),
@@ -267,8 +267,8 @@ def _compute(
     size = plan.dtype.itemsize + math.ceil(source.dtype.itemsize * samples)
     default = group_chunks(sides, sizes, size, _BLOCK)
     asked = [
-        side if each is None else each
-        for each, side in zip(_asked(options.chunks, dims, source.dims), default, strict=True)
+        side if wanted is None else wanted
+        for wanted, side in zip(_asked(options.chunks, dims, source.dims), default, strict=True)
     ]
     chunks: Any = normalize_chunks(tuple(asked), tuple(sizes), dtype=plan.dtype)
     if stored is not None:
@@ -315,7 +315,7 @@ def _ratio(plan: Interpolation, sizes: list[int]) -> float:
         return float(np.abs(np.linalg.det(known[..., :-1])).max(initial=0.0) * steps)
     ratio = 1.0
     for axis, size in zip(cast("AlongAxes", plan).axes, sizes, strict=True):
-        found = None if axis is None or not size else axis.within(slice(0, size))
-        if found is not None:
-            ratio *= (found[0].stop - found[0].start) / (found[1].stop - found[1].start)
+        span = None if axis is None or not size else axis.within(slice(0, size))
+        if span is not None:
+            ratio *= (span[0].stop - span[0].start) / (span[1].stop - span[1].start)
     return ratio

@@ -49,31 +49,31 @@ class AlongAxes:
 
     def box(self, where: Box) -> Box | None:
         """Return the box of the source that the block at `where` needs; None for none."""
-        found = self._within(where)
-        return None if found is None else found[0]
+        parts = self._within(where)
+        return None if parts is None else parts[0]
 
     def _within(self, where: Box) -> tuple[Box, Box] | None:
         """Return the samples that a block needs, and the targets that are computed from them."""
         needed: list[slice] = []
         computed: list[slice] = []
         for axis, along in zip(self.axes, where, strict=True):
-            found = (along, along) if axis is None else axis.within(along)
-            if found is None:
+            span = (along, along) if axis is None else axis.within(along)
+            if span is None:
                 return None
-            needed.append(found[0])
-            computed.append(found[1])
+            needed.append(span[0])
+            computed.append(span[1])
         return tuple(needed), tuple(computed)
 
     def block(self, read: Callable[[Box], np.ndarray], where: Box) -> np.ndarray:
         """Return the block at `where` of the result; `read` returns boxes of the source."""
-        result = np.full([each.stop - each.start for each in where], self.fill, self.dtype)
-        found = self._within(where)
-        if found is None or not result.size:
+        result = np.full([side.stop - side.start for side in where], self.fill, self.dtype)
+        parts = self._within(where)
+        if parts is None or not result.size:
             return result
-        box, computed = found
+        box, computed = parts
         data = read(box)
-        offsets = [each.start for each in where]
-        target = result[tuple(_moved(each, -o) for each, o in zip(computed, offsets, strict=True))]
+        offsets = [side.start for side in where]
+        target = result[tuple(_moved(side, -o) for side, o in zip(computed, offsets, strict=True))]
         lines = [
             None if axis is None else _line(axis, along, samples.start)
             for axis, along, samples in zip(self.axes, computed, box, strict=True)
@@ -98,7 +98,7 @@ def _line(axis: Neighbours, along: slice, start: int) -> Line:
 def _interpolate(data: np.ndarray, lines: Sequence[Line | None], slab: Box) -> np.ndarray:
     """Return a part of the targets, whatever the parts are, the same to the last bit."""
     parts = [
-        None if line is None else tuple(each[along] for each in line)
+        None if line is None else tuple(values[along] for values in line)
         for line, along in zip(lines, slab, strict=True)
     ]
     needed = tuple(
@@ -117,7 +117,7 @@ def _interpolate(data: np.ndarray, lines: Sequence[Line | None], slab: Box) -> n
         before = before.astype(np.result_type(data.dtype, np.float64), copy=False)
         after = data.take(upper, axis).astype(before.dtype, copy=False)
         after -= before
-        after *= weight.reshape([-1 if each == axis else 1 for each in range(data.ndim)])
+        after *= weight.reshape([-1 if dim == axis else 1 for dim in range(data.ndim)])
         after += before
         data = after
     return data
@@ -146,15 +146,15 @@ class ByMatrix:
             return None
         bounds = [(min(b.start for b in e), max(b.stop for b in e)) for e in zip(*boxes)]  # noqa: B905
         count = len(self.targets)
-        return (*where[: len(where) - count], *(slice(*each) for each in bounds))
+        return (*where[: len(where) - count], *(slice(*ends) for ends in bounds))
 
     def block(self, read: Callable[[Box], np.ndarray], where: Box) -> np.ndarray:
         """Return the block at `where` of the result; `read` returns boxes of the source."""
-        result = np.full([each.stop - each.start for each in where], self.fill, self.dtype)
-        first = tuple(each.start for each in where)
+        result = np.full([side.stop - side.start for side in where], self.fill, self.dtype)
+        first = tuple(side.start for side in where)
         for index, matrix, box in self._parts(where):
             at = tuple(slice(i, i + 1) for i in index)
-            data = read((*at, *box)).reshape([each.stop - each.start for each in box])
+            data = read((*at, *box)).reshape([side.stop - side.start for side in box])
             target = result[tuple(i - f for i, f in zip(index, first, strict=False))]
             self._compute(target, data, matrix, box, where[len(index) :])
         return result
@@ -162,10 +162,10 @@ class ByMatrix:
     def _parts(self, where: Box) -> Iterator[tuple[tuple[int, ...], np.ndarray, Box]]:
         """Iterate over indices along the first axes, with their matrices and boxes."""
         others = where[: len(where) - len(self.targets)]
-        if any(each.stop <= each.start for each in where):
+        if any(side.stop <= side.start for side in where):
             return
-        for relative in np.ndindex(*(each.stop - each.start for each in others)):
-            index = tuple(i + each.start for i, each in zip(relative, others, strict=True))
+        for relative in np.ndindex(*(side.stop - side.start for side in others)):
+            index = tuple(i + side.start for i, side in zip(relative, others, strict=True))
             known = zip(index, self.matrices.shape, strict=False)
             matrix = self.matrices[tuple(min(i, n - 1) for i, n in known)]
             box = self._box(matrix, where[len(others) :])
@@ -177,10 +177,10 @@ class ByMatrix:
         if not np.isfinite(matrix).all():
             return None
         box: list[slice] = []
-        along = [targets[each] for targets, each in zip(self.targets, where, strict=True)]
+        along = [targets[side] for targets, side in zip(self.targets, where, strict=True)]
         for row, size in zip(matrix, self.sizes, strict=True):
             ends = [sorted((r * t.min(), r * t.max())) for r, t in zip(row, along, strict=False)]
-            low, high = (row[-1] + sum(each) for each in zip(*ends, strict=True))
+            low, high = (row[-1] + sum(products) for products in zip(*ends, strict=True))
             if not (low <= size - 1 + _EDGE and high >= -_EDGE):
                 return None
             start = int(np.floor(max(low + _EDGE, 0)))
@@ -195,20 +195,20 @@ class ByMatrix:
         data = data.astype(np.float64) if data.dtype in (bool, np.float16) else data
         for slab in _slabs(target.shape):
             along = [
-                targets[_moved(part, each.start)]
-                for targets, part, each in zip(self.targets, slab, where, strict=True)
+                targets[_moved(part, side.start)]
+                for targets, part, side in zip(self.targets, slab, where, strict=True)
             ]
             inside = np.ones(target[slab].shape, bool)
             positions = np.empty((len(along), *inside.shape))
-            for number, (row, size, each) in enumerate(zip(matrix, self.sizes, box, strict=True)):
+            for number, (row, size, side) in enumerate(zip(matrix, self.sizes, box, strict=True)):
                 terms = (r * t for r, t in zip(row, along, strict=False))
                 position = positions[number]
                 position[...] = row[-1] + sum(np.ix_(*terms))
                 sample = np.rint(position)
                 np.copyto(position, sample, where=np.abs(position - sample) < _EDGE)
                 inside &= (position >= 0) & (position <= size - 1)
-                np.clip(position, each.start, each.stop - 1, out=position)
-                position -= each.start
+                np.clip(position, side.start, side.stop - 1, out=position)
+                position -= side.start
             if inside.any():
                 values = _at(data, positions, self.method)
                 np.copyto(target[slab], values, where=inside, casting="unsafe")

@@ -132,9 +132,9 @@ def map_overlap(
     _check(func, arrays, kwargs)
     first = arrays[0]
     halos = _halos(depth, boundary, arrays)
-    arrays = tuple(each.transpose(*first.dims) for each in arrays)
-    found = tuple(stored_source(each) for each in arrays)
-    sources = tuple(each for each in found if each is not None)
+    arrays = tuple(array.transpose(*first.dims) for array in arrays)
+    known = tuple(stored_source(array) for array in arrays)
+    sources = tuple(array for array in known if array is not None)
     wanted = frozenset(name for name in ("block_id", "block_info") if has_keyword(func, name))
     call = Call(func, kwargs, wanted - kwargs.keys())
     how: dict[str, Any] = {"trim": trim, "dtype": dtype, "meta": meta}
@@ -145,15 +145,15 @@ def map_overlap(
     else:
         blocks = _blocks_of_dask(chunks, arrays, halos)
         data = _from_dask(call, arrays, halos, blocks, **how)
-    return _labelled(data, first, halos[0], blocks, found[0], trim=trim)
+    return _labelled(data, first, halos[0], blocks, known[0], trim=trim)
 
 
 def _check(func: object, arrays: Sequence[object], kwargs: dict[str, object]) -> None:
     """Raise for arguments that are of the wrong type, or do not fit each other."""
     if not callable(func):
         raise TypeError(f"expected a function first, got {type(func).__name__}")
-    if not arrays or not all(isinstance(each, xr.DataArray) for each in arrays):
-        kinds = ", ".join(type(each).__name__ for each in arrays) or "none"
+    if not arrays or not all(isinstance(array, xr.DataArray) for array in arrays):
+        kinds = ", ".join(type(array).__name__ for array in arrays) or "none"
         raise TypeError(f"expected one or more DataArrays after the function, got {kinds}")
     if refused := sorted(_REFUSED & kwargs.keys()):
         raise TypeError(
@@ -201,16 +201,16 @@ def _halos(
                 f"{name} is a list of {len(given)}; expected one item for each of the "
                 f"{len(arrays)} arrays"
             )
-    found = []
-    for array, own, kind in zip(arrays, *several, strict=True):
-        counts = in_samples(own, array)
+    halos_of_all = []
+    for array, wanted, kind in zip(arrays, *several, strict=True):
+        counts = in_samples(wanted, array)
         by_dim = dict(zip(array.dims, halos_of(counts, kind, array.dims), strict=True))
-        found.append(tuple(by_dim[dim] for dim in dims))
-    for halos, array in zip(found, arrays, strict=True):
+        halos_of_all.append(tuple(by_dim[dim] for dim in dims))
+    for halos, array in zip(halos_of_all, arrays, strict=True):
         for halo in halos:
             if halo.is_constant:
                 np.full((), halo.boundary, array.dtype)  # raises if it cannot hold the value
-    return tuple(found)
+    return tuple(halos_of_all)
 
 
 def in_samples(depth: Any, array: xr.DataArray) -> tuple[Any, ...]:
@@ -230,8 +230,12 @@ def in_samples(depth: Any, array: xr.DataArray) -> tuple[Any, ...]:
         units = {
             dim: array.coords[dim].attrs.get("units") for dim in array.dims if dim in array.coords
         }
-        own = (quantity_of(depth) or (0, None))[1]
-        along = [dim for dim, unit in units.items() if ratio(own, written_unit(unit)) is not None]
+        distance_unit = (quantity_of(depth) or (0, None))[1]
+        along = [
+            dim
+            for dim, unit in units.items()
+            if ratio(distance_unit, written_unit(unit)) is not None
+        ]
         if not along:
             raise ValueError(
                 f"depth is {depth!r}; expected a number of samples, or a distance in a unit like "
@@ -281,14 +285,14 @@ def _from_stored(
     meta: Any,
 ) -> da.Array:
     """Return the result of a function whose tasks read boxes of stored arrays."""
-    meta = meta_of(call, len(dims), [each.dtype for each in sources], dtype, meta)
+    meta = meta_of(call, len(dims), [source.dtype for source in sources], dtype, meta)
     task = OverlapTask(call, dims, sources, halos, tuple(map(len, blocks)), trim, meta.dtype)
     facts = (identity_of(call.func), call.kwargs, halos, trim, spell(blocks), meta.dtype)
     return from_boxes(
         task,
         blocks,
         meta.dtype,
-        tokenize(facts, [each.token for each in sources]),
+        tokenize(facts, [source.token for source in sources]),
         meta,
         where=IndexedBlocks(blocks),
         verb=label("map_overlap", name_of(call.func)),
@@ -300,12 +304,14 @@ def _blocks_of_dask(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the blocks for Dask: those of the first Dask array, none smaller than a depth."""
     first = arrays[0]
-    own = next((each.chunks for each in arrays if each.chunks is not None), ("auto",) * first.ndim)
+    present = next(
+        (array.chunks for array in arrays if array.chunks is not None), ("auto",) * first.ndim
+    )
     asked = by_axis(chunks, first.dims, "chunks", None)
-    wanted = tuple(b if a is None else a for a, b in zip(asked, own, strict=True))
-    found = normalize_chunks(wanted, first.shape, dtype=first.dtype)
+    wanted = tuple(b if a is None else a for a, b in zip(asked, present, strict=True))
+    sizes_along = normalize_chunks(wanted, first.shape, dtype=first.dtype)
     depths = [max(max(h.before, h.after) for h in along) for along in zip(*halos, strict=True)]
-    return tuple(at_least(depth, sizes) for depth, sizes in zip(depths, found, strict=True))
+    return tuple(at_least(depth, sizes) for depth, sizes in zip(depths, sizes_along, strict=True))
 
 
 def at_least(depth: int, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -314,15 +320,15 @@ def at_least(depth: int, sizes: Sequence[int]) -> tuple[int, ...]:
     >>> at_least(3, (2, 2, 5, 1)), at_least(3, (4, 3)), at_least(3, (1, 1))
     ((4, 6), (4, 3), (2,))
     """
-    found = [0]
+    merged = [0]
     for size in sizes:
-        if found[-1] >= depth and found[-1]:
-            found.append(0)
-        found[-1] += size
-    if len(found) > 1 and found[-1] < depth:
-        last = found.pop()
-        found[-1] += last
-    return tuple(found)
+        if merged[-1] >= depth and merged[-1]:
+            merged.append(0)
+        merged[-1] += size
+    if len(merged) > 1 and merged[-1] < depth:
+        last = merged.pop()
+        merged[-1] += last
+    return tuple(merged)
 
 
 def _from_dask(
@@ -334,16 +340,16 @@ def _from_dask(
 ) -> da.Array:
     """Return the result of Dask's own function, for arrays that were computed."""
     sides = dict(zip(arrays[0].dims, blocks, strict=True))
-    data = [as_graph(each.chunk(sides).data) for each in arrays]
+    data = [as_graph(array.chunk(sides).data) for array in arrays]
     depths = [
         {i: h.before if h.before == h.after else (h.before, h.after) for i, h in enumerate(along)}
         for along in halos
     ]
     boundaries = [{i: halo.boundary for i, halo in enumerate(along)} for along in halos]
-    found: da.Array = dask_map_overlap(
+    result: da.Array = dask_map_overlap(
         call.func, *data, depth=depths, boundary=boundaries, **how, **call.kwargs
     )
-    return found
+    return result
 
 
 def _labelled(

@@ -16,8 +16,8 @@ Method: TypeAlias = Literal["linear", "nearest"]
 class Neighbours:
     """The sample at or before each target along an axis, and the weight of the one after it.
 
-    >>> found = Neighbours.of(np.array([0.0, 2, 4]), np.array([1.0, 4, 5]), "linear")
-    >>> found.lower, found.weight
+    >>> near = Neighbours.of(np.array([0.0, 2, 4]), np.array([1.0, 4, 5]), "linear")
+    >>> near.lower, near.weight
     (array([ 0,  2, -1]), array([0.5, 0. , 0. ]))
     """
 
@@ -72,8 +72,8 @@ class Neighbours:
 def _nearest(ordered: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the nearest samples; of two, the lower."""
     halves = ordered / 2
-    found = np.searchsorted(halves[1:] + halves[:-1], targets, "left")
-    return found, np.zeros(targets.shape)
+    index = np.searchsorted(halves[1:] + halves[:-1], targets, "left")
+    return index, np.zeros(targets.shape)
 
 
 def _between(ordered: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

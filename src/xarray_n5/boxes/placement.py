@@ -55,23 +55,23 @@ class Placement:
         ValueError
             If it is a view whose matrix is not known.
         """
-        own = array.to_dataset(name=_NAME) if dataset is None else dataset
+        whole = array.to_dataset(name=_NAME) if dataset is None else dataset
         if not set(AXES) <= set(array.dims):
             _check_section(array)
-            found = None
-        elif dataset is None or "affine" in own.variables:
-            found = placed_by_matrices(own)
+            placed = None
+        elif dataset is None or "affine" in whole.variables:
+            placed = placed_by_matrices(whole)
         else:
-            found = placed_by_matrices(own[[array.name]])
+            placed = placed_by_matrices(whole[[array.name]])
         units = {
             str(dim): written_unit(array.coords[dim].attrs.get("units"))
             for dim in array.dims
             if dim in array.coords
         }
-        if found is None:
+        if placed is None:
             return cls({}, units, None, ())
-        units |= dict.fromkeys(AXES, _unit_of_world(array, own))
-        dims, matrices = found
+        units |= dict.fromkeys(AXES, _unit_of_world(array, whole))
+        dims, matrices = placed
         if (lines := _lines(matrices)) is None:
             return cls({}, units, matrices, dims)
         sizes = [array.sizes[axis] for axis in AXES]
@@ -186,14 +186,14 @@ def factor_of(dim: str, unit: str | None, other: str | None) -> float:
     unit, other = written_unit(unit), written_unit(other)
     if same_unit(unit, other):
         return 1.0
-    found = ratio(unit, other)
-    if found is None:
-        target, source = (f"in {each!r}" if each else "without a unit" for each in (unit, other))
+    factor = ratio(unit, other)
+    if factor is None:
+        target, source = (f"in {u!r}" if u else "without a unit" for u in (unit, other))
         raise ValueError(
             f"the target for {dim!r} is {target}, but the samples are {source}; set the attribute "
             "'units' of its coordinate"
         )
-    return found
+    return factor
 
 
 def inverse(matrices: np.ndarray) -> np.ndarray:

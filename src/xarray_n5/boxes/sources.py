@@ -36,10 +36,10 @@ def stored_source(array: xr.DataArray) -> StoredSource | None:
     Recognised are DataArrays that were opened here, selected by slices and integers, and
     transposed, and their chunked copies. What Dask has selected is not. Nothing is read.
     """
-    found = _source_of(array.variable._data)  # noqa: SLF001
-    if found is None or found.shape != array.shape or found.dtype != array.dtype:
+    source = _source_of(array.variable._data)  # noqa: SLF001
+    if source is None or source.shape != array.shape or source.dtype != array.dtype:
         return None
-    return found
+    return source
 
 
 def _source_of(data: Any) -> StoredSource | None:
@@ -53,29 +53,29 @@ def _source_of(data: Any) -> StoredSource | None:
     if isinstance(data, DaskArray):
         return _source_of(source_of(data))
     if isinstance(data, (LazilyIndexedArray, LazilyVectorizedIndexedArray)):
-        found = _source_of(data.array)
-        return None if found is None else _of_key(found, data.key)
+        source = _source_of(data.array)
+        return None if source is None else _of_key(source, data.key)
     return None
 
 
-def _of_key(found: StoredSource, key: ExplicitIndexer) -> StoredSource | None:
+def _of_key(source: StoredSource, key: ExplicitIndexer) -> StoredSource | None:
     """Return the selection of stored arrays in a lazily indexed array."""
     if isinstance(key, VectorizedIndexer):
-        return _of_points(found, key.tuple)
-    items = [_basic(item, size) for item, size in zip(key.tuple, found.shape, strict=True)]
+        return _of_points(source, key.tuple)
+    items = [_basic(item, size) for item, size in zip(key.tuple, source.shape, strict=True)]
     kept = [axis for axis, item in enumerate(items) if isinstance(item, range)]
-    return _select(found, items, kept)
+    return _select(source, items, kept)
 
 
 def _select(
-    found: StoredSource, items: Sequence[range | int | None], order: Sequence[int]
+    source: StoredSource, items: Sequence[range | int | None], order: Sequence[int]
 ) -> StoredSource | None:
     """Return positions along each dimension of a source, whose others become `order`."""
     key = [as_slice(item) if isinstance(item, range) else item for item in items]
     if None in key:
         return None
     kept = sorted(order)
-    part = found.select(tuple(item for item in key if item is not None))
+    part = source.select(tuple(item for item in key if item is not None))
     return part.transpose([kept.index(axis) for axis in order])
 
 
@@ -98,12 +98,12 @@ def _evenly_spaced(positions: np.ndarray) -> range | None:
         return None
     numbers = positions[:2].astype(np.int64).tolist()
     step = numbers[-1] - numbers[0] or 1
-    found = range(numbers[0], numbers[0] + step * positions.size, step)
-    same = min(found[0], found[-1]) >= 0 and np.array_equal(positions, np.array(found))
-    return found if same else None
+    spaced = range(numbers[0], numbers[0] + step * positions.size, step)
+    same = min(spaced[0], spaced[-1]) >= 0 and np.array_equal(positions, np.array(spaced))
+    return spaced if same else None
 
 
-def _of_points(found: StoredSource, points: Sequence[np.ndarray]) -> StoredSource | None:
+def _of_points(source: StoredSource, points: Sequence[np.ndarray]) -> StoredSource | None:
     """Return the selection that points make up, if it is orthogonal.
 
     xarray transposes lazy arrays to points: an array of positions for each axis, broadcast to the
@@ -128,7 +128,7 @@ def _of_points(found: StoredSource, points: Sequence[np.ndarray]) -> StoredSourc
     chosen = [
         item[1] if axis in order else item[1][0] for axis, item in enumerate(filter(None, items))
     ]
-    return _select(found, chosen, [axis for axis in order if axis is not None])
+    return _select(source, chosen, [axis for axis in order if axis is not None])
 
 
 def _line(positions: np.ndarray) -> tuple[int, range] | None:
@@ -143,7 +143,7 @@ def _line(positions: np.ndarray) -> tuple[int, range] | None:
         last = np.moveaxis(positions, dim, -1)
         line = last[(0,) * (last.ndim - 1)]
         if (line != line[0]).any():
-            found = _evenly_spaced(line) if (last == line).all() else None
-            return None if found is None else (dim, found)
+            spaced = _evenly_spaced(line) if (last == line).all() else None
+            return None if spaced is None else (dim, spaced)
     number = int(positions.flat[0])
     return (-1, range(number, number + 1)) if (positions == number).all() else None

@@ -57,13 +57,13 @@ def world_grid(
     extents = [_extent(array) for array in arrays]
     if not extents:
         raise ValueError("expected at least one array to cover")
-    dims = [dim for dim in extents[0] if all(dim in each for each in extents)]
+    dims = [dim for dim in extents[0] if all(dim in extent for extent in extents)]
     if not dims:
         raise ValueError(
             "the arrays have no axis with coordinates in common; they have them along "
-            f"{[[*each] for each in extents]}"
+            f"{[[*extent] for extent in extents]}"
         )
-    if isinstance(spacing, dict) and (unknown := [each for each in spacing if each not in dims]):
+    if isinstance(spacing, dict) and (unknown := [dim for dim in spacing if dim not in dims]):
         raise ValueError(f"spacing is for {unknown}, but the axes are {dims}")
     return xr.Dataset(coords={dim: _along(dim, [e[dim] for e in extents], spacing) for dim in dims})
 
@@ -76,12 +76,12 @@ def _extent(source: xr.DataArray | xr.Dataset) -> dict[str, Extent]:
     """Return the extent of all samples along each axis."""
     if isinstance(source, xr.DataArray):
         return _extent_of(source, Placement.of(source))
-    found: dict[str, Extent] = {}
+    joined: dict[str, Extent] = {}
     for array in source.data_vars.values():
         for dim, extent in _extent_of(array, Placement.of(array, source)).items():
-            before = found.setdefault(dim, extent)
-            found[dim] = (min(before[0], extent[0]), max(before[1], extent[1]), extent[2])
-    return found
+            before = joined.setdefault(dim, extent)
+            joined[dim] = (min(before[0], extent[0]), max(before[1], extent[1]), extent[2])
+    return joined
 
 
 def _extent_of(array: xr.DataArray, placement: Placement) -> dict[str, Extent]:
@@ -97,18 +97,22 @@ def _extent_of(array: xr.DataArray, placement: Placement) -> dict[str, Extent]:
             for axis, (low, high) in zip(AXES, ends, strict=True)
         }
     space = [dim for dim in array.dims if dim in AXES] or array.dims
-    found: dict[str, Extent] = {}
+    extents: dict[str, Extent] = {}
     for dim in map(str, space):
         if (dim in array.coords or dim in placement.samples) and array.sizes[dim]:
             values = placement.along(array, dim)
-            found[dim] = (float(values.min()), float(values.max()), placement.units.get(dim))
-    return found
+            extents[dim] = (float(values.min()), float(values.max()), placement.units.get(dim))
+    return extents
 
 
 def _along(dim: str, extents: list[Extent], spacing: Any) -> xr.Variable:
     """Return the coordinate of an axis that covers all extents."""
     unit = extents[0][2]
-    ends = [factor_of(dim, own, unit) * each for low, high, own in extents for each in (low, high)]
+    ends = [
+        factor_of(dim, axis_unit, unit) * end
+        for low, high, axis_unit in extents
+        for end in (low, high)
+    ]
     if isinstance(spacing, dict) and dim not in spacing:
         raise ValueError(f"spacing is {spacing}; expected a distance for the axis {dim!r}, too")
     step = _distance(spacing[dim] if isinstance(spacing, dict) else spacing, dim, unit)
@@ -119,13 +123,13 @@ def _along(dim: str, extents: list[Extent], spacing: Any) -> xr.Variable:
 
 def _distance(spacing: float | str, dim: str, unit: str | None) -> float:
     """Return a distance in a unit."""
-    found = quantity_of(spacing) if isinstance(spacing, str) else (float(spacing), None)
-    if found is None or not 0 < found[0] < np.inf:
+    quantity = quantity_of(spacing) if isinstance(spacing, str) else (float(spacing), None)
+    if quantity is None or not 0 < quantity[0] < np.inf:
         raise ValueError(
             f"spacing is {spacing!r}; expected a positive number, perhaps with a unit as in '4 nm'"
         )
-    number, own = found
-    factor = 1.0 if own is None or same_unit(own, unit) else ratio(own, unit)
+    number, given = quantity
+    factor = 1.0 if given is None or same_unit(given, unit) else ratio(given, unit)
     if factor is None:
         raise ValueError(f"spacing is {spacing!r}, but the axis {dim!r} is in {unit!r}")
     return number * factor

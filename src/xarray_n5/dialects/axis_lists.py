@@ -182,7 +182,7 @@ class TensorStore:
             return None
         factors = None
         if scales is not None:
-            scales, factors = lists.base_and_factors(node, "resolution", scales, own=False)
+            scales, factors = lists.base_and_factors(node, "resolution", scales, of_array=False)
         where += ["factors of the group"] if factors else []
         axes = lists.axes_at_level(
             names, units or (None,) * ndim, scales or (None,) * ndim, factors

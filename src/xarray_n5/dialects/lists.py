@@ -184,12 +184,12 @@ FACTOR_LISTS = ("scales", "downsamplingFactors")
 """Attributes of a group that list the factors of its levels, the most trusted first."""
 
 
-def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | None:
+def factors_of(node: ArrayContext, *, of_array: bool = True) -> tuple[float, ...] | None:
     """Return the factors of a level relative to the base level, in N5 order, or None.
 
-    The lists of the group, as in Neuroglancer and n5-viewer, take precedence over the array's `own`
-    ``downsamplingFactors``, and those over BigDataViewer's list on the setup; of the group's lists,
-    ``scales`` (n5-viewer's older key) over ``downsamplingFactors``.
+    The lists of the group, as in Neuroglancer and n5-viewer, take precedence over
+    ``downsamplingFactors`` `of_array`, and those over BigDataViewer's list on the setup; of the
+    group's lists, ``scales`` (n5-viewer's older key) over ``downsamplingFactors``.
     """
     ndim = len(node.shape)
     if node.level is not None and node.parents:
@@ -197,7 +197,7 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
             if (listed := _listed(node.parents[0], key, node)) is not None:
                 return numbers(key, listed, ndim)
     key = "downsamplingFactors"
-    if own and node.attributes.get(key) is not None:
+    if of_array and node.attributes.get(key) is not None:
         return numbers(key, node.attributes[key], ndim)
     if node.view is not None and len(node.parents) > 1:
         return numbers(key, _listed(node.parents[1], key, node), ndim)
@@ -205,14 +205,14 @@ def factors_of(node: ArrayContext, *, own: bool = True) -> tuple[float, ...] | N
 
 
 def base_and_factors(
-    node: ArrayContext, key: str, values: tuple[float, ...], *, own: bool = True
+    node: ArrayContext, key: str, values: tuple[float, ...], *, of_array: bool = True
 ) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
     """Return the base level's resolution and the level's factors from a level's resolution.
 
     Most tools repeat the base level's resolution on each level. COSEM's write the level's own: then
     the base level, or the group, has a finer one.
     """
-    factors = factors_of(node, own=own)
+    factors = factors_of(node, of_array=of_array)
     if factors is None:
         return values, None
     around = [*node.parents[:1], *([node.base.attributes] if node.base else [])]
@@ -331,10 +331,10 @@ def over(geometry: Geometry, base: Geometry | None) -> Geometry:
     if base is None or base.affine or geometry.affine or base.ndim != geometry.ndim:
         return geometry
     axes = tuple(
-        replace(own, factor=own.step / under.step)
-        if (own.scale is None) == (under.scale is None) and own.step / under.step > 0
-        else own
-        for own, under in zip(geometry.axes, base.axes, strict=True)
+        replace(coarse, factor=coarse.step / under.step)
+        if (coarse.scale is None) == (under.scale is None) and coarse.step / under.step > 0
+        else coarse
+        for coarse, under in zip(geometry.axes, base.axes, strict=True)
     )
     return replace(geometry, axes=axes)
 
@@ -371,14 +371,14 @@ def factors_if_any(geometry: Geometry) -> dict[str, Any]:
     return {"downsamplingFactors": factors} if any(factor != 1 for factor in factors) else {}
 
 
-def complete_factors(own: Sequence[dict[str, Any]], ndim: int) -> None:
+def complete_factors(of_levels: Sequence[dict[str, Any]], ndim: int) -> None:
     """Add ``downsamplingFactors`` to all levels if any level has them.
 
     Some readers, such as webknossos, need the factors of the base level.
     """
     key = "downsamplingFactors"
-    if any(key in attributes for attributes in own):
-        for attributes in own:
+    if any(key in attributes for attributes in of_levels):
+        for attributes in of_levels:
             attributes.setdefault(key, [1] * ndim)
 
 
@@ -431,10 +431,10 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
     _, unit = steps_and_unit(source["pixelResolution"])
     shifts = [step * start for step, start in zip(scales, starts, strict=True)]
     axes = tuple(
-        replace(own, offset=own.offset + shift * _times(unit, own.unit))
-        if own.scale is not None
-        else own
-        for own, shift in zip(geometry.axes, by_axis(geometry, source, shifts), strict=True)
+        replace(listed, offset=listed.offset + shift * _times(unit, listed.unit))
+        if listed.scale is not None
+        else listed
+        for listed, shift in zip(geometry.axes, by_axis(geometry, source, shifts), strict=True)
     )
     sources = [*filter(None, [geometry.sources.get("offset")]), "translate of the stack"]
     return replace(geometry, axes=axes, sources={**geometry.sources, "offset": ", ".join(sources)})
@@ -442,16 +442,16 @@ def moved(geometry: Geometry, node: ArrayContext) -> Geometry:
 
 def by_axis(geometry: Geometry, group: Attributes, values: Sequence[float]) -> Sequence[float]:
     """Return a group's list by axis: in the order of its ``axes``, otherwise in N5 order."""
-    listed, own = group.get("axes"), [axis.name for axis in geometry.axes]
-    if isinstance(listed, list) and all(own) and sorted(map(str, listed)) == sorted(map(str, own)):
-        known = dict(zip(listed, values, strict=False))
-        return [known[name] for name in own]
+    listed, names = group.get("axes"), [axis.name or "" for axis in geometry.axes]
+    if isinstance(listed, list) and all(names) and sorted(map(str, listed)) == sorted(names):
+        known = dict(zip(map(str, listed), values, strict=False))
+        return [known[name] for name in names]
     return values[::-1]
 
 
-def _times(unit: object, own: str | None) -> float:
+def _times(unit: object, known: str | None) -> float:
     text = written_unit(unit)
-    times = 1.0 if text is None or own is None or text == own else ratio(text, own)
+    times = 1.0 if text is None or known is None or text == known else ratio(text, known)
     if times is None:
-        raise ValueError(f"'translate' of the group has the unit {text!r}, expected {own!r}")
+        raise ValueError(f"'translate' of the group has the unit {text!r}, expected {known!r}")
     return times

@@ -65,14 +65,14 @@ def system_of(image: Mapping[str, Any], entry: Mapping[str, Any]) -> CoordinateS
     name = None if output is None else parse_reference(output, "'output' of a level").name
     if name is None and all(system.axes == systems[0].axes for system in systems):
         return systems[0]
-    found = [system for system in systems if system.name == name]
-    if not found:
+    led_to = [system for system in systems if system.name == name]
+    if not led_to:
         known = ", ".join(repr(system.name) for system in systems)
         raise ValueError(
             f"'multiscales' leads from {entry.get('path')!r} to the coordinate system {name!r}; "
             f"expected one of {known}"
         )
-    return found[0]
+    return led_to[0]
 
 
 def _listed(image: Mapping[str, Any]) -> list[CoordinateSystem]:
@@ -201,13 +201,13 @@ def with_systems(image: Mapping[str, Any], systems: ImageSystems | None = None) 
     known = [] if systems is None else list(systems.graph.systems.values())
     before = {a.name: a.to_json() for system in known if system.name == name for a in system.axes}
     axes = [{**before.get(axis["name"], {}), **axis} for axis in image["axes"]]
-    own = {"name": name, "axes": axes}
-    listed = [own if system.name == name else system.to_json() for system in known]
+    intrinsic = {"name": name, "axes": axes}
+    listed = [intrinsic if system.name == name else system.to_json() for system in known]
     edges = [] if systems is None else [edge.to_json() for edge in systems.graph.edges]
     rest = {k: v for k, v in image.items() if k not in {"axes", "datasets", "version"}}
     return {
         **rest,
-        "coordinateSystems": listed or [own],
+        "coordinateSystems": listed or [intrinsic],
         "datasets": [_dataset(entry, name, axes) for entry in image["datasets"]],
         **({"coordinateTransformations": edges} if edges else {}),
     }

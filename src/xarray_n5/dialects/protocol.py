@@ -88,15 +88,15 @@ class ArrayContext:
 
         The array's ``units`` are left out, too, if they are those of the values.
         """
-        own, *parents = map(_without_own, (self.attributes, *self.parents))
-        if units_of_values(own):
-            del own["units"]
-        return replace(self, attributes=own, parents=tuple(parents))
+        attributes, *parents = map(_without_own, (self.attributes, *self.parents))
+        if units_of_values(attributes):
+            del attributes["units"]
+        return replace(self, attributes=attributes, parents=tuple(parents))
 
 
 def _without_own(attributes: Attributes) -> dict[str, Any]:
-    own = user_attributes(attributes)
-    return {key: value for key, value in attributes.items() if key not in own}
+    users = user_attributes(attributes)
+    return {key: value for key, value in attributes.items() if key not in users}
 
 
 def units_of_values(attributes: Attributes) -> bool:

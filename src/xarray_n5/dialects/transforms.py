@@ -142,7 +142,7 @@ def _read_cosem(transform: object, node: ArrayContext, key: str) -> Geometry | N
 
 def _at_level(geometry: Geometry, base: Geometry | None, node: ArrayContext) -> Geometry:
     """Apply the group's factors where a level repeats the base level's scale, as in BossDB."""
-    factors = lists.factors_of(node, own=False)
+    factors = lists.factors_of(node, of_array=False)
     if base is None or factors is None or all(factor == 1 for factor in factors):
         return geometry
     pairs = list(zip(geometry.axes, base.axes, strict=True))

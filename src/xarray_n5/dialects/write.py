@@ -75,10 +75,10 @@ def write_geometry(
     node = ArrayContext(shape=shape, lists_x_first=lists_x_first)
     with _refusing(where):
         if dialect is None:
-            _, own = _written([(node, geometry)], _of_array(geometry, node), group=False)
+            _, of_levels = _written([(node, geometry)], _of_array(geometry, node), group=False)
         else:
-            _, own = _checked([(node, geometry)], dialect, group=False)
-    return own[0]
+            _, of_levels = _checked([(node, geometry)], dialect, group=False)
+    return of_levels[0]
 
 
 def write_pyramid(
@@ -108,10 +108,10 @@ def write_pyramid(
     """
     lack = _lack(levels) if dialect is None else ""
     with _refusing(where, lack):
-        around, own = _checked(levels, dialect, group=True)
+        around, of_levels = _checked(levels, dialect, group=True)
     if lack:
         warn(f"{where}: viewers find no image here, as {lack}")
-    return around, own
+    return around, of_levels
 
 
 def override(
@@ -247,8 +247,8 @@ def _checked(
     """Return the attributes of a group and of its levels, or of an array, after reading them."""
     if dialect is None:
         what = "the default"
-        around, own = _written(levels, _of_pyramid(levels), group=True)
-        around, *own = map(in_si_units, (around, *own))
+        around, of_levels = _written(levels, _of_pyramid(levels), group=True)
+        around, *of_levels = map(in_si_units, (around, *of_levels))
     else:
         names = _names(dialect)
         what, dialects = " and ".join(names), find_dialects(names)
@@ -258,13 +258,13 @@ def _checked(
                     f"{name} metadata cannot be written on a single array; write an image of one "
                     "level with xarray_n5.pyramid(array, url, levels=0), or choose another dialect"
                 )
-        around, own = _written(levels, dialects, group=group)
+        around, of_levels = _written(levels, dialects, group=group)
     nodes = [
         replace(node, attributes=attributes, parents=(*({},) * node.depth, around) if group else ())
-        for attributes, (node, _) in zip(own, levels, strict=True)
+        for attributes, (node, _) in zip(of_levels, levels, strict=True)
     ]
     check_pyramid(nodes, [geometry for _, geometry in levels], what, group=group)
-    return around, own
+    return around, of_levels
 
 
 def _written(
@@ -275,15 +275,15 @@ def _written(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the attributes of several dialects on a pyramid's group, and on each level."""
     around: dict[str, Any] = {}
-    own: list[dict[str, Any]] = [{} for _ in levels]
+    of_levels: list[dict[str, Any]] = [{} for _ in levels]
     for dialect in dialects:
         if group and isinstance(dialect, PyramidDialect):
             _merge(around, dialect.write_group(levels), dialect.name)
-        for attributes, (node, geometry) in zip(own, levels, strict=True):
+        for attributes, (node, geometry) in zip(of_levels, levels, strict=True):
             _merge(attributes, dialect.write(geometry, node), dialect.name)
     if group:
-        complete_factors(own, len(levels[0][0].shape))
-    return around, own
+        complete_factors(of_levels, len(levels[0][0].shape))
+    return around, of_levels
 
 
 def _merge(attributes: dict[str, Any], more: dict[str, Any], name: str) -> None:
@@ -356,8 +356,8 @@ def _is_n5_viewers(levels: Sequence[tuple[ArrayContext, Geometry]]) -> bool:
         bool(units)
         and same_unit(*units)
         and all(
-            own.step > 0 and abs(own.base[1] - under.offset) <= ROUNDING * own.step
+            axis.step > 0 and abs(axis.base[1] - under.offset) <= ROUNDING * axis.step
             for _, geometry in levels
-            for own, under in zip(geometry.axes, base, strict=True)
+            for axis, under in zip(geometry.axes, base, strict=True)
         )
     )

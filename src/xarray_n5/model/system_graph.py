@@ -302,7 +302,7 @@ class Line:
 
     axis: SystemAxis
     """The world's axis."""
-    own: str | None
+    along: str | None
     """The image's axis along which they change, or None if the whole image is at `start`."""
     step: float
     start: float

@@ -63,7 +63,9 @@ def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneIma
     """
     listed = [each.lines.get(image.path, ()) for each in placed.values()]
     first, *rest = placed or [""]
-    lines, *others = ({line.own or line.axis.name: line for line in own} for own in listed or [()])
+    lines, *others = (
+        {line.along or line.axis.name: line for line in own} for own in listed or [()]
+    )
     axes = {str(axis.name): axis for axis in image.image.base.geometry.axes}
     moved = {dim: _moved(axis, lines.get(dim)) for dim, axis in axes.items()}
     lost = [
@@ -86,12 +88,12 @@ def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneIma
 
 
 def _moves(line: Line) -> bool:
-    return line.own is None or (line.step, line.start) != (1, 0)
+    return line.along is None or (line.step, line.start) != (1, 0)
 
 
 def _moved(axis: Axis, line: Line | None) -> Axis:
     """Return an axis along which coordinates are those of a line; labels are kept instead."""
-    if line is None or line.own is None or axis.labels is not None:
+    if line is None or line.along is None or axis.labels is not None:
         return axis
     own = axis.unit if line.step == 1 else None
     unit = line.axis.unit or own
@@ -187,7 +189,7 @@ def _fixed(
     """Return the coordinates of whole images along axes that they do not have, such as time."""
     taken = {DIM, "axis", "column", *AXES, *(str(axis.name) for axis in geometry.axes)}
     lines = ((path, line) for path in paths for line in world.lines.get(path, ()))
-    starts = {(path, line.axis): line.start for path, line in lines if line.own is None}
+    starts = {(path, line.axis): line.start for path, line in lines if line.along is None}
     found = {}
     for axis in world.system.axes:
         values = [starts.get((path, axis), np.nan) for path in paths]
