@@ -511,7 +511,7 @@ class Array:
         """
         new = as_sizes("shape", shape)
         if len(new) != self.ndim or min(new, default=0) < 0:
-            expected = f"{self.ndim} sizes of at least 0, one for each axis"
+            expected = f"{self.ndim} axes with sizes of at least 0"
             raise ValueError(f"{self.url!r}: the shape is {new}; expected {expected}")
         self._check_writable()
         self.refresh()
