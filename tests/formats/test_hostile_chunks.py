@@ -7,12 +7,9 @@ import json
 import lzma
 import os
 import struct
-import sys
 import time
 import tracemalloc
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numcodecs
@@ -299,23 +296,3 @@ def test_every_error_of_a_damaged_chunk_is_one_of_the_package() -> None:
         for compression in (*compressions.NAMES, {"id": "crc32"}):
             with pytest.raises(N5Error):
                 open_array(n5(chunk, compression), "a")[...]
-
-
-def test_threads_share_a_cache_that_is_too_small(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
-    sys.setswitchinterval(1e-5)  # threads change places as often as they can
-    values = np.random.default_rng(0).integers(0, 255, (32, 32, 16)).astype("u1")
-    how: dict[str, Any] = {"shape": values.shape, "dtype": "u1", "chunks": 4, "compression": None}
-    create_array(tmp_path / "c.n5", "a", **how)[...] = values
-    array = open_array(tmp_path / "c.n5", "a", cache_bytes=64 * 60)
-
-    def work(seed: int) -> None:
-        generator = np.random.default_rng(seed)
-        for _ in range(60):
-            select = tuple(slice(*sorted(generator.integers(0, n + 1, 2))) for n in values.shape)
-            np.testing.assert_array_equal(array[select], values[select])
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))

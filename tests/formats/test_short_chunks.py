@@ -96,9 +96,6 @@ READERS: dict[str, Callable[[Array], Any]] = {
     "steps": lambda array: array[::2, ::3, ::2],
     "index arrays": lambda array: array[[0, 4, 3], :, [2, 0]],
     "points": lambda array: read_points(array.node, [np.array(x) for x in POINTS]),
-    "a cache": lambda array: open_array(array.node.container.store, "em/a", cache_bytes=1 << 20)[
-        ...
-    ],
     "Dask": lambda array: from_n5(array).compute(),
     "a Dask block of several chunks": lambda array: from_n5(array, chunks=(6, 8, 5))[:6].compute(),
     "xarray": from_dataset,

@@ -220,7 +220,6 @@ def test_what_does_not_look_odd_never_reads_as_zeros_far_away(name: str, tmp_pat
     place: Any = store
     reads: list[Callable[[], object]] = [
         lambda: open_array(store, path)[...],
-        lambda: open_array(store, path, cache_bytes=1 << 20)[...],
         lambda: from_n5(store, path).compute(scheduler="sync"),
         lambda: xr.open_dataset(place, engine="n5", group=path).load(),
         lambda: list(open_array(store, path).node.stored_chunks()),

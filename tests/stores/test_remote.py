@@ -111,7 +111,6 @@ READS: dict[str, Callable[[FsspecStore], Any]] = {
             xr.DataArray(np.arange(200), dims="points")
         ].values
     ),
-    "cached": lambda store: open_array(store, "a", cache_bytes=1 << 20)[:200],
 }
 
 

@@ -6,7 +6,6 @@ import math
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +15,7 @@ from xarray_n5.arrays.changes import check_no_append, forget_rows, prepare_chang
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.describe import describe_array
 from xarray_n5.arrays.spec import as_sizes
-from xarray_n5.arrays.transfer import checked_index, new_cache, read_selection, write
+from xarray_n5.arrays.transfer import checked_index, read_selection, write
 from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import ReadOnlyError, VarlengthChunkError
 from xarray_n5.model.grid import broadcast, normalize, span
@@ -130,9 +129,8 @@ class Array:
     ((4, 6), (2, 3), dtype('uint8'), 'raw')
     """
 
-    def __init__(self, node: ArrayNode, *, cache_bytes: int = 0) -> None:
-        self._node, self._cache_bytes = node, cache_bytes
-        self._invalidate()
+    def __init__(self, node: ArrayNode) -> None:
+        self._node = node
 
     @property
     def node(self) -> ArrayNode:
@@ -327,18 +325,15 @@ class Array:
         facts = (node.format.name, node.options.missing, repr(node.metadata.bare()))
         return ("xarray_n5.Array", node.identity, *facts)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": None, "_cache_bytes": 0}
-
     def __getitem__(self, key: object) -> Any:
-        return read_selection(self._node, key, self._cache)
+        return read_selection(self._node, key)
 
     def __setitem__(self, key: object, value: object) -> None:
         # Chunks that the selection covers are not read; others are read, merged and replaced.
         selection = normalize(key, self.shape)
         values = broadcast(value, selection, self.dtype)
-        with self._changing(span(self.grid.project(selection.axes))):
-            write(self._node, selection.axes, values)
+        self._prepare(span(self.grid.project(selection.axes)))
+        write(self._node, selection.axes, values)
 
     def read_chunk(self, index: Sequence[int]) -> np.ndarray:
         """Read one chunk, or shard, of the grid.
@@ -441,8 +436,8 @@ class Array:
         array([0, 0, 0, 7, 7, 7], dtype=uint8)
         """
         chunk = checked_index(self._node, index)
-        with self._changing([range(number, number + 1) for number in chunk], lost=True):
-            self._node.delete([chunk])
+        self._prepare([range(number, number + 1) for number in chunk], lost=True)
+        self._node.delete([chunk])
 
     def chunk_exists(self, index: Sequence[int]) -> bool:
         """Check whether one chunk, or shard, is stored.
@@ -520,11 +515,10 @@ class Array:
         if any(map(operator.lt, new, self._node.metadata.shape)):
             forget_rows(store, self.path)
         self._node = resize(self._node, new)
-        self._invalidate()
         return self
 
     def refresh(self) -> Self:
-        """Read the metadata again, and forget cached chunks.
+        """Read the metadata again.
 
         Returns
         -------
@@ -547,29 +541,20 @@ class Array:
         ((4, 6), (8, 6))
         """
         self._node = self._node.refreshed()
-        self._invalidate()
         return self
 
     def _attributes_changed(self, attributes: Attributes) -> None:
         metadata = replace(self._node.metadata, attributes=attributes)
         self._node = replace(self._node, metadata=metadata)
 
-    @contextmanager
-    def _changing(self, box: Sequence[range], *, lost: bool = False) -> Iterator[None]:
+    def _prepare(self, box: Sequence[range], *, lost: bool = False) -> None:
         """Prepare for changed chunks, which may be `lost`: records must not rely on them."""
         self._check_writable()
         prepare_change(self._node, box, lost=lost)
-        try:
-            yield
-        finally:
-            self._invalidate()
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError(self._node.container.url, self.path)
-
-    def _invalidate(self) -> None:
-        self._cache = new_cache(self._cache_bytes) if self._cache_bytes > 0 else None
 
 
 def resize(io: ArrayNode, shape: tuple[int, ...]) -> ArrayNode:

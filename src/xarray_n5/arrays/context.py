@@ -31,16 +31,6 @@ _GENERATIONS = 3
 """The number of groups around an array that are read: of a level, a timepoint, a setup."""
 
 
-def read_with(path: str) -> list[str]:
-    """Return the paths of nodes that dialects need with that at `path`, besides the groups around.
-
-    >>> read_with("em/s2"), read_with("em/s0")
-    (['em/s0'], [])
-    """
-    base = base_path(path)
-    return [] if base is None else [base]
-
-
 def context_of(node: ArrayNode, *, like: ArrayContext | None = None) -> ArrayContext:
     """Return an array as dialects see it; see :func:`load_context`."""
     order = node.options.attribute_order
@@ -80,7 +70,7 @@ def load_context(
     parts = path.split("/")[:-1]
     depths = range(len(parts), -1, -1) if path else ()
     groups = ["/".join(parts[:depth]) for depth in depths[:most]]
-    metadata_around = _read(container, [*groups, *read_with(path)])
+    metadata_around = _read(container, groups if base is None else [*groups, base])
     node = ArrayContext(
         attributes=metadata.attributes,
         shape=metadata.shape,
@@ -89,7 +79,7 @@ def load_context(
             group.attributes if group else {} for group in metadata_around[: len(groups)]
         ),
         coordinate_sizes=like.coordinate_sizes if like else {},
-        xml=find_xml(container) if inside and view_in(path) else None,
+        xml=_find_xml(container)[1] if inside and view_in(path) else None,
         lists_x_first=container.lists_x_first,
         ngff=container.format.ngff_version,
         attribute_order=attribute_order,
@@ -118,17 +108,13 @@ def _within_groups(container: Container) -> tuple[Container, str, int]:
         several = top.nodes([*paths, join(paths[0], "s0")], verify=False)[:-1]
     except PermissionError:
         return container, "", 0  # those directories may not belong to a container
-    bare = [number for number, node in enumerate(several) if not _is_described(node)]
+    bare = [n for n, node in enumerate(several) if isinstance(node, Node) and not node.described]
     if bare[:1] == [0] and fused_in(names[1]):
         del bare[0]
     depth = next(iter(bare), count)
     if not depth or not (container.name.startswith("s") or _lists_levels(several[0])):
         return container, "", 0
     return top, "/".join(names[:count][::-1]), depth
-
-
-def _is_described(node: Node | N5Error) -> bool:
-    return not isinstance(node, Node) or node.described
 
 
 def _lists_levels(node: Node | N5Error) -> bool:
@@ -160,19 +146,14 @@ _MOST_FILES = 32
 """The maximum number of XML files in a directory that are parsed."""
 
 
-def find_xml(container: Container) -> bytes | None:
-    """Return the XML file next to a container that describes its views, or None."""
-    return _find(container)[1]
-
-
 def hint_of_xml(container: Container) -> str:
     """Return the advice to open the XML file next to a container, if one describes its views."""
-    name, document = _find(container)
+    name, document = _find_xml(container)
     is_scene = document is not None and scene_reader(document) is not None
     return f"{name!r} next to it describes its views: open that instead" if is_scene else ""
 
 
-def _find(container: Container) -> tuple[str, bytes | None]:
+def _find_xml(container: Container) -> tuple[str, bytes | None]:
     """Return the name and the content of the XML file next to a container; None without one.
 
     It has the same name, or is the only one that refers to the container: BigStitcher-Spark lets

@@ -9,7 +9,7 @@ from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.context import load_context
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import look
-from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_path, check_storable, completed
+from xarray_n5.arrays.spec import ArraySpec, check_agreement, check_storable, completed
 from xarray_n5.dialects.protocol import units_of_values
 from xarray_n5.dialects.write import (
     diff,
@@ -208,7 +208,11 @@ def plan_array(
         The options with which the array is opened.
     """
     path = new_path(spec.path, container.documents)
-    check_path(container, path)
+    if not path and not container.format.documents:
+        raise MetadataError(
+            f"{container.url}: the root of an {container.format.name} file is a group; pass the "
+            "array's path in the file, such as 'data'"
+        )
     at, mode, layout = container.where(path), spec.mode, spec.layout
     metadata = spec.metadata(shape, dtype, at)
     node = container.node(path)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.context import read_with
 from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import N5Error, UnfinishedWriteWarning
@@ -19,7 +18,7 @@ from xarray_n5.formats.open import find_node
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
-from xarray_n5.model.paths import join
+from xarray_n5.model.paths import base_path, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +38,6 @@ def open_array(
     format: FormatName | None = None,
     attribute_order: AttributeOrder = "auto",
     missing: Missing = "fill",
-    cache_bytes: int = 0,
     label_multisets: LabelMultisets = "error",
     write_empty_chunks: bool = True,
     edge_chunks: EdgeChunks = "truncate",
@@ -64,8 +62,6 @@ def open_array(
         NumPy, "N5" for x first; "auto" for that of the programs that write the dialect.
     missing : {"fill", "error"}, default: "fill"
         "fill" reads chunks that are not stored as the fill value; "error" raises for them.
-    cache_bytes : int, default: 0
-        How many bytes of decoded chunks to keep in memory for later reads.
     label_multisets : {"error", "argmax", "count"}, default: "error"
         How to read Paintera's label multisets: "argmax" as their most frequent labels (uint64),
         "count" as the numbers of votes for these labels (int32); "error" raises.
@@ -108,8 +104,7 @@ def open_array(
     container, node = find_node(url, path, storage_options, format, writable=mode == "r+")
     if not isinstance(node.metadata, ArrayMetadata):
         raise not_found(container, node, "array")
-    opened = options.node(container, node.path, node.metadata)
-    return Array(opened, cache_bytes=cache_bytes)
+    return Array(options.node(container, node.path, node.metadata))
 
 
 def open_group(
@@ -201,8 +196,10 @@ def open_node(
     options = OpenOptions(
         attribute_order=attribute_order, missing=missing, label_multisets=label_multisets
     )
+    # Dialects need the base level next to a coarser one.
+    ahead = [base for base in [base_path(path)] if base is not None]
     container, node = find_node(
-        url, path, storage_options, format, cached=True, ahead=read_with(path), listed=listed
+        url, path, storage_options, format, cached=True, ahead=ahead, listed=listed
     )
     if isinstance(node.metadata, ArrayMetadata):
         return Array(options.node(container, node.path, node.metadata))

@@ -19,7 +19,6 @@ from xarray_n5.model.options import check_option
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from xarray_n5.formats.open import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.metadata import Compression
 
@@ -173,15 +172,6 @@ def completed(
         raise UnknownCompressionError(error.name, error.known, where) from error
     except MetadataError as error:
         raise MetadataError(f"{where}: {error}") from error
-
-
-def check_path(container: Container, path: str) -> None:
-    """Raise if an array would be a root that must be a group."""
-    if not path and not container.format.documents:
-        raise MetadataError(
-            f"{container.url}: the root of an {container.format.name} file is a group; pass the "
-            "array's path in the file, such as 'data'"
-        )
 
 
 def check_storable(metadata: ArrayMetadata, form: Format, where: str) -> None:

@@ -22,13 +22,12 @@ from xarray_n5.model.grid import normalize, outer
 from xarray_n5.stores import FsspecStore, uncached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.model.grid import AxisIndex, ChunkGrid, Index, Piece
     from xarray_n5.model.metadata import Buffer
 
-    Cache: TypeAlias = MutableMapping[Index, np.ndarray]
     _Prove: TypeAlias = Callable[[], None] | None
     _Digest: TypeAlias = Callable[[np.ndarray], int] | None
     _Part: TypeAlias = tuple[Index, Any, Any]
@@ -46,15 +45,15 @@ _BANDS = 4
 """The number of bands for each thread: threads whose bands take less time process more."""
 
 
-def read_selection(io: ArrayNode, key: object, cache: Cache | None) -> Any:
+def read_selection(io: ArrayNode, key: object) -> Any:
     """Return a basic or orthogonal selection."""
     selection = normalize(key, io.metadata.shape)
-    alone = None if cache is not None else _whole_chunk(io, selection.axes)
+    alone = _whole_chunk(io, selection.axes)
     if alone is not None:
         result = io.block(alone, check=True)  # in the memory of what was decoded
     else:
         result = np.empty(selection.shape, io.metadata.dtype)
-        read(io, selection.axes, result, cache)
+        read(io, selection.axes, result)
     if selection.newaxes:
         return np.expand_dims(result[(*selection.view, ...)], selection.newaxes)
     return result[selection.view]
@@ -156,25 +155,15 @@ def _point_parts(
             )
 
 
-def new_cache(size: int) -> Any:
-    """Return a cache of decoded chunks of up to `size` bytes."""
-    from zict import LRU
-
-    return LRU(size, {}, weight=lambda _, block: block.nbytes)
-
-
-def read(
-    chunks: ArrayNode, axes: Sequence[AxisIndex], result: np.ndarray, cache: Cache | None = None
-) -> None:
+def read(chunks: ArrayNode, axes: Sequence[AxisIndex], result: np.ndarray) -> None:
     """Read the selection `axes` into `result`, each chunk's elements once and without copies."""
     metadata = chunks.metadata
     grid = metadata.grid
     pieces = grid.project(axes)
     plain = all(isinstance(axis, slice) for axis in axes)
-    alone = cache is not None or chunks.container.batch > 1
-    threads = 1 if alone else _threads(chunks, pieces)
+    threads = 1 if chunks.container.batch > 1 else _threads(chunks, pieces)
 
-    if metadata.inner is not None and cache is None:
+    if metadata.inner is not None:
 
         def work_on_shards(chosen: Iterable[tuple[Piece, ...]]) -> None:
             assembly = Assembly(metadata, result, plain=plain)
@@ -187,8 +176,7 @@ def read(
     def work(chosen: Iterable[_Part]) -> None:
         assembly = Assembly(metadata, result, plain=plain)
         chosen, again = tee(chosen)
-        indices = map(itemgetter(0), again)
-        several = _loaded(chunks, indices) if cache is None else _cached(chunks, indices, cache)
+        several = _loaded(chunks, map(itemgetter(0), again))
         for (index, target, inside), stored in zip(chosen, several, strict=True):
             if stored is None or stored.shape == grid.chunks or grid.fits(index, stored.shape):
                 assembly.add(stored, target, inside)
@@ -378,14 +366,3 @@ def _loaded(chunks: ArrayNode, indices: Iterable[Index]) -> Iterator[np.ndarray 
         yield chunks.decoded(index, data)
     if not stored:
         container.check_array(path, metadata)
-
-
-def _cached(chunks: ArrayNode, indices: Iterator[Index], cache: Cache) -> Iterator[np.ndarray]:
-    """Iterate over chunks from the cache; fetch the others together."""
-    while batch := list(islice(indices, chunks.ahead)):
-        # Kept here, too: a small cache, or another thread, may drop one before it is used.
-        known = {index: block for index in batch if (block := cache.get(index)) is not None}
-        absent = [index for index in batch if index not in known]
-        for index, block in zip(absent, blocks(chunks, absent), strict=True):
-            known[index] = cache[index] = block
-        yield from (known[index] for index in batch)

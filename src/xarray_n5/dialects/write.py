@@ -185,22 +185,20 @@ def diff(geometry: Geometry, again: Geometry) -> str | None:
     for one, other in zip(geometry.with_names().axes, again.with_names().axes, strict=True):
         near = ROUNDING * abs(one.step) if one.factor != 1 else 0.0
         placed = one.scale is not None or one.offset != 0
-        for what, before, after, same in (
-            ("name", one.name, other.name, one.name == other.name),
-            ("labels", one.labels, other.labels, one.labels in {None, other.labels}),
-            ("unit", one.unit, other.unit, one.unit is None or same_unit(one.unit, other.unit)),
-            ("scale", one.step, other.step, not placed or abs(one.step - other.step) <= near),
-            (
-                "offset",
-                one.offset,
-                other.offset,
-                not placed or abs(one.offset - other.offset) <= near,
-            ),
-        ):
-            if not same:
-                backwards = " (an axis in reverse direction)" if one.step < 0 else ""
-                name = f"{one.name!r}{backwards}"
-                return f"the {what} of axis {name}, {before!r}: it would be read as {after!r}"
+        same = {
+            "name": one.name == other.name,
+            "labels": one.labels in {None, other.labels},
+            "unit": one.unit is None or same_unit(one.unit, other.unit),
+            "step": not placed or abs(one.step - other.step) <= near,
+            "offset": not placed or abs(one.offset - other.offset) <= near,
+        }
+        field = next((name for name, is_same in same.items() if not is_same), None)
+        if field is not None:
+            before, after = getattr(one, field), getattr(other, field)
+            what = "scale" if field == "step" else field
+            backwards = " (an axis in reverse direction)" if one.step < 0 else ""
+            axis = f"{one.name!r}{backwards}"
+            return f"the {what} of axis {axis}, {before!r}: it would be read as {after!r}"
     return None
 
 
