@@ -56,24 +56,114 @@ def test_a_unit_that_viewers_know_is_written_once() -> None:
     assert "transform" not in written
 
 
-def test_units_alone_count_in_ones() -> None:
-    assert [axis.scale for axis in read({"units": ["nm"] * 3}).axes] == [1.0] * 3
+COSEM: dict[str, list[Any]] = {
+    "axes": ["z", "y", "x"],
+    "units": ["nm"] * 3,
+    "scale": [40, 4, 4],
+    "translate": [1, 2, 3],
+}
+
+AS_COSEM = [("z", "nm", 40, 1), ("y", "nm", 4, 2), ("x", "nm", 4, 3)]
+
+TURNED = {name: values[::-1] for name, values in COSEM.items()}
+
+MICRONS = {"pixelResolution": {"unit": "um", "dimensions": [0.5, 0.5, 2]}}
+
+XYZ: dict[str, Any] = {"axes": ["x", "y", "z"], "units": ["nm"] * 3}
+
+HALVED = {"downsamplingFactors": [2, 2, 1]}
 
 
-@pytest.mark.parametrize(
-    ("attributes", "expected"),
-    [
-        ({"resolution": [4, 4, 40]}, [(40, 0), (4, 0), (4, 0)]),
-        ({"resolution": ["4", "4.0", "40"]}, [(40, 0), (4, 0), (4, 0)]),
-        ({"resolution": 2}, [(2, 0)] * 3),
-        ({"pixelResolution": [3, 2]}, [(1, 0), (2, 0), (3, 0)]),
-        ({"resolution": [3, 2], "offset": [7, 8]}, [(1, 0), (2, 8), (3, 7)]),
-    ],
-)
-def test_numbers_may_be_texts_one_for_all_axes_or_those_of_space(
-    attributes: dict[str, Any], expected: list[Any]
-) -> None:
-    assert facts(read(attributes)) == [(None, None, *numbers) for numbers in expected]
+def plain(*numbers: tuple[float, float], unit: str | None = None) -> list[tuple[Any, ...]]:
+    """Axes without names, by their scales and offsets."""
+    return [(None, unit, *pair) for pair in numbers]
+
+
+def cosem(**more: Any) -> dict[str, Any]:
+    return {"transform": {**COSEM, **more}}
+
+
+READ: dict[str, tuple[dict[str, Any], dict[str, Any], list[tuple[Any, ...]]]] = {
+    "units alone": ({"units": ["nm"] * 3}, {}, plain(*[(1, 0)] * 3, unit="nm")),
+    "numbers": ({"resolution": [4, 4, 40]}, {}, plain((40, 0), (4, 0), (4, 0))),
+    "texts": ({"resolution": ["4", "4.0", "40"]}, {}, plain((40, 0), (4, 0), (4, 0))),
+    "one number": ({"resolution": 2}, {}, plain(*[(2, 0)] * 3)),
+    "a short list": ({"pixelResolution": [3, 2]}, {}, plain((1, 0), (2, 0), (3, 0))),
+    "short lists": (
+        {"resolution": [3, 2], "offset": [7, 8]},
+        {},
+        plain((1, 0), (2, 8), (3, 7)),
+    ),
+    "the unit of a resolution": (MICRONS, {}, plain((2, 0), (0.5, 0), (0.5, 0), unit="um")),
+    "units beside a resolution": (
+        {**MICRONS, "units": ["nm", "nm", "s"], "axes": ["x", "y", "t"]},
+        {},
+        [("t", "s", 2, 0), ("y", "nm", 0.5, 0), ("x", "nm", 0.5, 0)],
+    ),
+    "a bare resolution": ({"pixelResolution": [1, 2, 3]}, {}, plain((3, 0), (2, 0), (1, 0))),
+    "cosem in C order": (cosem(), {}, AS_COSEM),
+    "cosem in stated C order": (cosem(order="C"), {}, AS_COSEM),
+    "cosem in no order": (cosem(ordering=None), {}, AS_COSEM),
+    "cosem in one of two orders": (cosem(order=None, ordering="C"), {}, AS_COSEM),
+    "cosem by Java": ({"transform": {**TURNED, "ordering": "F"}}, {}, AS_COSEM),
+    "cosem by Python": ({"transform": {**TURNED, "order": "f"}}, {}, AS_COSEM),
+    "cosem with one unit": (cosem(units="nm"), {}, AS_COSEM),
+    "cosem with other units": (
+        cosem(units=[1, None, {}]),
+        {},
+        [(name, None, *more) for name, _, *more in AS_COSEM],
+    ),
+    "cosem with one scale": (
+        cosem(scale="40", translate=None),
+        {},
+        [(name, "nm", 40, 0) for name in "zyx"],
+    ),
+    "cosem without names": (
+        cosem(scale=40.0, axes=None),
+        {},
+        plain((40, 1), (40, 2), (40, 3), unit="nm"),
+    ),
+    "a group without a resolution": (
+        {},
+        {**XYZ, "downsamplingFactors": [[1] * 3, [2] * 3]},
+        [(name, "nm", 2, 0.5) for name in "zyx"],
+    ),
+    "lists for the named axes of space": (
+        {"axes": ["x", "y", "c"], "units": ["nm", "nm"], "resolution": [4, 4]},
+        {},
+        [("c", None, None, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)],
+    ),
+    "units whose resolution is the group's": (
+        {**XYZ, **HALVED},
+        {"resolution": [4, 4, 40], "axes": ["x", "y", "z"]},
+        [("z", "nm", 40, 0), ("y", "nm", 8, 2), ("x", "nm", 8, 2)],
+    ),
+    "a generic unit": (
+        {"unit": "nm", "resolution": [4, 4, 40], **HALVED},
+        {},
+        plain((40, 0), (8, 2), (8, 2), unit="nm"),
+    ),
+    "a generic unit and an offset": (
+        {"unit": "nm", "resolution": [4, 4, 40], **HALVED, "offset": [0, 0, 0]},
+        {},
+        plain((40, 0), (8, 0), (8, 0), unit="nm"),
+    ),
+    "a resolution of the group": (
+        {},
+        {
+            "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
+            "scales": [[1, 1, 1], [2, 2, 1]],
+        },
+        plain((40, 0), (8, 2), (8, 2), unit="nm"),
+    ),
+}
+"""By case: the attributes of a level and of its group, and the axes."""
+
+
+@pytest.mark.parametrize("case", READ)
+def test_attributes_are_read_as_axes(case: str) -> None:
+    attributes, group, expected = READ[case]
+    assert facts(read(attributes, path="p/s1", parents=(group,) if group else ())) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,6 +184,12 @@ def test_numbers_may_be_texts_one_for_all_axes_or_those_of_space(
         {"transform": {"scale": [0] * 3, "translate": [0] * 3}},
         {"_ARRAY_DIMENSIONS": ["a", "a", "b"]},
         {"_ARRAY_DIMENSIONS": "zyx"},
+        cosem(scale=[True, True, True]),
+        cosem(order="C", ordering="F"),
+        cosem(order="Z"),
+        cosem(axes=[["x"], "y", "z"]),
+        cosem(axes=["z", "y"]),
+        cosem(translate=[1, 2]),
     ],
 )
 def test_odd_metadata_only_warn_and_name_the_attribute(attributes: dict[str, Any]) -> None:
@@ -104,53 +200,6 @@ def test_odd_metadata_only_warn_and_name_the_attribute(attributes: dict[str, Any
 @pytest.mark.parametrize("attributes", [{}, {"transform": 3}, {"transform": {}}, {"other": []}])
 def test_other_attributes_say_nothing(attributes: dict[str, Any]) -> None:
     assert facts(read(attributes)) == [(None, None, None, 0.0)] * 3
-
-
-def test_pixel_resolution_takes_units_where_they_are() -> None:
-    attributes = {"pixelResolution": {"unit": "um", "dimensions": [0.5, 0.5, 2]}}
-    assert facts(read(attributes))[0] == (None, "um", 2.0, 0.0)
-    units = {"units": ["nm", "nm", "s"], "axes": ["x", "y", "t"]}
-    assert facts(read({**attributes, **units}))[0] == ("t", "s", 2.0, 0.0)
-    assert facts(read({"pixelResolution": [1, 2, 3]}))[0] == (None, None, 3.0, 0.0)
-
-
-COSEM: dict[str, list[Any]] = {
-    "axes": ["z", "y", "x"],
-    "units": ["nm"] * 3,
-    "scale": [40, 4, 4],
-    "translate": [1, 2, 3],
-}
-
-
-def test_cosem_stands_in_c_order() -> None:
-    expected = [("z", "nm", 40.0, 1.0), ("y", "nm", 4.0, 2.0), ("x", "nm", 4.0, 3.0)]
-    assert facts(read({"transform": COSEM})) == expected
-    for order in ({"order": "C"}, {"ordering": None}, {"order": None, "ordering": "C"}):
-        assert facts(read({"transform": {**COSEM, **order}})) == expected
-
-
-@pytest.mark.parametrize("key", ["order", "ordering"])
-def test_cosem_in_fortran_order_turns_everything_round(key: str) -> None:
-    turned = {name: values[::-1] for name, values in COSEM.items()}
-    assert facts(read({"transform": {**turned, key: "F"}})) == facts(read({"transform": COSEM}))
-
-
-def test_cosems_units_that_are_no_texts_are_no_units() -> None:
-    assert facts(read({"transform": {**COSEM, "units": [1, None, {}]}}))[0][1] is None
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"units": "nm"}, ("z", "nm", 40, 1)),
-        ({"scale": "40"}, ("z", "nm", 40, 1)),
-        ({"scale": 40.0, "axes": None}, (None, "nm", 40, 1)),
-        ({"translate": None}, ("z", "nm", 40, 0)),
-        ({"order": "f", "axes": ["x", "y", "z"]}, ("z", "nm", 4, 3)),
-    ],
-)
-def test_cosem_as_it_is_made_by_hand(more: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    assert facts(read({"transform": {**COSEM, **more}}))[0] == expected
 
 
 PLACED: dict[str, dict[str, Any]] = {
@@ -190,22 +239,6 @@ def test_a_bad_number_costs_the_coordinates_of_its_axis_alone(name: str, bad: An
     assert geometry.with_names().axes[1].name == right.with_names().axes[1].name
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"scale": [True, True, True]},
-        {"order": "C", "ordering": "F"},
-        {"order": "Z"},
-        {"axes": [["x"], "y", "z"]},
-        {"axes": ["z", "y"]},
-        {"translate": [1, 2]},
-    ],
-)
-def test_cosem_that_makes_no_sense_only_warns(more: dict[str, Any]) -> None:
-    with pytest.warns(UserWarning, match="transform"):
-        assert not read({"transform": {**COSEM, **more}}).placed
-
-
 @pytest.mark.parametrize("name", [True, 1, 1.5, [None], {"a": 1}])
 def test_an_axis_has_a_text_for_a_name(name: Any) -> None:
     axes = [{"name": name, "type": "space"}, {"name": "y"}, {"name": "z"}]
@@ -228,21 +261,6 @@ def test_a_text_that_is_the_unit_of_the_values_says_nothing_of_axes(units: str) 
     plain = {"axes": ["x", "y", "z"], "resolution": [4, 4, 40]}
     assert [axis.unit for axis in read({**plain, "units": units}).axes] == [None] * 3
     assert [axis.unit for axis in read({**plain, "units": "nm"}).axes] == ["nm"] * 3
-
-
-def test_neuroglancers_groups_have_a_resolution_of_1_by_default() -> None:
-    group = {
-        "axes": ["x", "y", "z"],
-        "units": ["nm"] * 3,
-        "downsamplingFactors": [[1] * 3, [2] * 3],
-    }
-    found = read({}, path="p/s1", parents=(group,))
-    assert facts(found) == [("z", "nm", 2, 0.5), ("y", "nm", 2, 0.5), ("x", "nm", 2, 0.5)]
-
-
-def test_short_lists_are_padded_where_all_axes_are_named() -> None:
-    found = read({"axes": ["x", "y", "c"], "units": ["nm", "nm"], "resolution": [4, 4]})
-    assert facts(found) == [("c", None, None, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
 
 
 def test_cosems_axes_that_begin_with_x_are_doubted() -> None:
@@ -384,31 +402,6 @@ def test_factors_beside_units_are_no_resolution(group: dict[str, Any]) -> None:
     assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 4, 0), ("x", "nm", 4, 0)]
     transform = {**COSEM, "translate": [0, 0, 0]}
     assert facts(read({**own, "transform": transform})) == facts(found)
-
-
-def test_units_without_a_resolution_take_the_groups() -> None:
-    units = {"axes": ["x", "y", "z"], "units": ["nm"] * 3, "downsamplingFactors": [2, 2, 1]}
-    group = {"resolution": [4, 4, 40], "axes": ["x", "y", "z"]}
-    found = read(units, path="p/s1", parents=(group,))
-    assert facts(found) == [("z", "nm", 40, 0), ("y", "nm", 8, 2), ("x", "nm", 8, 2)]
-
-
-@pytest.mark.parametrize("more", [{}, {"offset": [0, 0, 0]}])
-def test_a_generic_unit_and_factors_need_no_offset(more: dict[str, Any]) -> None:
-    generic = {"unit": "nm", "resolution": [4, 4, 40]}
-    assert facts(read(generic))[0] == (None, "nm", 40, 0)
-    level = read({**generic, "downsamplingFactors": [2, 2, 1], **more})
-    assert [axis.scale for axis in level.axes] == [40, 8, 8]
-    assert [axis.offset for axis in level.axes] == ([0, 0, 0] if more else [0, 2, 2])
-
-
-def test_n5_viewers_resolution_may_stand_on_the_group() -> None:
-    group = {
-        "pixelResolution": {"dimensions": [4, 4, 40], "unit": "nm"},
-        "scales": [[1, 1, 1], [2, 2, 1]],
-    }
-    found = read({}, path="p/s1", parents=(group,), dialect="n5_viewer")
-    assert facts(found) == [(None, "nm", 40, 0), (None, "nm", 8, 2), (None, "nm", 8, 2)]
 
 
 def test_units_and_labels_are_filled_in_from_another_dialect() -> None:

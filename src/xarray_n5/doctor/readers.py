@@ -10,13 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from xarray_n5.dialects import resolve_geometry
+from xarray_n5.dialects import imagej, ngff, resolutions, resolve_geometry, transforms
 from xarray_n5.dialects.groups import listings
-from xarray_n5.dialects.imagej import ImageJ
-from xarray_n5.dialects.ngff import Ngff
 from xarray_n5.dialects.ngff_systems import has_systems
-from xarray_n5.dialects.resolutions import N5Viewer, Paintera
-from xarray_n5.dialects.transforms import Canonical, Cosem
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.axes import Axis
 from xarray_n5.model.paths import level_number
@@ -88,7 +84,7 @@ def read_all_dialects(level: StoredArray) -> Reading:
 def read_ngff(level: StoredArray) -> Reading:
     """Return a level as the image around it describes it."""
     try:
-        geometry = Ngff().read(level.context)
+        geometry = ngff.Ngff().read(level.context)
     except ODD as error:
         return refused(f"'multiscales' of the group is invalid: {error}")
     if geometry is None:
@@ -116,13 +112,13 @@ def read_n5_universe(level: StoredArray) -> Reading:
 
 def _of_ngff(level: StoredArray) -> Geometry | None:
     """Return a level of the OME-NGFF image around it, up to 0.5: OmeNgffMetadataParser."""
-    geometry = None if is_of_systems(level) else Ngff().read(level.context)
+    geometry = None if is_of_systems(level) else ngff.Ngff().read(level.context)
     return None if geometry is None or not geometry.placed else geometry
 
 
 def _of_imagej(level: StoredArray) -> Geometry | None:
     """Return an image of ImageJ: ImagePlusLegacyMetadataParser."""
-    return ImageJ().read(level.only(level.attributes))
+    return imagej.ImageJ().read(level.only(level.attributes))
 
 
 def _of_cosem(level: StoredArray) -> Geometry | None:
@@ -132,7 +128,7 @@ def _of_cosem(level: StoredArray) -> Geometry | None:
     if not all(isinstance(values, list) for values in transform.values()):
         return None
     transform["ordering"] = "F" if stored.get("ordering") == "F" else "C"
-    return Cosem().read(level.only({"transform": transform}, attribute_order="auto"))
+    return transforms.Cosem().read(level.only({"transform": transform}, attribute_order="auto"))
 
 
 def _of_n5_viewer(level: StoredArray) -> Reading | None:
@@ -152,7 +148,7 @@ def _of_n5_viewer(level: StoredArray) -> Reading | None:
         factors = [factor] * min(_SPATIAL, level.ndim)
         used = f"{listed} guessed by the name {level.name!r}" if factor != 1 else ""
     affine = {k: v for k, v in level.attributes.items() if k == "affineTransform"}
-    geometry = N5Viewer().read(level.only({key: resolution, listed: factors, **affine}))
+    geometry = resolutions.N5Viewer().read(level.only({key: resolution, listed: factors, **affine}))
     read = ", ".join(filter(None, [key, used, *affine]))
     return None if geometry is None else _spatial(geometry, read)
 
@@ -160,7 +156,7 @@ def _of_n5_viewer(level: StoredArray) -> Reading | None:
 def _of_canonical(level: StoredArray) -> Geometry | None:
     """Return ``spatialTransform``: CanonicalMetadataParser."""
     key = "spatialTransform"
-    return Canonical().read(level.only({key: level.attributes[key]}))
+    return transforms.Canonical().read(level.only({key: level.attributes[key]}))
 
 
 def _of_anything(level: StoredArray) -> Reading:
@@ -176,7 +172,7 @@ def _of_anything(level: StoredArray) -> Reading:
     unit = level.attributes.get("unit")
     if isinstance(unit, str):
         attributes["unit"] = unit
-    for dialect in (Paintera(), N5Viewer()):
+    for dialect in (resolutions.Paintera(), resolutions.N5Viewer()):
         with suppress(*ODD):
             geometry = dialect.read(level.only(attributes, lists_x_first=True))
             if geometry is not None:
