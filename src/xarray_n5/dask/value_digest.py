@@ -98,7 +98,7 @@ def _name() -> str:
 def _read_sums(node: ArrayNode, where: tuple[tuple[slice, ...], bool]) -> Sums:
     (box, stored), metadata = where, node.metadata
     if stored:
-        return _block_sums(read_selection(node, box, None), box, metadata.shape)
+        return _block_sums(read_selection(node, box), box, metadata.shape)
     fill = np.array(metadata.fill_value, metadata.dtype)
     sides = [side.stop - side.start for side in box]
     return _block_sums(np.broadcast_to(fill, sides), box, metadata.shape)

@@ -143,9 +143,8 @@ def base_of(source: Any, how: WriteOptions, *, adds: bool) -> BaseLevel:
     elif is_dask_collection(source):
         encoding["chunks"] = tuple(max(1, side) for side in data.chunksize)
     geometry = Geometry((Axis(),) * data.ndim)
-    if isinstance(source, xr.DataArray):
-        geometry = geometry_from(source)
-        warn_lost(str(source.name), known.get(SYSTEMS))
+    geometry = geometry_from(source) if isinstance(source, xr.DataArray) else geometry
+    warn_lost(how.container.url, known.get(SYSTEMS))
     plan = _plan(data, geometry, {}, encoding, how)
     return BaseLevel(plan=plan, token=data.name, stored=None)
 
