@@ -1,7 +1,8 @@
 """Directories and files of a local container, opened one in another: no link can lead elsewhere.
 
 A path that was checked may be replaced by a link before it is used. An open directory stays the
-same one, so files are opened, created, renamed and removed by their names in it.
+same one, so files are opened, created, renamed and removed by their names in it. Systems that
+cannot do that, such as Windows, use paths.
 
 The container's root may be reached through links. Inside, a link is followed if its target is below
 the real root. Other links are refused: nothing is written or removed through them, and they are
@@ -16,6 +17,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -29,22 +31,38 @@ if TYPE_CHECKING:
 
     from xarray_n5.model.metadata import Buffer
 
-_TO_PASS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+BY_DESCRIPTOR = {os.open, os.unlink, os.rename, os.stat, os.mkdir, os.rmdir} <= os.supports_dir_fd
+"""Whether the system can use names in an open directory."""
+
+
+def _flags(*names: str) -> int:
+    """Return flags to open a file, without those that the system does not have."""
+    return sum(getattr(os, f"O_{name}", 0) for name in names)
+
+
+_NOFOLLOW = _flags("NOFOLLOW")
+
+_TO_PASS = _flags("DIRECTORY", "PATH")
 """Flags to open a directory that need not be readable."""
 
-_TO_LIST = os.O_DIRECTORY | os.O_RDONLY
+_TO_LIST = _flags("DIRECTORY")
 """Flags to open a directory in order to list, lock or flush it."""
 
-_TO_READ = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
-"""Flags to open a file; opening a FIFO would wait for a writer without O_NONBLOCK."""
+_NONBLOCK = _flags("NONBLOCK")
+"""Opening a FIFO for reading would wait for a writer."""
 
-_TO_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_TO_READ = _flags("BINARY", "NOCTTY") | _NONBLOCK
+
+_TO_CREATE = _flags("WRONLY", "CREAT", "EXCL", "BINARY")
 
 _LINKED = {errno.ELOOP, errno.ENOTDIR}
 """Errors of systems for a link that was not expected."""
 
 _SOCKET = {errno.ENXIO, errno.EOPNOTSUPP}
 """Errors for sockets, which cannot be opened."""
+
+_TRIES = 20
+"""The number of attempts to replace a file that another program of Windows has open."""
 
 _MOST_TURNS = 1000
 """The maximum number of links on the way to a file; others may change them all the time."""
@@ -68,9 +86,10 @@ class Child(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """A directory of a container that is held open."""
+    """A directory of a container that is held open, or its path where that is impossible."""
 
-    fd: int
+    fd: int | None
+    """The descriptor of the open directory."""
     root: str
     """The container."""
     path: str
@@ -84,43 +103,52 @@ class Folder(NamedTuple):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        os.close(self.fd)
+        if self.fd is not None:
+            os.close(self.fd)
+
+    def _at(self, name: str) -> str:
+        """Return the name of a file in the open directory, or its path."""
+        return f"{self.path}/{name}" if self.fd is None else name
 
     def stat(self, name: str) -> os.stat_result:
         """Return the status of a file or directory in it, or of a link itself."""
-        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        return os.stat(self._at(name), dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str) -> int:
         """Return the descriptor of a file in it; a link is an error.
 
         A FIFO is not waited for, but a file server with a lease on a file is.
         """
-        flags = _TO_READ | os.O_NOFOLLOW
+        path, flags = self._at(name), _TO_READ | _NOFOLLOW
+        if self.fd is None and is_link(os.lstat(path)):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         try:
-            return os.open(name, flags, dir_fd=self.fd)
+            return os.open(path, flags, dir_fd=self.fd)
         except BlockingIOError:
             if not stat.S_ISREG(self.stat(name).st_mode):
                 raise
-            return os.open(name, flags & ~os.O_NONBLOCK, dir_fd=self.fd)
+            return os.open(path, flags & ~_NONBLOCK, dir_fd=self.fd)
 
     def listable(self) -> int:
         """Return another descriptor of the directory, which can be listed, locked and flushed."""
-        return os.open(".", _TO_LIST, dir_fd=self.fd)
+        return os.open(self.path if self.fd is None else ".", _TO_LIST, dir_fd=self.fd)
 
     def flush(self) -> None:
         """Make renames in it durable."""
-        flush(self.listable())
+        if self.fd is not None:
+            flush(self.listable())
 
     def children(self, *, statuses: bool = False) -> list[Child]:
         """Return the names in it, sorted; none if it is gone; with `statuses`, also those."""
         children: list[Child] = []
         with contextlib.suppress(*MISSING):
-            listed = self.listable()
+            listed = self.path if self.fd is None else self.listable()
             try:
                 with os.scandir(listed) as entries:
                     children = [_child(entry, statuses=statuses) for entry in entries]
             finally:
-                os.close(listed)
+                if isinstance(listed, int):
+                    os.close(listed)
         return sorted(children, key=attrgetter("name"))
 
     # Changes
@@ -129,11 +157,10 @@ class Folder(NamedTuple):
         """Return the directory in it with a name, which is made first, and close this one."""
         with self:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=self.fd)
+                os.mkdir(self._at(name), dir_fd=self.fd)
             if durable:
                 self.flush()  # even if another writer made it, who may not have flushed it yet
-            fd = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=self.fd)
-            return self._replace(fd=fd, path=join(self.path, name))
+            return self._replace(fd=_enter(self._at(name), self.fd), path=join(self.path, name))
 
     def write(self, name: str, data: Buffer, *, durable: bool) -> None:
         """Replace a file, which never has more permissions than the file before."""
@@ -141,7 +168,7 @@ class Folder(NamedTuple):
         # Unique per attempt: a task that runs twice at the same time must not share it.
         hidden = partial_key(name)
         mode = 0o666 if before is None else before.st_mode & 0o700
-        file = os.open(hidden, _TO_CREATE, mode, dir_fd=self.fd)
+        file = os.open(self._at(hidden), _TO_CREATE, mode, dir_fd=self.fd)
         try:
             try:
                 view = memoryview(data)
@@ -164,6 +191,8 @@ class Folder(NamedTuple):
 
     def _permissions_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file to be replaced, or None if there is nothing to keep."""
+        if not hasattr(os, "fchmod") or os.name == "nt":
+            return None
         try:
             status = self.stat(name)
         except MISSING:
@@ -171,12 +200,24 @@ class Folder(NamedTuple):
         return status if stat.S_ISREG(status.st_mode) else None
 
     def rename(self, name: str, new: str) -> None:
-        """Rename a file or directory; a file replaces another one."""
-        os.replace(name, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        """Rename a file or directory; a file replaces another one.
+
+        On Windows, other programs have files open for a moment.
+        """
+        for left in reversed(range(_TRIES if os.name == "nt" else 1)):
+            try:
+                return os.replace(
+                    self._at(name), self._at(new), src_dir_fd=self.fd, dst_dir_fd=self.fd
+                )
+            except PermissionError:
+                if not left:
+                    raise
+                time.sleep(0.01)
+        return None
 
     def unlink(self, name: str) -> None:
         """Remove a file or a link."""
-        os.unlink(name, dir_fd=self.fd)
+        os.unlink(self._at(name), dir_fd=self.fd)
 
     def remove_tree(self, name: str, first: str = "") -> None:
         """Remove a file, or a directory and everything in it, `first` first; of a link, the link.
@@ -184,44 +225,60 @@ class Folder(NamedTuple):
         Unless a directory is hidden already, it is renamed before, so that a killed process does
         not leave half an array.
         """
-        if not stat.S_ISDIR(self.stat(name).st_mode):
+        status = self.stat(name)
+        if is_link(status) or not stat.S_ISDIR(status.st_mode):
             return self.unlink(name)
         if not name.startswith("."):
             name, old = partial_key(name), name
             self.rename(old, name)
         if first:
             with contextlib.suppress(*MISSING):
-                fd = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=self.fd)
-                with self._replace(fd=fd) as folder:
+                fd = _enter(self._at(name), self.fd)
+                with self._replace(fd=fd, path=join(self.path, name)) as folder:
                     folder.unlink(first)
-        return shutil.rmtree(name, dir_fd=self.fd)
+        return shutil.rmtree(self._at(name), dir_fd=self.fd)
 
     def remove_empty(self, name: str) -> None:
         """Remove an empty directory, or a symbolic link; anything else is an error."""
-        if stat.S_ISLNK(self.stat(name).st_mode):
+        if is_link(self.stat(name)):
             self.unlink(name)
         else:
-            os.rmdir(name, dir_fd=self.fd)
+            os.rmdir(self._at(name), dir_fd=self.fd)
 
 
 def _child(entry: os.DirEntry[str], *, statuses: bool) -> Child:
-    status = None
+    linked, status = entry.is_symlink(), None
     with contextlib.suppress(*MISSING):
-        status = entry.stat(follow_symlinks=False) if statuses else None
-    return Child(entry.name, entry.is_dir(), entry.is_symlink(), status)
+        if statuses or os.name == "nt":
+            status = entry.stat(follow_symlinks=False)
+            linked = is_link(status)
+    return Child(entry.name, entry.is_dir(), linked, status)
 
 
-def _descend(fd: int, names: list[str]) -> tuple[int, int, OSError | None]:
+def _enter(path: str, above: int | None = None) -> int | None:
+    """Open a directory in another one, or check its path; a link is an error."""
+    if BY_DESCRIPTOR:
+        return os.open(path, _TO_PASS | _NOFOLLOW, dir_fd=above)
+    status = os.lstat(path)
+    if is_link(status) or not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return None
+
+
+def _descend(top: str, names: list[str]) -> tuple[int | None, int, OSError | None]:
     """Enter directories one by one, and close those above; stop at the first error."""
+    fd = os.open(top, _TO_PASS) if BY_DESCRIPTOR else _enter(os.path.realpath(top))
     for count, name in enumerate(names):
         try:
-            below = os.open(name, _TO_PASS | os.O_NOFOLLOW, dir_fd=fd)
+            below = _enter(name if BY_DESCRIPTOR else join(top, *names[: count + 1]), fd)
         except OSError as error:
             return fd, count, error
         except BaseException:
-            os.close(fd)
+            if fd is not None:
+                os.close(fd)
             raise
-        os.close(fd)
+        if fd is not None:
+            os.close(fd)
         fd = below
     return fd, len(names), None
 
@@ -244,17 +301,18 @@ def hold(root: str, prefix: str, *, follow: bool = False) -> tuple[Folder, list[
     wanted = prefix.split("/") if prefix else []
     names, top, linked = wanted, root, False
     for _ in range(_MOST_TURNS):
-        fd, count, error = _descend(os.open(top, _TO_PASS), names)
+        fd, count, error = _descend(top, names)
         folder = Folder(fd, root, join(top, *names[:count]), linked)
         if error is None or isinstance(error, FileNotFoundError):
             return folder, names[count:]
         with folder:
             name, *rest = names[count:]
-            mode = folder.stat(name).st_mode
-            if error.errno not in _LINKED or not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            status = folder.stat(name)
+            linked_now = is_link(status)
+            if error.errno not in _LINKED or not (linked_now or stat.S_ISDIR(status.st_mode)):
                 raise error
             names, top = wanted, root
-            if stat.S_ISDIR(mode):
+            if not linked_now:
                 continue  # it was a link until now
             key = "/".join(wanted[: len(wanted) - len(rest)])
             if not follow and "/." in f"/{key}":
@@ -316,22 +374,11 @@ def _open_in(root: str, key: str, *, follow: bool) -> int:
         except OSError as error:
             if error.errno not in _LINKED:
                 raise
-        if not stat.S_ISLNK(folder.stat(name).st_mode):  # it was one until now
+        if not is_link(folder.stat(name)):  # it was one until now
             return folder.open(name)
         target = resolve(folder, name, key, follow=follow)
     inner = inner_path(root, target)
     return os.open(target, _TO_READ) if inner is None else _open_in(root, inner, follow=follow)
-
-
-def read_part(file: int, start: int, stop: int) -> bytes:
-    """Return the bytes of an open file from `start` to `stop`, or to its end."""
-    data = os.pread(file, max(0, stop - start), start)
-    while len(data) < stop - start:
-        more = os.pread(file, stop - start - len(data), start + len(data))
-        if not more:
-            break
-        data += more
-    return data
 
 
 def _keep_permissions(file: int, before: os.stat_result) -> None:
@@ -350,21 +397,10 @@ def _keep_permissions(file: int, before: os.stat_result) -> None:
             os.fchmod(file, mode)
 
 
-def make_root(root: str, *, durable: bool) -> None:
-    """Make a container and its parents; if `durable`, their names are on disk."""
-    missing, above = [], root
-    while durable and above and not os.path.isdir(above):
-        above = above.rpartition("/")[0]
-        missing.append(above)
-    os.makedirs(root, exist_ok=True)
-    for parent in missing:
-        flush(os.open(parent or "/", os.O_RDONLY))
-
-
 def inner_path(root: str, path: str) -> str | None:
     """Return a path without links relative to a container; None if it is not in it."""
     top = os.path.realpath(root)
-    return path[len(top) :].strip("/") if is_below(path, top) else None
+    return path[len(top) :].strip("/" + os.sep) if is_below(path, top) else None
 
 
 def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
@@ -385,7 +421,16 @@ def resolve(folder: Folder, name: str, key: str, *, follow: bool) -> str:
 
 def is_below(path: str, folder: str) -> bool:
     """Return whether a path without links is a directory or is in it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+    path, folder = os.path.normcase(path), os.path.normcase(folder)
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def is_link(status: os.stat_result) -> bool:
+    """Return whether a directory entry is a symbolic link or a junction of Windows."""
+    if stat.S_ISLNK(status.st_mode):
+        return True
+    tag = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
+    return tag is not None and getattr(status, "st_reparse_tag", 0) == tag
 
 
 def leads_above(link: str, outer: Iterable[str]) -> bool:

@@ -228,8 +228,8 @@ class Store(ABC):
     def exclusive(self, path: str) -> Iterator[bool]:
         """Lock the documents of a node against changes by others.
 
-        Entering yields whether the lock holds for all processes. It does not on object stores and
-        on mounts without locks: there, read the documents again after writing them.
+        Entering yields whether the lock holds for all processes. It does not on object stores, on
+        Windows and on mounts without locks: there, read the documents again after writing them.
         """
         with _NEW_LOCK:
             lock = _LOCKS.setdefault(self.identity(path), threading.RLock())

@@ -1,14 +1,14 @@
 """Containers in local directories, shared mounts included.
 
-Links are followed, or refused, by :func:`_folders.hold`. Windows has no such calls, nor locks.
+Links are followed, or refused, by :func:`_folders.hold`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
+import sys
 import time
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from xarray_n5.model.metadata import Buffer
     from xarray_n5.stores._folders import Child, Folder
     from xarray_n5.stores.base import Listing, Range
+
+if sys.platform != "win32":
+    import fcntl
 
 _LARGEST = 1 << 30
 """The maximum size of a file in bytes; one more byte is read, to detect larger files."""
@@ -124,7 +127,7 @@ class LocalStore(Store):
             return None
         file, size = opened
         try:
-            return folders.read_part(file, 0, min(count, size)), size
+            return _read_part(file, 0, min(count, size)), size
         finally:
             os.close(file)
 
@@ -139,7 +142,7 @@ class LocalStore(Store):
             file, size = opened
             try:
                 bounds = [slice(part.start, part.stop).indices(size)[:2] for part in parts]
-                data = [folders.read_part(file, *piece) for piece in bounds]
+                data = [_read_part(file, *piece) for piece in bounds]
                 state = _state_of(os.fstat(file))
             finally:
                 os.close(file)
@@ -170,7 +173,7 @@ class LocalStore(Store):
             if (folder := folders.find(self.root, prefix, follow=self.follow_links)) is not None:
                 with folder:
                     status = folder.stat(name)
-                    if stat.S_ISLNK(status.st_mode):
+                    if folders.is_link(status):
                         link = folders.resolve(folder, name, inner, follow=self.follow_links)
                         status = os.stat(link)
                 return status
@@ -266,7 +269,7 @@ class LocalStore(Store):
             try:
                 folder, missing = folders.hold(self.root, prefix)
             except FileNotFoundError:
-                folders.make_root(self.root, durable=self.fsync)
+                _make_root(self.root, durable=self.fsync)
                 folder, missing = folders.hold(self.root, prefix)
             for name in missing:
                 folder = folder.make(name, durable=self.fsync)
@@ -341,6 +344,8 @@ class LocalStore(Store):
                     os.close(file)
 
     def _lock(self, path: str) -> int | None:
+        if sys.platform == "win32":  # which has no such locks
+            return None
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             file = None
@@ -368,3 +373,23 @@ class LocalStore(Store):
 def _state_of(status: os.stat_result) -> tuple[int, ...]:
     """Return the state of a file, which all clients of a file server see alike."""
     return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _read_part(file: int, start: int, stop: int) -> bytes:
+    """Return the bytes of an open file from `start` to `stop`, or to its end."""
+    os.lseek(file, start, os.SEEK_SET)
+    data = os.read(file, max(0, stop - start))
+    while len(data) < stop - start and (more := os.read(file, stop - start - len(data))):
+        data += more
+    return data
+
+
+def _make_root(root: str, *, durable: bool) -> None:
+    """Make a container and its parents; if `durable`, their names are on disk."""
+    missing, above = [], root
+    while durable and above and not os.path.isdir(above):
+        above = above.rpartition("/")[0]
+        missing.append(above)
+    os.makedirs(root, exist_ok=True)
+    for parent in missing if folders.BY_DESCRIPTOR else ():
+        folders.flush(os.open(parent or "/", os.O_RDONLY))
