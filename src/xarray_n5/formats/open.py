@@ -6,7 +6,7 @@ import os
 import stat
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from xarray_n5.codecs.hdf5 import import_h5py
 from xarray_n5.errors import MetadataError, N5Error
@@ -119,10 +119,15 @@ def _is_hdf5(path: str) -> bool:
         if is_stub(path, status):
             return path.endswith(Hdf5.suffixes)
         with open(path, "rb") as file:
-            parts = (os.pread(file.fileno(), len(SIGNATURE), start) for start in _STARTS)
-            return SIGNATURE in parts
+            return any(_starts_at(file, start) for start in _STARTS)
     except OSError:
         return path.endswith(Hdf5.suffixes) and not os.path.isdir(path)
+
+
+def _starts_at(file: BinaryIO, start: int) -> bool:
+    """Return whether HDF5 starts at a position of a file."""
+    file.seek(start)
+    return file.read(len(SIGNATURE)) == SIGNATURE
 
 
 def locate(
