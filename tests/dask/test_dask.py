@@ -283,7 +283,7 @@ def test_aligned_blocks_are_written_as_they_are_without_a_read(
     # each chunk is stored once. A note of each of 18 blocks, since regions may have been written
     # before, a record and a row come with them.
     chunks, notes = 27, 18
-    expected = {"get": 2, "get_many": 2, "list": 4, "exists": 1, "delete": 3}
+    expected = {"get": 4, "list": 4, "exists": 1, "delete": 3}
     assert store.requests() == {**expected, "set": chunks + notes + 2}
 
 

@@ -125,11 +125,9 @@ def resolve(compression: str | Mapping[str, Any] | Compression | None) -> Compre
 
 def _check_known(members: Mapping[str, Any], made: Compression) -> None:
     """Raise for unknown members, which are ignored only when they are read from files."""
-    known = (
-        made.known
-        if isinstance(made, Numcodecs)
-        else {_camel(field.name) for field in fields(made)}
-    )
+    known = {_camel(field.name) for field in fields(made)}
+    if isinstance(made, Numcodecs):
+        known = set(KINDS[made.members["id"]][2])
     if unknown := sorted(members.keys() - known - {"type", "id"}):
         name = members.get("type", made.name)
         raise MetadataError(
@@ -247,5 +245,4 @@ def _camel(name: str) -> str:
 
 def _written(field: Field[Any], compression: Compression) -> Any:
     value = getattr(compression, field.name)
-    instead = field.metadata.get("written")
-    return instead.get(value, value) if instead else value
+    return field.metadata.get("written", {}).get(value, value)

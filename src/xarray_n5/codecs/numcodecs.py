@@ -53,11 +53,6 @@ class Numcodecs:
     def __post_init__(self) -> None:
         codec_of(self.members)
 
-    @property
-    def known(self) -> set[str]:
-        """The names of the codec's parameters."""
-        return set(KINDS[self.members["id"]][2])
-
     def encode(self, data: Buffer) -> Buffer:
         """Return `data` encoded."""
         return bytes_of(codec_of(self.members).encode(data))

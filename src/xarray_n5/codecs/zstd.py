@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.model.options import check_range
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 _MAGIC = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))
 """The magic numbers of frames, and of skippable ones (RFC 8878, 3.1)."""
 
+_LONGEST_HEADER = 18
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 27, 31
 """The logarithms of the limits on a decoder's window, which a frame of a few bytes can request."""
 
@@ -48,8 +52,20 @@ class Zstd:
         return frame
 
     def decode(self, data: Buffer, size: int) -> Buffer:
-        """Return the content of the frames."""
+        """Return the content of the frames.
+
+        numcodecs decodes one frame that states the expected size, into memory of that size; the
+        decompressor of streams anything else.
+        """
+        view = bytes_of(data)
+        with contextlib.suppress(zstd.ZstdError, RuntimeError):  # an error below says which
+            if size and zstd.get_frame_info(view[:_LONGEST_HEADER]).decompressed_size == size:
+                import numcodecs
+
+                decoded = np.empty(size, np.uint8)
+                numcodecs.zstd.decompress(view, decoded)
+                return decoded.data
         window = min(max(_SMALLEST_WINDOW, size.bit_length()), _LARGEST_WINDOW)
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: window}
         new = functools.partial(zstd.ZstdDecompressor, options=options)
-        return read_streams(data, size, new, _MAGIC)
+        return read_streams(view, size, new, _MAGIC)

@@ -44,6 +44,10 @@ class Chunks:
         check_type(dataset.id.get_type())
         self.grid = ChunkGrid(dataset.shape, dataset.chunks or _runs(dataset.shape))
         self.dtype: np.dtype[Any] = dataset.dtype
+        self.nbytes = math.prod(self.grid.chunks) * self.dtype.itemsize
+        """The size of a whole chunk's elements."""
+        self._max_stored = 2 * self.nbytes + _OVERHEAD
+        """The maximum size of a chunk in the file; a larger one is damaged."""
         self._file: str = dataset.file.filename
         self.chunked = dataset.chunks is not None
         self.filters = tuple(number for number, _ in filters_of(dataset))
@@ -52,11 +56,6 @@ class Chunks:
         self._stored_size = 0 if self.chunked else dataset.id.get_storage_size()
         self._by_hdf5 = bool(self.dtype.hasobject or dataset.is_virtual or dataset.external)
         """Whether HDF5 returns elements of chunks that are not stored in the dataset itself."""
-
-    @property
-    def nbytes(self) -> int:
-        """The size of a whole chunk's elements."""
-        return math.prod(self.grid.chunks) * self.dtype.itemsize
 
     def start(self, index: Index) -> tuple[int, ...]:
         """Return a chunk's first element."""
@@ -148,11 +147,6 @@ class Chunks:
         elements = np.frombuffer(data, self.dtype, offset=MASK_BYTES).reshape(self.grid.chunks)
         dataset.read_direct(elements, where, part)
         return cast("bytes", data)  # readers do not change it
-
-    @property
-    def _max_stored(self) -> int:
-        """The maximum size of a chunk in the file; a larger one is damaged."""
-        return 2 * self.nbytes + _OVERHEAD
 
     def _check_inflated(self, mask: int, data: memoryview) -> None:
         """Raise if HDF5, which has no limit, would inflate a chunk far beyond its elements.

@@ -22,7 +22,7 @@ from xarray_n5.stores.base import ObjectInfo
 from xarray_n5.stores.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from xarray_n5.stores.base import Listing
 
@@ -46,21 +46,19 @@ _CUT_SHORT = re.compile(r"eof = (\d{1,20}), \D+ = 0, stored_eof = (\d{1,20})\b")
 
 def open_to_read(path: str) -> Any:
     """Open an existing file, also while a writer lets others read it (SWMR)."""
-    h5py = import_h5py()
     try:
-        return _retry(lambda: h5py.File(path, "r"), _PATIENCE)
+        return _open(path, "r", _PATIENCE)
     except OSError as error:
         if _LEFT_OPEN in str(error):
             with contextlib.suppress(OSError):
-                return h5py.File(path, "r", swmr=True, libver="latest")
+                return _open(path, "r", 0, swmr=True, libver="latest")
         raise _failure(path, error) from error
 
 
 def open_to_write(path: str) -> Any:
     """Open an existing file for writing."""
-    h5py = import_h5py()
     try:
-        return _retry(lambda: h5py.File(path, "r+", libver=_BOUNDS), 5 * _PATIENCE)
+        return _open(path, "r+", 5 * _PATIENCE, libver=_BOUNDS)
     except OSError as error:
         raise _failure(path, error) from error
 
@@ -104,9 +102,8 @@ def check_stub(path: str) -> None:
     """Raise if a file that is only a stub is open elsewhere, because its writer is running."""
     if not os.path.exists(path):
         return
-    h5py = import_h5py()
     try:
-        _retry(lambda: h5py.File(path, "r").close(), _PATIENCE)
+        _open(path, "r", _PATIENCE).close()
     except BlockingIOError as error:
         raise _failure(path, error) from error
     except OSError:
@@ -142,12 +139,13 @@ def _failure(path: str, error: OSError) -> Exception:
     )
 
 
-def _retry(opening: Callable[[], Any], seconds: float) -> Any:
+def _open(path: str, mode: str, seconds: float, **options: Any) -> Any:
     """Open a file; wait while others have it open."""
+    h5py = import_h5py()
     pause, until = 0.001, time.monotonic() + seconds
     while True:
         try:
-            return opening()
+            return h5py.File(path, mode, **options)
         except BlockingIOError:
             if time.monotonic() > until:
                 raise
