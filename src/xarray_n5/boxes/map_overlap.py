@@ -230,12 +230,8 @@ def in_samples(depth: Any, array: xr.DataArray) -> tuple[Any, ...]:
         units = {
             dim: array.coords[dim].attrs.get("units") for dim in array.dims if dim in array.coords
         }
-        distance_unit = (quantity_of(depth) or (0, None))[1]
-        along = [
-            dim
-            for dim, unit in units.items()
-            if ratio(distance_unit, written_unit(unit)) is not None
-        ]
+        given = (quantity_of(depth) or (0, None))[1]
+        along = [d for d, unit in units.items() if ratio(given, written_unit(unit)) is not None]
         if not along:
             raise ValueError(
                 f"depth is {depth!r}; expected a number of samples, or a distance in a unit like "
@@ -304,9 +300,8 @@ def _blocks_of_dask(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the blocks for Dask: those of the first Dask array, none smaller than a depth."""
     first = arrays[0]
-    present = next(
-        (array.chunks for array in arrays if array.chunks is not None), ("auto",) * first.ndim
-    )
+    chunked = (array.chunks for array in arrays if array.chunks is not None)
+    present = next(chunked, ("auto",) * first.ndim)
     asked = by_axis(chunks, first.dims, "chunks", None)
     wanted = tuple(b if a is None else a for a, b in zip(asked, present, strict=True))
     sizes_along = normalize_chunks(wanted, first.shape, dtype=first.dtype)

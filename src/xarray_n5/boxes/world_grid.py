@@ -108,11 +108,7 @@ def _extent_of(array: xr.DataArray, placement: Placement) -> dict[str, Extent]:
 def _along(dim: str, extents: list[Extent], spacing: Any) -> xr.Variable:
     """Return the coordinate of an axis that covers all extents."""
     unit = extents[0][2]
-    ends = [
-        factor_of(dim, axis_unit, unit) * end
-        for low, high, axis_unit in extents
-        for end in (low, high)
-    ]
+    ends = [factor_of(dim, u, unit) * end for low, high, u in extents for end in (low, high)]
     if isinstance(spacing, dict) and dim not in spacing:
         raise ValueError(f"spacing is {spacing}; expected a distance for the axis {dim!r}, too")
     step = _distance(spacing[dim] if isinstance(spacing, dict) else spacing, dim, unit)

@@ -204,6 +204,8 @@ def is_shown(dialect: Dialect, node: ArrayContext, *, chosen: bool = False) -> b
     others = [*node.parents, *([] if node.base is None else [node.base.attributes])]
     # In HDF5, members of an object may be attributes of their own.
     around = {key.partition("/")[0] for attributes in others for key in attributes}
+    if node.view is None and getattr(dialect, "views_only", False):
+        return False
     of_array, of_group = dialect.keys, _keys_of_group(dialect)
     is_own = not node.attributes.keys().isdisjoint(of_array)
     return is_own or not (of_array or of_group) or not around.isdisjoint(of_group)

@@ -53,6 +53,7 @@ class Bdv:
     name: ClassVar[str] = "bdv"
     keys: ClassVar[tuple[str, ...]] = ()
     """None: the names of its groups show it."""
+    views_only = True
     level_lists = ("downsamplingFactors", "saved_completely")
     list_order: ClassVar[Literal["N5"]] = "N5"
 

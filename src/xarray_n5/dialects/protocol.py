@@ -126,6 +126,8 @@ class Dialect(Protocol):
       the user chooses this one.
     - ``level_lists``: attributes of a group that show that it has levels.
 
+    If ``views_only`` is true, only arrays with paths of BigDataViewer's views are read.
+
     If its lists may be in either order, ``list_order`` is that of its writers: "C", "N5", or
     "format" for N5 order in N5 and C order elsewhere.
     """
