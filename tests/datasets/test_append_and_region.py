@@ -299,8 +299,8 @@ def test_scales_round_to_half_a_step(tmp_path: Path) -> None:
     first.n5.to_n5(tmp_path, encoding={"v": encoding})
     for more in (xr.Dataset({"v": ("x", [7.3, np.nan])}), xr.Dataset({"v": ("x", [-5.0])}).chunk()):
         more.n5.to_n5(tmp_path, append_dim="x")
-    found = again(tmp_path)["v"]
-    np.testing.assert_array_equal(found, [3.0, np.nan, 7.25, np.nan, -5.0])
+    values = again(tmp_path)["v"]
+    np.testing.assert_array_equal(values, [3.0, np.nan, 7.25, np.nan, -5.0])
 
 
 @pytest.mark.parametrize("start", ["2000-01-01T06:30", "1999-12-31T23:59:59.5", "2000-01-01"])

@@ -66,7 +66,7 @@ def test_regions_of_a_template_are_written_by_several_processes(tmp_path: Path) 
         "part(number).n5.to_n5(sys.argv[1], region=where)\n"
     )
     running = [Python("-c", script, tmp_path / "a.n5", number) for number in range(3)]
-    assert [each.wait(timeout=120) for each in running] == [0, 0, 0]
+    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
     assert hidden(tmp_path) == []
     opened = xr.open_dataset(tmp_path / "a.n5", engine="n5").load()
     xr.testing.assert_identical(opened, dataset(np.arange(8, dtype="i4")).compute())

@@ -306,8 +306,8 @@ def write_part(store: Any, rows: slice) -> None:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_requests_are_these(name: str) -> None:
     store = CountingStore()
-    for each in "abcdef":
-        create_array(store, f"g/{each}", shape=(9, 8), dtype="u2", chunks=(4, 4))[...] = 1
+    for letter in "abcdef":
+        create_array(store, f"g/{letter}", shape=(9, 8), dtype="u2", chunks=(4, 4))[...] = 1
     run, expected = REQUESTS[name]
     store.requests()
     run(store)
@@ -372,9 +372,9 @@ def test_zarr_is_left_to_xarrays_own_engine(
     else:
         image.to_zarr(place, zarr_format=version)
     guess = N5BackendEntrypoint().guess_can_open
-    for each in (place, place / "em", place.with_name("none.zarr"), "s3://bucket/image.zarr"):
-        assert not guess(each)
-        assert not guess(str(each))
+    for url in (place, place / "em", place.with_name("none.zarr"), "s3://bucket/image.zarr"):
+        assert not guess(url)
+        assert not guess(str(url))
     if suffix == ".zarr":
         xr.testing.assert_identical(xr.open_dataset(place).load(), image)
         assert xr.open_dataset(place).encoding.get("source") == str(place)
@@ -538,8 +538,8 @@ def test_a_tree_opens_whose_arrays_do_not_align_with_the_dataset_above(
 ) -> None:
     whole = _misaligned(tmp_path / name)
     tree = xr.open_datatree(tmp_path / name, engine="n5")
-    (found,) = [node for node in tree.subtree if "s0" in node.data_vars]
-    assert found.dataset["s0"].shape == (8, 8)
+    (node,) = [node for node in tree.subtree if "s0" in node.data_vars]
+    assert node.dataset["s0"].shape == (8, 8)
     assert tree.attrs == whole.attrs
     for variable in whole.data_vars:
         node = tree[str(variable)].to_dataset()

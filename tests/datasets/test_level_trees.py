@@ -81,8 +81,8 @@ def test_a_pyramid_that_is_stored_is_the_same_pyramid(
     xr.testing.assert_identical(opened(tmp_path / name, path).load(), tree)
     for level in (0, 1, 2):
         for options in ({"group": path, "level": level}, {"group": f"{path}/s{level}"}):
-            found = xr.open_dataset(tmp_path / name, engine="n5", **options)  # type: ignore[arg-type]
-            xr.testing.assert_identical(found["raw"].load(), tree[f"s{level}"]["raw"])
+            one = xr.open_dataset(tmp_path / name, engine="n5", **options)  # type: ignore[arg-type]
+            xr.testing.assert_identical(one["raw"].load(), tree[f"s{level}"]["raw"])
     assert xr.open_dataset(tmp_path / name, engine="n5", group=path, level=1).attrs == tree.attrs
 
 
@@ -118,14 +118,14 @@ def test_the_group_is_described_as_pyramid_does(tmp_path: Path) -> None:
     for name in ("a.n5", "a.zarr"):
         levels_of(image(), count=2).n5.to_n5(tmp_path / name, "raw")
         xarray_n5.pyramid(image(), tmp_path / name, "made", factors=[(1, 2, 2)], chunks=(6, 32, 40))
-        stored, made = (dict(open_group(tmp_path / name, each).attrs) for each in ("raw", "made"))
+        stored, made = (dict(open_group(tmp_path / name, path).attrs) for path in ("raw", "made"))
         assert stored["multiscales"][0].pop("name") == "raw"
         made["multiscales"][0].pop("name")
         assert stored == made
         for level in ("s0", "s1"):
-            own = dict(open_array(tmp_path / name, f"raw/{level}").attrs)
+            attributes = dict(open_array(tmp_path / name, f"raw/{level}").attrs)
             theirs = open_array(tmp_path / name, f"made/{level}").attrs
-            assert {key: own[key] for key in theirs} == dict(theirs)
+            assert {key: attributes[key] for key in theirs} == dict(theirs)
     # As n5-viewer reads it: factors are those of the coordinates.
     group = json.loads((tmp_path / "a.n5/raw/attributes.json").read_bytes())
     assert group["downsamplingFactors"] == [[1, 1, 1], [2, 2, 1]]
@@ -176,9 +176,9 @@ PYRAMIDS: dict[str, Callable[[], xr.DataTree]] = {
 
 
 def packed(array: xr.DataArray) -> xr.DataArray:
-    found = (array / 2).astype("f8")
-    found.encoding = {"scale_factor": 0.5, "dtype": "i4", "_FillValue": -1}
-    return found
+    halves = (array / 2).astype("f8")
+    halves.encoding = {"scale_factor": 0.5, "dtype": "i4", "_FillValue": -1}
+    return halves
 
 
 @pytest.mark.filterwarnings("ignore:.*viewers find no image here")
@@ -189,8 +189,8 @@ def test_all_kinds_of_levels_come_back_identical(tmp_path: Path, kind: str, name
     tree = PYRAMIDS[kind]()
     tree.n5.to_n5(tmp_path / name, "em")
     assert arrays_in(tmp_path / name, "em") == list(tree.children)
-    found = opened(tmp_path / name, "em").load()
-    xr.testing.assert_identical(found, tree)
+    stored = opened(tmp_path / name, "em").load()
+    xr.testing.assert_identical(stored, tree)
     for number, level in enumerate(tree.children):
         one = xr.open_dataset(tmp_path / name, engine="n5", group="em", level=number).load()
         xr.testing.assert_identical(one["raw"], tree[level]["raw"])
@@ -227,8 +227,8 @@ def test_a_single_level_that_was_opened_is_written_into(tmp_path: Path, form: An
     xarray_n5.pyramid(image(), place, "em", levels=0, chunks=8, format=form)
     before = xr.open_dataset(place, engine="n5", group="em").load()
     before.isel(y=slice(0, 8)).map(np.zeros_like).n5.to_n5(place, "em", region="auto")
-    found = xr.open_dataset(place, engine="n5", group="em")
-    xr.testing.assert_equal(found.load(), before.where(before.y >= before.y[8], 0).astype("u2"))
+    stored = xr.open_dataset(place, engine="n5", group="em")
+    xr.testing.assert_equal(stored.load(), before.where(before.y >= before.y[8], 0).astype("u2"))
     before.n5.to_n5(place, "em", mode="r+")
     xr.testing.assert_identical(xr.open_dataset(place, engine="n5", group="em").load(), before)
 
@@ -241,10 +241,10 @@ def test_levels_that_xarray_computed_with_are_levels(tmp_path: Path) -> None:
     assert arrays_in(tmp_path / "a.n5", "masks") == ["s0", "s1", "s2"]
     part = whole["em"].sel(x=slice(30, 90)).map_over_datasets(lambda level: level.copy())
     part.n5.to_n5(tmp_path / "a.n5", "part")
-    found = opened(tmp_path / "a.n5", "part")
+    stored = opened(tmp_path / "a.n5", "part")
     for level in ("s0", "s1", "s2"):
         xr.testing.assert_identical(
-            found[level].to_dataset().load(), part[level].to_dataset().load()
+            stored[level].to_dataset().load(), part[level].to_dataset().load()
         )
     assert open_group(tmp_path / "a.n5", "part").attrs["downsamplingFactors"][1] == [2, 2, 2]
 
@@ -372,8 +372,8 @@ def test_pyramids_are_added_beside_other_arrays(tmp_path: Path) -> None:
     tree.n5.to_n5(tmp_path / "a.n5", "em", mode="a")
     assert set(open_group(tmp_path / "a.n5", "em")) == {"s0", "s1", "s2", "other"}
     assert "scales" not in open_group(tmp_path / "a.n5", "em").attrs
-    found = opened(tmp_path / "a.n5", "em", drop_variables="other")
-    xr.testing.assert_identical(found.load(), tree)
+    stored = opened(tmp_path / "a.n5", "em", drop_variables="other")
+    xr.testing.assert_identical(stored.load(), tree)
     create_array(tmp_path / "b.n5", "em/x", shape=(3,), dtype="u1")
     before = files(tmp_path / "b.n5")
     with pytest.raises(NodeExistsError, match="named like an axis"):
@@ -455,8 +455,8 @@ def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
         xarray_n5.copy(f"{folder}/b.zarr", f"{folder}/b.n5")
         for name in ("a.n5", "a.zarr", "b.zarr", "b.n5"):
             # The means of coordinates are not rounded as their positions are.
-            found = opened(Path(folder, name)).load()
-            xr.testing.assert_allclose(found, tree, rtol=1e-9)
+            copied = opened(Path(folder, name)).load()
+            xr.testing.assert_allclose(copied, tree, rtol=1e-9)
             assert set(arrays_in(Path(folder, name))) == {"s0", "s1", "s2"}
 
 

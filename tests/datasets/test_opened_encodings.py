@@ -82,22 +82,24 @@ def test_strings_that_outgrow_the_opened_file_are_stored_whole(
         longer = xr.Dataset({"v": ("x", second)})
         longer = longer.chunk(x=1) if chunked else longer
         longer.v.encoding = dict(encoding)
-        found = read(stored(longer, tmp_path, form, f"longer {name}"))
-        assert found.v.values.tolist() == list(second), name
+        again = read(stored(longer, tmp_path, form, f"longer {name}"))
+        assert again.v.values.tolist() == list(second), name
 
 
 @FORMATS
 def test_strings_that_xarray_opened_are_stored_whole(tmp_path: Path, form: str) -> None:
     values = {"s": np.array(["b", "a\0b"], object), "u": ["ab", "c"]}
-    xr.Dataset({key: ("x", each) for key, each in values.items()}).to_zarr(tmp_path / "x.zarr")
+    xr.Dataset({key: ("x", strings) for key, strings in values.items()}).to_zarr(
+        tmp_path / "x.zarr"
+    )
     opened = xr.open_zarr(tmp_path / "x.zarr").load()
     added = opened.assign(s=("x", ["much longer", "é"]), u=("x", ["longer, too", ""]))
     for name in values:
         added[name].encoding = opened[name].encoding
     both = xr.concat([opened, added], "x", data_vars="all")
-    found = read(stored(both, tmp_path, form))
-    assert found.u.values.tolist() == ["ab", "c", "longer, too", ""]
-    assert found.s.values.tolist() == ["b", "a\0b", "much longer", "é"]
+    again = read(stored(both, tmp_path, form))
+    assert again.u.values.tolist() == ["ab", "c", "longer, too", ""]
+    assert again.s.values.tolist() == ["b", "a\0b", "much longer", "é"]
 
 
 WISHES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -151,9 +153,9 @@ def test_encodings_of_opened_variables_give_way(
     values, encoding = {**WISHES, **OF_VALUES}[case]
     dataset = of(values, chunked=chunked)
     dataset.v.encoding = dict(encoding)
-    found = read(stored(dataset, tmp_path, form)).v.values
-    assert found.dtype.kind == values.dtype.kind
-    np.testing.assert_array_equal(found, values)
+    again = read(stored(dataset, tmp_path, form)).v.values
+    assert again.dtype.kind == values.dtype.kind
+    np.testing.assert_array_equal(again, values)
 
 
 DEMANDS = {
@@ -286,8 +288,8 @@ def test_bounds_may_be_finer_than_their_times(tmp_path: Path, form: str, chunked
     dataset.t.encoding = {"dtype": "i2", "units": "days since 2011-01-01"}
     opened = xr.open_dataset(stored(dataset, tmp_path, form), engine="n5", chunks={})
     last = opened.isel(t=slice(1, 2)) if chunked else opened.load()
-    found = read(stored(last, tmp_path, form, "b"))
-    np.testing.assert_array_equal(found.edges, hours[1:] if chunked else hours)
+    again = read(stored(last, tmp_path, form, "b"))
+    np.testing.assert_array_equal(again.edges, hours[1:] if chunked else hours)
 
 
 STEPS: dict[str, Any] = {
@@ -479,10 +481,10 @@ def test_units_of_quantities_are_kept(tmp_path: Path, form: str, chunked: bool) 
         {"depth": ("x", pint.Quantity(np.arange(5.0), "mm")), "x": np.arange(5) * 0.5},
     )
     place = stored(dataset, tmp_path, form, encoding={"v": {"dtype": "i4", "scale_factor": 0.5}})
-    found = read(place)
-    assert found.v.attrs == {"long_name": "potential", "units": "volt"}
-    assert found.depth.attrs["units"] == "millimeter"
-    np.testing.assert_array_equal(found.v, VALUES)
+    again = read(place)
+    assert again.v.attrs == {"long_name": "potential", "units": "volt"}
+    assert again.depth.attrs["units"] == "millimeter"
+    np.testing.assert_array_equal(again.v, VALUES)
     dataset = dataset.drop_vars("depth")
     dataset.n5.to_n5(place, append_dim="y")
     assert read(place).sizes["y"] == 8

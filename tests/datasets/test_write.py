@@ -256,9 +256,9 @@ def test_a_group_of_what_cannot_be_read_is_not_empty(tmp_path: Path) -> None:
 def test_attributes_of_any_type_may_change(tmp_path: Path) -> None:
     for value in (2.0, "new", float("nan"), [1.0, float("inf")], 3):
         xr.Dataset({"v": ("x", [1])}, attrs={"a": value}).n5.to_n5(tmp_path, mode="a")
-        found = again(tmp_path).attrs["a"]
-        np.testing.assert_equal(found, value)
-        assert isinstance(found, type(value))
+        attribute = again(tmp_path).attrs["a"]
+        np.testing.assert_equal(attribute, value)
+        assert isinstance(attribute, type(value))
 
 
 def test_characters_lie_along_no_dimension_of_others(tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ def test_an_added_coordinate_replaces_an_older_one(tmp_path: Path) -> None:
             for name in ("v", "w"):
                 line(first).n5.to_n5(tmp_path, "g", mode="w")
                 line(second, name, **units).n5.to_n5(tmp_path, "g", mode="a")
-                found = again(tmp_path, "g")
-                assert found.x.values.tolist() == second
-                assert found.x.attrs == units
+                stored = again(tmp_path, "g")
+                assert stored.x.values.tolist() == second
+                assert stored.x.attrs == units
                 (tmp_path / "g/x").exists()
                 del xarray_n5.open_group(tmp_path, mode="r+")["g"]
 
@@ -332,11 +332,11 @@ def test_coordinates_of_replaced_variables_stay(tmp_path: Path) -> None:
     first = xr.Dataset({"v": ("x", np.ones(4))}, {"x": [1.0, 2, 3, 4]}, {"kept": float("nan")})
     first.n5.to_n5(tmp_path)
     xr.Dataset({"v": ("x", np.zeros(4))}, attrs={"new": 1}).n5.to_n5(tmp_path, mode="a")
-    found = again(tmp_path)
-    assert found.x.values.tolist() == [1, 2, 3, 4]
-    assert not found["v"].any()
-    assert found.attrs["new"] == 1
-    assert np.isnan(found.attrs["kept"])
+    stored = again(tmp_path)
+    assert stored.x.values.tolist() == [1, 2, 3, 4]
+    assert not stored["v"].any()
+    assert stored.attrs["new"] == 1
+    assert np.isnan(stored.attrs["kept"])
 
 
 @pytest.mark.parametrize("name", [".hid", "..", ".", "attributes.json", "a\\b", "x" * 300, "a/b"])
@@ -379,8 +379,8 @@ def test_trees_may_have_nodes_that_are_called_like_parts_of_images(tmp_path: Pat
     ):
         tree = xr.DataTree.from_dict({f"/{name}": node for name in names})
         tree.n5.to_n5(tmp_path, f"t{number}")
-        found = xr.open_datatree(tmp_path, engine="n5", group=f"t{number}")
-        xr.testing.assert_identical(found.load(), tree)
+        opened = xr.open_datatree(tmp_path, engine="n5", group=f"t{number}")
+        xr.testing.assert_identical(opened.load(), tree)
 
 
 def test_a_part_of_a_tree_takes_its_coordinates_along(tmp_path: Path) -> None:
@@ -422,9 +422,9 @@ def test_a_tree_comes_back_identical(tmp_path: Path) -> None:
         }
     )
     tree.n5.to_n5(tmp_path / "t.n5", encoding={"/a": {"count": {"chunks": (1, 2)}}})
-    found = xr.open_datatree(tmp_path / "t.n5", engine="n5")
-    xr.testing.assert_identical(found.load(), tree)
-    assert found["a/count"].encoding["chunks"] == (1, 2)
+    opened = xr.open_datatree(tmp_path / "t.n5", engine="n5")
+    xr.testing.assert_identical(opened.load(), tree)
+    assert opened["a/count"].encoding["chunks"] == (1, 2)
     part: Any = xr.open_datatree(tmp_path / "t.n5", engine="n5", group="a")
     expected: Any = tree["a/b"]
     xr.testing.assert_identical(
@@ -476,11 +476,11 @@ def values(draw: st.DrawFn, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.
     if dtype.kind == "U":
         elements: Any = st.text(st.characters(codec="ascii", min_codepoint=33), max_size=3)
     elif dtype.kind == "S":
-        elements = st.binary(max_size=3).map(lambda each: each.rstrip(b"\x00"))
+        elements = st.binary(max_size=3).map(lambda value: value.rstrip(b"\x00"))
     elif dtype.kind in "Mm":
         # What fits into nanoseconds, and no NaT among timedeltas of whole units.
         span = 10**9 if dtype.name.endswith("[ns]") else 10**6
-        elements = st.integers(-span, span).map(lambda each: np.array(each).astype(dtype)[()])
+        elements = st.integers(-span, span).map(lambda value: np.array(value).astype(dtype)[()])
     elif dtype.kind == "f":
         elements = st.floats(width=32 if dtype.itemsize == 4 else 64)
     else:
@@ -512,12 +512,12 @@ def datasets(draw: st.DrawFn) -> xr.Dataset:
     return dataset
 
 
-def check(dataset: xr.Dataset, found: xr.Dataset) -> None:
+def check(dataset: xr.Dataset, stored: xr.Dataset) -> None:
     """Whether a dataset came back; of floats as attributes NaN is NaN."""
-    xr.testing.assert_identical(found, dataset)
+    xr.testing.assert_identical(stored, dataset)
     for name, variable in dataset.variables.items():
         if variable.dtype.kind not in "USOMm":  # times are decoded to nanoseconds
-            assert found.variables[name].dtype == variable.dtype
+            assert stored.variables[name].dtype == variable.dtype
 
 
 FEW = settings(

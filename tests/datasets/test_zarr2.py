@@ -64,8 +64,8 @@ def ours(place: object, group: str | None = None) -> xr.Dataset:
 
 
 def theirs(place: Path, group: str | None = None) -> xr.Dataset:
-    found: xr.Dataset = xr.open_zarr(place, group=group, consolidated=False)
-    return found.load()
+    opened: xr.Dataset = xr.open_zarr(place, group=group, consolidated=False)
+    return opened.load()
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -74,11 +74,11 @@ def test_both_engines_open_what_was_given(tmp_path: Path, chunked: bool) -> None
     source = dataset.chunk(x=2) if chunked else dataset
     with set_options(checksums=True):
         source.n5.to_n5(tmp_path, "g", format="zarr2")
-    for found in (ours(tmp_path, "g"), theirs(tmp_path, "g")):
-        xr.testing.assert_identical(found, dataset)
-        found.n5.to_n5(tmp_path, "again", mode="w")
+    for opened in (ours(tmp_path, "g"), theirs(tmp_path, "g")):
+        xr.testing.assert_identical(opened, dataset)
+        opened.n5.to_n5(tmp_path, "again", mode="w")
         xr.testing.assert_identical(theirs(tmp_path, "again"), dataset)
-    assert {each.name for each in (tmp_path / "g").iterdir()} == {
+    assert {path.name for path in (tmp_path / "g").iterdir()} == {
         *dataset.variables, ".zgroup", ".zattrs", ".zmetadata",
     }  # fmt: skip
     note = json.loads((tmp_path / "g/text/.zattrs").read_text())
@@ -105,8 +105,8 @@ def test_trees_come_back_identical(tmp_path: Path) -> None:
     tree = xr.DataTree.from_dict({**nodes, "/empty": xr.Dataset()})
     tree.n5.to_n5(tmp_path, format="zarr2")
     xr.testing.assert_identical(xr.open_datatree(tmp_path, engine="n5"), tree)
-    found = xr.open_datatree(tmp_path, engine="zarr", consolidated=False)
-    xr.testing.assert_identical(found, tree)
+    opened = xr.open_datatree(tmp_path, engine="zarr", consolidated=False)
+    xr.testing.assert_identical(opened, tree)
 
 
 def test_what_json_cannot_hold_is_kept_out_of_sight(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_more_is_appended(tmp_path: Path, chunked: bool) -> None:
     parts = dataset.isel(x=slice(0, 3)), dataset.isel(x=slice(3, 4))
     parts[0].n5.to_n5(tmp_path, format="zarr2", encoding={"a": {"chunks": (2, 2)}})
     (parts[1].chunk(x=1) if chunked else parts[1]).n5.to_n5(tmp_path, append_dim="x")
-    for found in (ours(tmp_path), theirs(tmp_path)):
-        xr.testing.assert_identical(found, dataset)
+    for opened in (ours(tmp_path), theirs(tmp_path)):
+        xr.testing.assert_identical(opened, dataset)
 
 
 def test_parts_are_replaced(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_parts_are_replaced(tmp_path: Path) -> None:
     part = dataset[["gaps"]].drop_vars(["scalar", "name"]).isel(x=slice(1, 3)) * 2
     part.drop_vars("x").n5.to_n5(tmp_path, region={"x": slice(1, 3)}, safe_chunks=False)
     dataset["gaps"][1:3] = part["gaps"].to_numpy()
-    for found in (ours(tmp_path), theirs(tmp_path)):
-        xr.testing.assert_identical(found, dataset)
+    for opened in (ours(tmp_path), theirs(tmp_path)):
+        xr.testing.assert_identical(opened, dataset)
     dataset["flag"] = ~dataset["flag"]
     dataset.n5.to_n5(tmp_path, mode="r+")
     xr.testing.assert_identical(theirs(tmp_path), dataset)
@@ -263,13 +263,15 @@ def test_paths_mean_the_same_as_in_n5(tmp_path: Path) -> None:
 def test_n5_is_not_written_into_zarr(
     tmp_path: Path, make: str, mode: Any, group: str | None
 ) -> None:
-    own = xr.Dataset({"v": (("y", "x"), np.ones((2, 3)))})
-    own.to_zarr(tmp_path, group="g", zarr_format=2 if make == "zarr2" else 3, consolidated=False)
+    dataset = xr.Dataset({"v": (("y", "x"), np.ones((2, 3)))})
+    dataset.to_zarr(
+        tmp_path, group="g", zarr_format=2 if make == "zarr2" else 3, consolidated=False
+    )
     before = contents(tmp_path)
     group_mode: Any = "a" if mode == "w" else mode
     for act in (
-        lambda: own.n5.to_n5(tmp_path, group, mode=mode, format="n5"),
-        lambda: xr.DataTree.from_dict({"/k": own}).n5.to_n5(
+        lambda: dataset.n5.to_n5(tmp_path, group, mode=mode, format="n5"),
+        lambda: xr.DataTree.from_dict({"/k": dataset}).n5.to_n5(
             tmp_path, group, mode=mode, format="n5"
         ),
         lambda: to_n5(np.ones(3), tmp_path, group or "", mode=mode, format="n5"),

@@ -208,6 +208,6 @@ def test_the_command_prints_what_python_returns(tmp_path: Path) -> None:
     assert run(place) == (0, f"{whole}\n")
     lines = f"{em}  em/raw\n{labels}  labels\n{whole}\n"
     assert run(place, "--each", "--workers", 2) == (0, lines)
-    found = json.loads(run(place, "--json")[1])
-    assert found == {"digest": whole, "arrays": {"em/raw": em, "labels": labels}}
+    printed = json.loads(run(place, "--json")[1])
+    assert printed == {"digest": whole, "arrays": {"em/raw": em, "labels": labels}}
     assert run(tmp_path / "none.n5")[0] == 1

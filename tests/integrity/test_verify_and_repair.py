@@ -213,15 +213,15 @@ def test_each_kind_of_damage_has_its_name(tmp_path: Path, compression: str) -> N
     (folder / "3").mkdir()
     (folder / "3/0").write_bytes(b"beyond")
     report = verify(tmp_path, "a").compute()
-    found = report.state.values
-    assert found[0, 0] == "missing"
-    assert found[1, 0] in {"truncated", "undecodable"}
+    deep = report.state.values
+    assert deep[0, 0] == "missing"
+    assert deep[1, 0] in {"truncated", "undecodable"}
     if compression != "lzma":
-        assert found[1, 0] == "truncated"
-    assert found[0, 1] == "truncated"
-    assert found[1, 1] == "undecodable"
-    assert found[0, 2] == "wrong-shape"
-    assert found[1, 2] == "digest-differs"
+        assert deep[1, 0] == "truncated"
+    assert deep[0, 1] == "truncated"
+    assert deep[1, 1] == "undecodable"
+    assert deep[0, 2] == "wrong-shape"
+    assert deep[1, 2] == "digest-differs"
     assert report.attrs["stray"] == ["notes.txt", "3/0"]
     quick = verify(tmp_path, "a", deep=False).compute().state.values
     assert quick[0, 0] == "missing"
@@ -243,13 +243,13 @@ def rows_of_damage() -> list[Any]:
     assert lines is not None
     head, _, *rows = (line.strip("| ").split("|") for line in lines[0].strip().splitlines())
     formats = [name.strip().lower().replace(" v", "") for name in head[1:]]
-    found = []
+    rows_of_page = []
     for first, *words in rows:
         names = re.findall(r"`(\w+)`", first)
         if names:
             pairs = zip(formats, map(str.strip, words), strict=False)
-            found += [(names[0], form, word) for form, word in pairs if word]
-    return found
+            rows_of_page += [(names[0], form, word) for form, word in pairs if word]
+    return rows_of_page
 
 
 def noise(folder: Path, name: str, form: Any, **options: Any) -> tuple[Path, Path, int, int]:
@@ -262,7 +262,7 @@ def noise(folder: Path, name: str, form: Any, **options: Any) -> tuple[Path, Pat
             chunk = file["a"].id.get_chunk_info(0)
         return place, place, chunk.byte_offset, chunk.size
     files = [file for file in (place / "a").rglob("*") if file.is_file()]
-    file = max(files, key=lambda each: each.stat().st_size)
+    file = max(files, key=lambda path: path.stat().st_size)
     return place, file, 0, file.stat().st_size
 
 

@@ -170,20 +170,20 @@ def write(attempt: str, call: Call, rules: frozenset[str]) -> Process:
     planned: Store = yield listed("open", "clears", "doc", "row", "chunk")
     document = planned.get(("doc",))
     others = {k: v for k, v in planned.items() if k[0] == "open" and meets(v["box"], box)}
-    own = {k: v for k, v in others.items() if k[1] == token}
-    if is_believed(planned, token, rules) and ("alone" in rules or not own):
+    earlier = {k: v for k, v in others.items() if k[1] == token}
+    if is_believed(planned, token, rules) and ("alone" in rules or not earlier):
         return "finished before"
-    cleared = any(("clears", v["attempt"]) in planned for v in own.values())
+    cleared = any(("clears", v["attempt"]) in planned for v in earlier.values())
     rows = [k for k, v in planned.items() if k[0] == "row" and k[1] != token and meets(v, box)]
-    mixed = "unmixed" in rules and mode != "r+" and (rows or others.keys() - own.keys())
-    resumes = bool(own and document) and not cleared and not mixed
+    mixed = "unmixed" in rules and mode != "r+" and (rows or others.keys() - earlier.keys())
+    resumes = bool(earlier and document) and not cleared and not mixed
     creates = mode != "r+" and not resumes
-    if (others.keys() - own.keys() and mode != "w") or (mode == "r+" and not document):
+    if (others.keys() - earlier.keys() and mode != "w") or (mode == "r+" and not document):
         return "refused"
     if mode == "w-" and document and not resumes:
         return "refused"
 
-    began = next(iter(own.values()))["began"] if resumes else attempt
+    began = next(iter(earlier.values()))["began"] if resumes else attempt
     facts = {"attempt": attempt, "box": box, "began": began}
     replaces = creates and (document or others or any(key[0] == "chunk" for key in planned))
     if replaces and "clears" in rules:

@@ -26,13 +26,13 @@ VALUES = np.arange(12 * 10, dtype="u2").reshape(12, 10)
 @pytest.fixture
 def submitted() -> Iterator[list[int]]:
     """The numbers of blocks that were submitted, and have been written, in each computation."""
-    found: list[int] = []
+    counts: list[int] = []
 
     def start(graph: Any) -> None:
-        found.append(sum(str(key).startswith("('write_n5-") for key in graph))
+        counts.append(sum(str(key).startswith("('write_n5-") for key in graph))
 
     with dask.config.set(scheduler="synchronous"), Callback(start=start):
-        yield found
+        yield counts
 
 
 def lazy() -> Any:
@@ -127,8 +127,8 @@ def test_blocks_that_depend_on_each_other_are_one_graph(
     with warns, xarray_n5.set_options(batch_size=10):
         xarray_n5.to_n5(source, tmp_path / "a.n5", "a", chunks=2)
     assert submitted == [30]
-    found = xarray_n5.open_array(tmp_path / "a.n5", "a")[...]
-    np.testing.assert_array_equal(found, select(da.from_array(VALUES, chunks=2)))
+    stored = xarray_n5.open_array(tmp_path / "a.n5", "a")[...]
+    np.testing.assert_array_equal(stored, select(da.from_array(VALUES, chunks=2)))
 
 
 @pytest.mark.parametrize("size", [0, -1, True, 2.5, "auto"])

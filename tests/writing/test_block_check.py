@@ -43,12 +43,12 @@ def test_a_block_that_is_not_what_dask_says_is_refused(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted"), [("u1", "i4"), ("i4", "f8"), ("f4", "f8"), ("?", "u1")]
+    ("given", "wanted"), [("u1", "i4"), ("i4", "f8"), ("f4", "f8"), ("?", "u1")]
 )
 def test_a_block_whose_values_the_type_holds_is_stored(
-    tmp_path: Path, found: str, wanted: str
+    tmp_path: Path, given: str, wanted: str
 ) -> None:
-    source = X.map_blocks(lambda b: (b % 2).astype(found), meta=np.empty((0, 0), wanted))
+    source = X.map_blocks(lambda b: (b % 2).astype(given), meta=np.empty((0, 0), wanted))
     to_n5(source, tmp_path, "a")
     stored = open_array(tmp_path, "a")
     assert stored.dtype == wanted
@@ -60,8 +60,8 @@ def test_wider_blocks_than_xarray_and_dask_say_are_stored(tmp_path: Path) -> Non
     array = xr.DataArray(floats, dims=("y", "x"), coords={"x": np.arange(4.0)}, name="q")
     moved = array.interp(x=[0.5, 1.5])
     moved.to_dataset().n5.to_n5(tmp_path / "i.n5")
-    found = xr.open_dataset(tmp_path / "i.n5", engine="n5")["q"]
-    np.testing.assert_allclose(found, moved.compute(), rtol=1e-6)
+    stored = xr.open_dataset(tmp_path / "i.n5", engine="n5")["q"]
+    np.testing.assert_allclose(stored, moved.compute(), rtol=1e-6)
     to_n5(da.percentile(floats[0], [5, 50]), tmp_path / "p.n5", "a")
     labels = X.map_blocks(lambda b: b.astype("i4"), meta=np.empty((0, 0), "u4"))
     to_n5(labels, tmp_path / "l.n5", "a")

@@ -40,13 +40,13 @@ NUMBERS = np.arange(1, np.prod(SHAPE) + 1, dtype="u4").reshape(SHAPE)
 
 def files(place: Path) -> dict[str, bytes | str]:
     """All that is stored, but for the rows of finished writes."""
-    found = contents(place)
-    return {name: found[name] for name in sorted(found) if "/.xn5/done/" not in f"/{name}"}
+    stored = contents(place)
+    return {name: stored[name] for name in sorted(stored) if "/.xn5/done/" not in f"/{name}"}
 
 
 def computed(log: Path) -> dict[str, int]:
     """How often each block was computed."""
-    return {each.name: each.stat().st_size for each in log.iterdir()}
+    return {file.name: file.stat().st_size for file in log.iterdir()}
 
 
 def wanted(how: str) -> np.ndarray:

@@ -22,7 +22,7 @@ NEEDS = {
 """A scenario that is broken without each rule."""
 
 
-@pytest.mark.parametrize("name", [name for name, each in SCENARIOS.items() if each.quick])
+@pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.quick])
 def test_scenario_holds_with_few_kills(name: str) -> None:
     scenario = SCENARIOS[name]
     assert explore(scenario, scenario.quick) is None

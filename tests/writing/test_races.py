@@ -338,7 +338,7 @@ def test_an_append_that_reads_some_grown_arrays_looks_again(
 
     def plan_then(dataset: Any, existing: Any, *of: Any, **options: Any) -> Any:
         if seen == ["torn"]:
-            assert {name: each.shape[0] for name, each in existing.arrays.items()} == {
+            assert {name: array.shape[0] for name, array in existing.arrays.items()} == {
                 "t": 4,
                 "v": 7,
                 "w": 4,

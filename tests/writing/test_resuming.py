@@ -219,7 +219,7 @@ NO_HDF5 = {"repair", "shares"}
 
 
 def cases() -> list[Any]:
-    found = []
+    params = []
     for name in WRITES:
         for form in FORMS:
             if (form == "hdf5" and name in NO_HDF5) or (form != "n5" and name == "project"):
@@ -227,8 +227,8 @@ def cases() -> list[Any]:
             other = [*FORMS][1 + len(name) % 4]
             quick = form in {"n5", "shards" if other == "hdf5" else other}
             marks = () if quick else pytest.mark.exhaustive
-            found.append(pytest.param(name, form, marks=marks))
-    return found
+            params.append(pytest.param(name, form, marks=marks))
+    return params
 
 
 @pytest.mark.more

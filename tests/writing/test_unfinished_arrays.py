@@ -59,7 +59,9 @@ def test_opening_warns_once_that_a_write_has_not_ended(tmp_path: Path, how: str,
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         OPENINGS[how](place)
-    about = [str(each.message) for each in caught if each.category is UnfinishedWriteWarning]
+    about = [
+        str(warning.message) for warning in caught if warning.category is UnfinishedWriteWarning
+    ]
     (message,) = about
     assert message.startswith("'g/a' in ")
     assert "resume=True" in message

@@ -25,8 +25,7 @@ from xarray_n5.arrays.records import (
     read_appends,
     state_of,
 )
-from xarray_n5.datasets.region import stored_samples
-from xarray_n5.datasets.update import open_stored, plan_update
+from xarray_n5.datasets.update import open_stored, plan_again, plan_update, stored_samples
 from xarray_n5.datasets.write import ExistingGroup
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
@@ -69,16 +68,12 @@ def append(
         raise ValueError("append_dim is computed at once; omit compute=False")
 
     def call(how: WriteOptions) -> WriteReport:
-        try:
-            planned = _plan(dataset, path, how, dim, discard=discard)
-        except ValueError:  # another append may have grown some arrays, and not yet all
-            planned = _plan(dataset, path, how.renewed(), dim, discard=discard)
-        return planned.run()
+        return plan_again(partial(_plan, dataset, path, dim, discard), how).run()
 
     return tried(partial(call, how), lambda: call(how.renewed()), how.container.url, path)
 
 
-def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discard: bool) -> _Append:
+def _plan(dataset: xr.Dataset, path: str, dim: str, discard: bool, how: WriteOptions) -> _Append:
     """Check an append against the stored arrays, and against other appends."""
     state = look(how.store, path)
     for record in sorted(state.opens):
@@ -88,7 +83,7 @@ def _plan(dataset: xr.Dataset, path: str, how: WriteOptions, dim: str, *, discar
         delete_all_notes(how.store, path, state)
     try:
         if complete(how, path, records):
-            return _plan(dataset, path, how.renewed(), dim, discard=discard)
+            return _plan(dataset, path, dim, discard, how.renewed())
     except StaleTaskError as error:  # by another helper
         raise CrossedError(str(error)) from None
     try:

@@ -63,6 +63,11 @@ class DatasetOptions:
         names = ("attribute_order", "missing", "label_multisets")
         return {name: getattr(self, name) for name in names}
 
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The options of :func:`select_images`."""
+        return {"without": self.drop, "dialect": self.dialect}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:

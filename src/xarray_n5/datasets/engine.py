@@ -36,6 +36,7 @@ from xarray_n5.images.select import (
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import is_dataset, user_attributes
+from xarray_n5.writing.report import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ def open_dataset(url: object, path: str, options: DatasetOptions) -> xr.Dataset:
     """
     for again in (True, True, False):
         node, inner = _open(url, path, options)
-        if not isinstance(node, (Array, Group)):
+        if not isinstance(node, Array | Group):
             return node.open_dataset(inner, options)
         try:
             return _dataset_of(node, options)
@@ -76,12 +77,11 @@ def open_dataset(url: object, path: str, options: DatasetOptions) -> xr.Dataset:
 
 def _dataset_of(node: Array | Group, options: DatasetOptions) -> xr.Dataset:
     """Return the Dataset of an array, or of the arrays directly in a group."""
-    how: dict[str, Any] = {"without": options.drop, "dialect": options.dialect}
     if options.level is None:
-        images = select_images(node, **how)
+        images = select_images(node, **options.selection)
         attributes = {} if isinstance(node, Array) else dict(node.attrs)
     else:
-        node, images = select_level(node, options.level, **how)
+        node, images = select_level(node, options.level, **options.selection)
         attributes = without_levels(node.attrs, images)
     dataset = build(images, attributes, options)
     dataset.encoding["source"] = node.url
@@ -182,7 +182,7 @@ class _Tree:
         return self._open_group(node, path, children, is_part=is_part)
 
     def _open_dataset(self, group: Group, path: str) -> dict[str, xr.Dataset]:
-        images = select_images(group, **self._how)
+        images = select_images(group, **self.options.selection)
         datasets = {path: self._build(images, dict(group.attrs))}
         for name, inner in group.nodes().items():
             if isinstance(inner, Group):
@@ -196,7 +196,7 @@ class _Tree:
         below: dict[str, xr.Dataset] = {}
         combined = {}
         if not is_part:
-            combined = combined_images(group, **self._how)
+            combined = combined_images(group, **self.options.selection)
         for name, image in combined.items():
             at = f"{stem}/{name}".rstrip("/")
             below |= {f"{at}/{n}": self._image(n, image.at(n)) for n in image.levels}
@@ -247,10 +247,6 @@ class _Tree:
     def _build(self, images: Mapping[str, Image[Array]], attributes: dict[str, Any]) -> xr.Dataset:
         return _without_slashes(build(images, attributes, self.options, self.budget))
 
-    @property
-    def _how(self) -> dict[str, Any]:
-        return {"without": self.options.drop, "dialect": self.options.dialect}
-
 
 def _aligns(dataset: xr.Dataset, above: xr.Dataset) -> bool:
     try:
@@ -277,16 +273,13 @@ def _split(dataset: xr.Dataset) -> dict[str, xr.Dataset]:
 
 def _without_slashes(dataset: xr.Dataset) -> xr.Dataset:
     """Rename nodes whose names a DataTree would interpret as paths."""
-    names = {*dataset.dims, *dataset.variables}
-    new: dict[str, str] = {}
-    for name in sorted(key for key in names if isinstance(key, str) and "/" in key):
-        new[name] = name.replace("/", "_")
-        while new[name] in names or new[name] in [*new.values()][:-1]:
-            new[name] += "_"
-    if not new:
+    names = {str(name) for name in (*dataset.dims, *dataset.variables)}
+    invalid = sorted(name for name in names if "/" in name)
+    if not invalid:
         return dataset
-    warn(f"{list(new)} are not valid names in a tree; they are renamed to {list(new.values())}")
-    return dataset.rename(new)
+    valid = distinct([name.replace("/", "_") for name in invalid], names)
+    warn(f"{invalid} are not valid names in a tree; they are renamed to {list(valid)}")
+    return dataset.rename(dict(zip(invalid, valid, strict=True)))
 
 
 def tree_attributes(

@@ -229,13 +229,15 @@ class _Stored:
             return same
         if self.dtype.kind not in "iu" or kinds & {"b", "c"} or "f" not in kinds:
             return are_same(values, decoded)
-        one, other = decoded.astype("f8"), values.astype("f8")
-        near = 0.5 * abs(float(self.attributes.get("scale_factor", 1))) * (1 + SAME) * self.rounds
-        if self.attributes.keys() & {"scale_factor", "add_offset"}:
-            near = near + SAME * np.abs(one)
-        close: np.ndarray = np.abs(one - other) <= near
-        close |= np.isnan(one) & np.isnan(other)
-        return close
+        is_scaled = self.attributes.keys() & {"scale_factor", "add_offset"}
+        step = abs(float(self.attributes.get("scale_factor", 1)))
+        return np.isclose(
+            values.astype("f8"),
+            decoded.astype("f8"),
+            rtol=SAME if is_scaled else 0,
+            atol=0.5 * step * (1 + SAME) * self.rounds,
+            equal_nan=True,
+        )
 
 
 def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:

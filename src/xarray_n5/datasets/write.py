@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from dask.base import is_dask_collection
-
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.create import (
     check_alone,
@@ -32,7 +30,7 @@ from xarray_n5.model.alerts import warn
 from xarray_n5.model.metadata import coords_from_axes, note_of
 from xarray_n5.model.paths import check_name, join
 from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.inputs import check_independent
+from xarray_n5.writing.inputs import check_apart
 from xarray_n5.writing.request import WriteRequest
 
 if TYPE_CHECKING:
@@ -240,8 +238,8 @@ def _check(plans: Sequence[GroupPlan], how: WriteOptions, resumes: bool) -> None
     ValueError
         If a dimension has another size in the arrays that remain.
     """
-    replaced: list[object] = []
-    emptied: list[object] = []
+    replaced: list[str] = []
+    emptied: list[str] = []
     for plan in plans:
         if (existing := plan.existing) is None:
             continue
@@ -254,13 +252,11 @@ def _check(plans: Sequence[GroupPlan], how: WriteOptions, resumes: bool) -> None
             _check_sizes(plan, existing)
         arrays, removed = existing.arrays, _removed(plan, how)
         check_removable(existing.group.url, {name: arrays[name].node for name in removed})
-        names = arrays.keys() & {*removed, *plan.variables}
-        replaced += [arrays[name].node.identity for name in names]
-        emptied += [how.container.identity(plan.path)] if how.mode == "w" else []
-    for plan in plans if replaced and not resumes else ():
-        for variable in plan.variables.values():
-            if is_dask_collection(variable.encoded.data):
-                check_independent(variable.encoded.data, replaced, groups=emptied)
+        replaced += [arrays[name].path for name in arrays.keys() & {*removed, *plan.variables}]
+        emptied += [plan.path] if how.mode == "w" else []
+    if replaced and not resumes:
+        data = [variable.encoded.data for plan in plans for variable in plan.variables.values()]
+        check_apart(data, how.container, replaced, emptied)
     if how.mode == "w" and len(plans) > 1 and not resumes:
         _warn_of_older(plans)
 

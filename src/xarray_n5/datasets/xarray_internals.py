@@ -7,6 +7,7 @@ import xarray as xr
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.backends.zarr import encode_zarr_variable
 from xarray.coding.strings import CharacterArrayCoder, EncodedStringCoder
+from xarray.coding.times import _cleanup_netcdf_time_units as cleanup_netcdf_time_units
 from xarray.conventions import (
     CF_RELATED_DATA,
     cf_encoder,
@@ -26,29 +27,6 @@ from xarray.core.indexing import (
     explicit_indexing_adapter,
 )
 from xarray.namedarray.parallelcompat import get_chunked_array_type
-
-__all__ = [
-    "CF_RELATED_DATA",
-    "CharacterArrayCoder",
-    "CopyOnWriteArray",
-    "EncodedStringCoder",
-    "ExplicitIndexer",
-    "ImplicitToExplicitIndexingAdapter",
-    "IndexingSupport",
-    "LazilyIndexedArray",
-    "LazilyVectorizedIndexedArray",
-    "MemoryCachedArray",
-    "VectorizedIndexer",
-    "cf_encoder",
-    "decode_cf_variable",
-    "decode_cf_variables",
-    "encode_dataset_coordinates",
-    "encode_zarr_variable",
-    "ensure_dtype_not_object",
-    "explicit_indexing_adapter",
-    "is_in_memory",
-    "is_of_chunk_manager",
-]
 
 
 def is_of_chunk_manager(data: Any) -> bool:

@@ -103,8 +103,9 @@ def plan_scene(
     def check(resumes: bool) -> None:
         if how.mode != "w" and not resumes:
             _check_nothing(how, path)
-        if not resumes:
-            check_apart({at: level.data.data for at, level in stored.items()}, how)
+        if how.mode == "w" and not resumes:
+            there = [at for at in stored if how.container.exists(how.container.node(at))]
+            check_apart([level.data.data for level in stored.values()], how.container, there)
 
     return GroupWrite(
         options=how,

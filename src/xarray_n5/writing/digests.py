@@ -29,14 +29,17 @@ def read_digests(node: ArrayNode) -> np.ndarray | None:
     grid = node.metadata.grid
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            shape = _column(file, "shape", "<i8", (len(grid.shape),))
-            if shape.tolist() != [*grid.shape]:
-                return None
-            return _column(file, "xxh3", "<u8", grid.counts)
-    except (*ODD, EOFError, NotImplementedError, OSError, zipfile.BadZipFile) as error:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
+                raise ValueError("it is compressed")
+        with np.load(io.BytesIO(data)) as arrays:
+            shape, digests = arrays["shape"].tolist(), np.asarray(arrays["xxh3"])
+        if shape == [*grid.shape] and (digests.dtype.str, digests.shape) != ("<u8", grid.counts):
+            raise ValueError(f"they are {digests.dtype} of shape {digests.shape}")
+    except (*ODD, EOFError, MemoryError, NotImplementedError, OSError, zipfile.BadZipFile) as error:
         where = join(node.store.url, key)
         warn(f"{where}: not digests of this array ({error}); ignored, remove it")
         return None
+    return digests if shape == [*grid.shape] else None
 
 
 def keep_digests(node: ArrayNode, receipts: Receipts) -> None:
@@ -52,16 +55,3 @@ def keep_digests(node: ArrayNode, receipts: Receipts) -> None:
     file = io.BytesIO()
     np.savez(file, xxh3=values, shape=np.array(node.metadata.shape, "<i8"))
     node.store.set(join(node.path, DIGESTS), file.getvalue())
-
-
-def _column(file: zipfile.ZipFile, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array of a file without compression, whose size is thus that of the file."""
-    info = file.getinfo(f"{name}.npy")
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{name!r} is compressed")
-    raw = io.BytesIO(file.read(info))
-    version = np.lib.format.read_magic(raw)
-    header = np.lib.format.read_array_header_1_0(raw) if version == (1, 0) else None
-    if header != (shape, False, np.dtype(dtype)):
-        raise ValueError(f"{name!r} is {header}, expected {dtype} of shape {shape}")
-    return np.frombuffer(raw.getbuffer(), dtype, offset=raw.tell()).reshape(shape)

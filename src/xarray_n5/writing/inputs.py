@@ -27,11 +27,11 @@ from xarray_n5.errors import NodeExistsError
 from xarray_n5.graph import Alias, DataNode, Task, TaskRef, layers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
     import dask.array as da
 
-    from xarray_n5.writing.options import WriteOptions
+    from xarray_n5.formats.containers import Container
 
 _PLAIN = frozenset(
     {str, bytes, int, float, complex, bool, type(None), slice, range, np.ndarray, TaskRef, Alias}
@@ -198,16 +198,20 @@ def check_independent(
             raise NodeExistsError(folder, name, "the new values are computed from it", hint)
 
 
-def check_apart(sources: Mapping[str, Any], options: WriteOptions) -> None:
-    """Raise NodeExistsError if one of several arrays is computed from what another one replaces.
+def check_apart(
+    sources: Iterable[Any],
+    container: Container,
+    paths: Iterable[str],
+    groups: Iterable[str] = (),
+) -> None:
+    """Raise NodeExistsError if one of several arrays is computed from what the write replaces.
 
-    The `sources` are the data of the arrays by path.
+    That are the nodes at some `paths`, and all arrays in some `groups`.
     """
-    container = options.container
-    if options.mode == "w":
-        places = [container.identity(at) for at in sources if container.exists(container.node(at))]
-        for source in filter(is_dask_collection, sources.values() if places else ()):
-            check_independent(source, places)
+    places, emptied = map(container.identity, paths), map(container.identity, groups)
+    replaced, removed = [*places], [*emptied]
+    for source in filter(is_dask_collection, sources):
+        check_independent(source, replaced, groups=removed)
 
 
 def location_of(place: object) -> str:
