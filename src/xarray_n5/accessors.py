@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
 import xarray as xr
 
@@ -52,12 +52,6 @@ class Accessor(Generic[T]):
 
     def _repr_html_(self) -> str:
         return "".join(as_html(*facts) for facts in _facts(self._object)) or "no variables"
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the error for a method of DataArrays names a variable."""
-            raise AttributeError(_advice(self, name), name=name, obj=self)
 
     def crop(
         self,
@@ -883,15 +877,6 @@ class DataTreeAccessor(Accessor[xr.DataTree]):
                 "mode='r+' writes to existing arrays, whose encoding cannot be changed"
             )
         return update(updates_of(nodes), nodes[0][1], how).write()
-
-
-def _advice(accessor: Accessor[Any], name: str) -> str:
-    """Return the error for an attribute that an accessor lacks."""
-    of, text = vars(accessor).get("_object"), f"{type(accessor).__name__} has no {name!r}"
-    if not (isinstance(of, xr.Dataset | xr.DataTree) and hasattr(DataArrayAccessor, name)):
-        return text
-    word, first = "ds" if isinstance(of, xr.Dataset) else "tree", next(iter(_arrays_in(of)), "raw")
-    return f"{text}; a variable has it: {word}[{first!r}].n5.{name}"
 
 
 def _arrays_in(of: xr.Dataset | xr.DataTree) -> dict[str, xr.DataArray]:

@@ -11,7 +11,6 @@ import xarray as xr
 from dask.base import compute
 
 from tests.support.containers import NAMES
-from tests.support.processes import Python
 from xarray_n5 import open_array, to_n5, verify
 
 if TYPE_CHECKING:
@@ -55,23 +54,6 @@ def test_a_template_is_filled_by_regions_and_nothing_of_it_stays(tmp_path: Path,
         xr.testing.assert_identical(opened.load(), dataset(np.arange(8, dtype="i4")).compute())
 
 
-@pytest.mark.exhaustive
-def test_regions_of_a_template_are_written_by_several_processes(tmp_path: Path) -> None:
-    dataset().n5.to_n5(tmp_path / "a.n5", compute=False)
-    script = (
-        "import sys\n"
-        "from tests.datasets.test_compute_false import part\n"
-        "number = int(sys.argv[2])\n"
-        "where = {'t': slice(2 * number, 2 * number + 2)}\n"
-        "part(number).n5.to_n5(sys.argv[1], region=where)\n"
-    )
-    running = [Python("-c", script, tmp_path / "a.n5", number) for number in range(3)]
-    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
-    assert hidden(tmp_path) == []
-    opened = xr.open_dataset(tmp_path / "a.n5", engine="n5").load()
-    xr.testing.assert_identical(opened, dataset(np.arange(8, dtype="i4")).compute())
-
-
 @pytest.mark.parametrize("name", NAMES.values())
 def test_what_was_deferred_is_written_when_it_is_computed(tmp_path: Path, name: str) -> None:
     whole = dataset(7)
@@ -90,15 +72,6 @@ def test_a_template_is_not_an_unfinished_write(tmp_path: Path) -> None:
     assert verify(tmp_path / "a.n5", "v").attrs["stray"] == []
     dataset(3).n5.to_n5(tmp_path / "a.n5", mode="w")
     assert hidden(tmp_path) == []
-
-
-def test_a_deferred_write_replaces_regions_that_were_written_meanwhile(tmp_path: Path) -> None:
-    lazy: Any = dataset().n5.to_n5(tmp_path / "a.n5", compute=False)
-    part(1).n5.to_n5(tmp_path / "a.n5", region={"t": slice(2, 4)})
-    assert open_array(tmp_path / "a.n5", "v")[2:4].tolist() == [list(range(8))] * 2
-    lazy.compute(scheduler="sync")
-    assert hidden(tmp_path) == []
-    assert (open_array(tmp_path / "a.n5", "v")[...] == 0).all()
 
 
 def test_deferred_regions_that_share_no_chunk_are_computed_together(tmp_path: Path) -> None:

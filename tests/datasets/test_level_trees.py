@@ -460,14 +460,6 @@ def test_any_levels_come_back_in_every_format(data: st.DataObject) -> None:
             assert set(arrays_in(Path(folder, name))) == {"s0", "s1", "s2"}
 
 
-def test_a_pyramid_is_not_stored_over_what_it_reads(tmp_path: Path) -> None:
-    levels_of(image()).n5.to_n5(tmp_path / "a.n5")
-    lazy = opened(tmp_path / "a.n5", chunks={})
-    for mode in ("w", "a"):
-        with pytest.raises(NodeExistsError, match="computed from"):
-            lazy.n5.to_n5(tmp_path / "a.n5", mode=mode)
-
-
 def test_storing_levels_takes_no_more_requests_than_datasets(tmp_path: Path) -> None:  # noqa: ARG001
     def calls(tree: xr.DataTree) -> int:
         fs = CountingFileSystem()

@@ -162,6 +162,8 @@ DEMANDS = {
     **{name: WISHES[name] for name in WISHES if "fractions" not in name and "finer" not in name},
     "packed": OF_VALUES["packed"],
     "float32 overflow": OF_VALUES["float32"],
+    "NaN with a scale": (np.array([1.0, np.nan]), {"dtype": "i2", "scale_factor": 0.5}),
+    "infinite": (np.array([np.inf, 1.0]), {"dtype": "i4", "_FillValue": -1}),
     "short unicode": (np.array(["abc", "d"]), {"dtype": "U2"}),
     "short bytes": (np.array([b"abc", b"d"]), {"dtype": "S2"}),
     "short objects": (np.array(["abc", "d"], object), {"dtype": "U2"}),
@@ -180,12 +182,15 @@ def test_encodings_of_the_call_are_refused_if_values_do_not_fit(
     dataset = of(values, chunked=chunked)
     with pytest.raises((ValueError, TypeError)):
         stored(dataset, tmp_path, form, encoding={"v": encoding})
+    assert chunked or not [*tmp_path.iterdir()]
 
 
 OBEYED: list[tuple[Any, dict[str, Any]]] = [
     (np.array([0.1, 3e38, np.inf]), {"dtype": "f4"}),
     (np.array([0.26, np.nan]), {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}),
     (np.array([5, 200]), {"dtype": "u1", "_FillValue": 200}),
+    (np.array([1.4, -999.0]), {"dtype": "i2", "_FillValue": -999}),
+    (np.array([0.0, 255.0]), {"dtype": "u1"}),
     (np.array([True, False]), {"dtype": "i1"}),
     (times("2000-01-01T12", "1999-01-01"), since("1900-01-01", "f8")),
     (times("2000-01-05", "2000-01-01"), since("2000-01-01", "u1")),

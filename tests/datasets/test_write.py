@@ -160,30 +160,6 @@ def test_modes(tmp_path: Path, form: Any) -> None:
         more.n5.to_n5(place, "g", mode="x")
 
 
-@OBJECTS
-def test_a_dataset_that_reads_what_it_replaces_is_not_lost(tmp_path: Path) -> None:
-    days(0, 5).n5.to_n5(tmp_path, "g")
-    lazy = xr.open_dataset(tmp_path, engine="n5", group="g")
-    (lazy[["count"]] + 1).n5.to_n5(tmp_path, "g", mode="w")
-    np.testing.assert_array_equal(again(tmp_path, "g")["count"], days(0, 5)["count"] + 1)
-    chunked = xr.open_dataset(tmp_path, engine="n5", group="g", chunks={})
-    with pytest.raises(NodeExistsError, match="computed from"):
-        (chunked + 1).n5.to_n5(tmp_path, "g", mode="w")
-    np.testing.assert_array_equal(again(tmp_path, "g")["count"], days(0, 5)["count"] + 1)
-
-
-def test_variables_do_not_swap_places_on_the_way(tmp_path: Path) -> None:
-    xr.Dataset({"a": ("x", [1, 2]), "b": ("x", [3, 4])}).n5.to_n5(tmp_path)
-    lazy = xr.open_dataset(tmp_path, engine="n5", chunks={})
-    swapped = lazy.rename(a="b", b="a")
-    ways: list[dict[str, Any]] = [{"mode": mode} for mode in ("a", "w", "r+")]
-    for options in (*ways, {"region": {"x": slice(0, 2)}}):
-        with pytest.raises(NodeExistsError, match="computed from"):
-            swapped.n5.to_n5(tmp_path, **options)
-    lazy.compute().rename(a="b", b="a").n5.to_n5(tmp_path, mode="a")
-    assert again(tmp_path)["a"].values.tolist() == [3, 4]
-
-
 def test_replacing_a_dataset_takes_nothing_of_others_along(tmp_path: Path) -> None:
     days(0, 3).n5.to_n5(tmp_path, "g")
     before = again(tmp_path, "g")
@@ -197,16 +173,6 @@ def test_replacing_a_dataset_takes_nothing_of_others_along(tmp_path: Path) -> No
         assert place.read_text() == "mine"
         xr.testing.assert_identical(again(tmp_path, "g"), before)
         place.unlink()
-
-
-def test_nodes_of_a_tree_do_not_read_what_others_replace(tmp_path: Path) -> None:
-    nodes = {name: xr.Dataset({"v": ("x", np.arange(4) * n)}) for n, name in ((1, "/a"), (2, "/b"))}
-    xr.DataTree.from_dict(nodes).n5.to_n5(tmp_path)
-    lazy: Any = xr.open_datatree(tmp_path, engine="n5", chunks={})
-    new = {"/a": nodes["/b"], "/b": lazy["a"].to_dataset() + 1}
-    with pytest.raises(NodeExistsError, match="computed from"):
-        xr.DataTree.from_dict(new).n5.to_n5(tmp_path, mode="w")
-    assert again(tmp_path, "a")["v"].values.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

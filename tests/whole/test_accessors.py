@@ -147,20 +147,3 @@ def test_coordinates_come_back_as_they_were(tmp_path: Path, coords: dict[str, An
         # Where one axis has a scale, N5's lists have one for all.
         again = again.drop_vars("y")
     xr.testing.assert_identical(again.drop_attrs(deep=False), array)
-
-
-def test_a_method_of_dataarrays_is_found_on_a_variable() -> None:
-    cells: Any = xr.Dataset({"raw": ("x", np.ones(4))})
-    tree: Any = xr.DataTree.from_dict({"em/s0": cells})
-    with pytest.raises(AttributeError, match=r"a variable has it: ds\['raw'\].n5.map_overlap$"):
-        cells.n5.map_overlap(np.negative)
-    with pytest.raises(
-        AttributeError, match=r"a variable has it: tree\['em/s0/raw'\].n5.to_world$"
-    ):
-        tree.n5.to_world([0])
-    with pytest.raises(AttributeError, match=r"DatasetAccessor has no 'nothing'$"):
-        cells.n5.nothing  # noqa: B018
-    with pytest.raises(AttributeError, match=r"DataArrayAccessor has no 'nothing'$"):
-        cells["raw"].n5.nothing  # noqa: B018
-    assert not hasattr(cells.n5, "_ipython_display_")
-    assert callable(tree["em/s0/raw"].n5.map_overlap)

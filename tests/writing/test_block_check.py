@@ -82,48 +82,6 @@ def test_masked_values_are_refused_and_a_mask_of_nothing_is_not(tmp_path: Path) 
         array[...] = masked
 
 
-ENCODINGS: list[tuple[Any, dict[str, Any]]] = [
-    ([1.0, 2, 1e6], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -999}),
-    ([1.0, np.nan, 3], {"dtype": "i2"}),
-    ([1.0, np.nan, 3], {"dtype": "i2", "scale_factor": 0.5}),
-    ([1, 300], {"dtype": "u1"}),
-    ([-1, 2], {"dtype": "u2"}),
-    ([np.inf, 1.0], {"dtype": "i4", "_FillValue": -1}),
-]
-
-
-@pytest.mark.parametrize(("values", "encoding"), ENCODINGS)
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("form", ["n5", "zarr2"])
-@pytest.mark.filterwarnings("ignore")
-def test_a_first_write_refuses_values_that_its_encoding_cannot_hold(
-    tmp_path: Path, values: Any, encoding: Any, chunked: bool, form: str
-) -> None:
-    dataset = xr.Dataset({"a": ("x", values)})
-    dataset = dataset.chunk(x=1) if chunked else dataset
-    with pytest.raises(MetadataError, match=r"'a' has .* cannot represent"):
-        dataset.n5.to_n5(tmp_path / "c", encoding={"a": encoding}, format=form)
-    if not chunked:
-        assert not (tmp_path / "c" / "a").exists()
-
-
-@pytest.mark.parametrize(
-    ("values", "encoding"),
-    [
-        ([1.04, np.nan, -999.0], {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -999}),
-        ([1.4, 2.6], {"dtype": "i2"}),
-        ([-999.0, 1.0], {"dtype": "i2", "_FillValue": -999}),
-        ([0.0, 255.0], {"dtype": "u1"}),
-    ],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_a_first_write_may_round_and_hold_the_fill_value(
-    tmp_path: Path, values: Any, encoding: Any
-) -> None:
-    values = [value for value in values if value != -999.0 or "scale_factor" not in encoding]
-    xr.Dataset({"a": ("x", values)}).n5.to_n5(tmp_path, encoding={"a": encoding})
-
-
 def test_numbers_that_are_encoded_already_are_stored_as_they_are(tmp_path: Path) -> None:
     dataset = xr.Dataset({"a": ("x", np.array([1, -999], "i2"), {"_FillValue": np.int16(-999)})})
     dataset.n5.to_n5(tmp_path)

@@ -81,6 +81,16 @@ def check_whole(place: Path, how: str, before: dict[str, bytes | str]) -> None:
             np.testing.assert_array_equal(chunk, expected[array.grid.slices(index)])
 
 
+def check_files(place: Path, other: Path, log: Path, how: str) -> None:
+    """The values are there, in the very same bytes as after an uninterrupted write."""
+    np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))
+    prepare(other, how)
+    (log.parent / "log2").mkdir()
+    with set_options(checksums=how == "checksums"):
+        to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
+    assert files(place) == files(other)
+
+
 @pytest.mark.parametrize("seed", seeds(2, 6))
 def test_a_killed_write_goes_on_where_it_was(
     places: tuple[Path, Path, Path], seed: int, monkeypatch: pytest.MonkeyPatch
@@ -104,13 +114,7 @@ def test_a_killed_write_goes_on_where_it_was(
     first = computed(log)
     with set_options(checksums=how == "checksums"):
         to_n5(source(log), place, "a", **OPTIONS[how], resume=True)
-    np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))
-    # An uninterrupted write, with a log of its own, ends as the very same bytes.
-    prepare(other, how)
-    (log.parent / "log2").mkdir()
-    with set_options(checksums=how == "checksums"):
-        to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
-    assert files(place) == files(other)
+    check_files(place, other, log, how)
     if how in {"plain", "misaligned", "shards"}:
         # What was there was not written again, and blocks that were done not computed.
         for key, inode in finished.items():
@@ -143,9 +147,4 @@ def test_a_killed_worker_leaves_a_whole_array(places: tuple[Path, Path, Path], s
         held.unlink()
         check_whole(place, how, before)
         assert writer.wait() == 0
-    np.testing.assert_array_equal(open_array(place, "a")[...], wanted(how))
-    prepare(other, how)
-    (log.parent / "log2").mkdir()
-    with set_options(checksums=how == "checksums"):
-        to_n5(source(log.parent / "log2"), other, "a", **OPTIONS[how])
-    assert files(place) == files(other)
+    check_files(place, other, log, how)

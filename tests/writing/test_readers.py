@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from tests.support.exhaustive import EXHAUSTIVE, spread
-from tests.support.stopping import NEVER, FailingStore, StoppedError
+from tests.support.stopping import FailingStore
 from tests.writing.test_promises import append, begin_series
 from xarray_n5 import ResumeError
 from xarray_n5.errors import AlignmentError
@@ -107,24 +107,6 @@ def test_readers_see_the_old_or_the_new_series_at_every_change(tmp_path: Path, f
             (place / key).write_bytes(data)
         for reader in readers:
             reader(place, form)
-
-
-@pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
-def test_a_series_grows_while_it_is_read(form: str) -> None:
-    """Kill an append at each change; each array of ours is the old one or the new one."""
-    base = FailingStore()
-    with dask.config.set(scheduler="sync"):
-        begin_series(base, form)
-        for step in range(100) if EXHAUSTIVE else range(1, 100, 9):
-            store = base.copied()
-            store.stop_after(step)
-            try:
-                append(store, OLD, NEW - OLD)
-            except StoppedError:
-                store.stop_after(NEVER)
-                check_dataset(xr.open_dataset(store, engine="n5").load())  # type: ignore[arg-type]
-            else:
-                break
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])

@@ -12,7 +12,7 @@ import xarray as xr
 from dask.base import optimize
 from dask.delayed import delayed as delay
 
-from tests.support.containers import NAMES
+from tests.support.containers import NAMES, contents
 from tests.support.memory_store import MemoryStore
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
 from xarray_n5.formats.open import open_store
@@ -150,15 +150,61 @@ def test_of_emptied_groups_only_their_arrays_are_replaced(tmp_path: Path) -> Non
         check_independent(source, [], groups=[store.identity("g/inner")])
 
 
-@pytest.mark.parametrize("mode", ["w", "a"])
-def test_a_dataset_does_not_replace_what_it_reads(tmp_path: Path, mode: Any) -> None:
-    path = stored(tmp_path, "zarr2")
-    lazy = xr.open_dataset(path, engine="n5", chunks={})
-    with pytest.raises(NodeExistsError):
-        (lazy + 1).n5.to_n5(path, mode=mode)
-    (lazy + 1).n5.to_n5(tmp_path / "other.zarr", mode=mode)
-    lazy.load().n5.to_n5(path, mode=mode)
-    np.testing.assert_array_equal(open_array(path, "a")[...], SEVENS)
+def swapped(path: Path) -> xr.Dataset:
+    return xr.open_dataset(path, engine="n5", chunks={}).rename(a="b", b="a")
+
+
+def of_a_node(path: Path) -> xr.DataTree:
+    """Values of a node, which are computed from those of another one."""
+    lazy: Any = xr.open_datatree(path, engine="n5", chunks={})
+    return xr.DataTree.from_dict({"/p": lazy["q"].to_dataset(), "/q": lazy["p"].to_dataset() + 1})
+
+
+OBJECTS: dict[str, tuple[Any, Callable[[Path], Any], list[dict[str, Any]]]] = {
+    "a variable": (
+        xr.Dataset({"a": ("x", [1, 2])}),
+        lambda path: xr.open_dataset(path, engine="n5", chunks={}) + 1,
+        [{"mode": "w"}, {"mode": "a"}],
+    ),
+    "swapped variables": (
+        xr.Dataset({"a": ("x", [1, 2]), "b": ("x", [3, 4])}),
+        swapped,
+        [{"mode": "w"}, {"mode": "a"}, {"mode": "r+"}, {"region": {"x": slice(0, 2)}}],
+    ),
+    "another node": (
+        xr.DataTree.from_dict({f"/{n}": xr.Dataset({"v": ("x", [1, 2])}) for n in "pq"}),
+        of_a_node,
+        [{"mode": "w"}],
+    ),
+    "levels": (
+        xr.DataTree.from_dict(
+            {f"/s{n}": xr.Dataset({"v": ("x", np.arange(8 >> n))}) for n in range(2)}
+        ),
+        lambda path: xr.open_datatree(path, engine="n5", chunks={}),
+        [{"mode": "w"}, {"mode": "a"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["c.n5", "c.zarr"])
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_datasets_and_trees_do_not_replace_what_they_read(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    before, lazy, ways = OBJECTS[kind]
+    before.n5.to_n5(tmp_path / name)
+    files = contents(tmp_path)
+    for options in ways:
+        with pytest.raises(NodeExistsError, match="computed from"):
+            lazy(tmp_path / name).n5.to_n5(tmp_path / name, **options)
+        assert contents(tmp_path) == files
+    changed = lazy(tmp_path / name)
+    changed.n5.to_n5(tmp_path / f"other.{name}")
+    loaded = changed.load()
+    loaded.n5.to_n5(tmp_path / name, mode="w")
+    is_tree = isinstance(loaded, xr.DataTree)
+    stored: Any = (xr.open_datatree if is_tree else xr.open_dataset)(tmp_path / name, engine="n5")
+    xr.testing.assert_identical(stored.load(), loaded)
 
 
 def test_stores_in_memory_are_told_apart(tmp_path: Path) -> None:

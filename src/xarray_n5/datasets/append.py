@@ -25,7 +25,7 @@ from xarray_n5.arrays.records import (
     read_appends,
     state_of,
 )
-from xarray_n5.datasets.update import open_stored, plan_again, plan_update, stored_samples
+from xarray_n5.datasets.update import find_samples, open_stored, plan_again, plan_update
 from xarray_n5.datasets.write import ExistingGroup
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join
@@ -112,19 +112,16 @@ class _Append:
     """An append that is checked, and the records of earlier attempts."""
 
     plan: Update
-    how: WriteOptions
     claim: Claim
     writes: Mapping[str, WritePlan]
     """The writes of its arrays beyond their ends, by name."""
-    grows: Mapping[str, list[list[int]]]
-    """The shapes of the arrays, before and after."""
     records: Mapping[str, dict[str, Any]]
     """The records of earlier attempts that are continued."""
 
     @classmethod
     def of(cls, plan: Update, records: Mapping[str, dict[str, Any]]) -> Self:
         """Return an append whose blocks do not share stored chunks."""
-        how, grows = plan.how, plan.shapes
+        how = plan.how
         earlier = max(records.values(), key=lambda facts: "grows" in facts, default={})
         starts = {
             name: tuple(side.start for side in request.region or ())
@@ -144,7 +141,7 @@ class _Append:
                 shape=request.source.shape,
                 claim=claim,
                 fresh=False,
-                kept=tuple(grows[name][0]),
+                kept=tuple(plan.grows[name][0]),
                 prefix=f"{number}-",
             )
             writes[name] = WritePlan(
@@ -153,7 +150,12 @@ class _Append:
                 write=write,
                 identity=identities[name],
             )
-        return cls(plan=plan, how=how, claim=claim, writes=writes, grows=grows, records=records)
+        return cls(plan=plan, claim=claim, writes=writes, records=records)
+
+    @property
+    def how(self) -> WriteOptions:
+        """The options of the write."""
+        return self.plan.how
 
     def check_earlier(self) -> None:
         """Raise unless unfinished appends are earlier attempts to resume, and none has finished."""
@@ -164,7 +166,7 @@ class _Append:
         for facts in self.records.values():
             if not self.how.resume or facts.get("token") != claim.token:
                 why = "it is an append: repeat that call with resume=True, or pass discard=True"
-            elif facts.get("grows", self.grows) != self.grows:
+            elif facts.get("grows", self.plan.grows) != self.plan.grows:
                 why = f"{dim!r} has changed its length since: pass discard=True to append again"
             else:
                 continue
@@ -173,7 +175,9 @@ class _Append:
     def _check_not_finished(self) -> None:
         """Raise FinishedAppendError if an array has the row of this append, or its samples."""
         plan, dim = self.plan, str(self.plan.append_dim)
-        samples = stored_samples(plan.dataset, plan.existing.dataset, dim)
+        samples = None
+        with suppress(ValueError):  # they are not there, or have no coordinate
+            samples = find_samples(plan.dataset, plan.existing.dataset, dim)
         row = f"{HIDDEN}/done/append-{self.claim.token}"
         keys = [join(self.claim.path, name, row) for name in self.writes]
         if samples is None and any(data is not None for data in self.how.store.get_many(keys)):
@@ -211,7 +215,7 @@ class _Append:
         except BaseException:
             delete_records(store, claim.path, [claim.name])
             raise
-        commit = Commit(how=self.how, claim=claim, facts={**facts, "grows": self.grows})
+        commit = Commit(how=self.how, claim=claim, facts={**facts, "grows": self.plan.grows})
         claim.begin(commit.facts)
         delete_records(store, claim.path, map(append_name, self.records))
         return commit
@@ -222,7 +226,7 @@ class _Append:
         Before the `first` change, other writes to the chunks at the ends are refused.
         """
         how, claim, store = self.how, self.claim, self.how.store
-        places = [join(claim.path, name) for name in self.grows]
+        places = [join(claim.path, name) for name in self.plan.grows]
         folders = [join(path, HIDDEN) for path in (claim.path, *(places if first else ()))]
         calls: list[Any] = [
             partial(store.list_many, folders),
@@ -238,13 +242,13 @@ class _Append:
         committed = any(facts.get("commit") for facts in same)  # by a slow owner
         if first and (committed or records.keys() != self.records.keys()):
             raise CrossedError("another append has begun, or ended")
-        for name, place, listing in zip(self.grows, places, listings[1:], strict=False):
+        for name, place, listing in zip(self.plan.grows, places, listings[1:], strict=False):
             state, box = state_of(listing), self.writes[name].write.box
             ends = tuple(range(max(0, side.start - 1), side.stop) for side in box)
             for record in sorted(state.opens) if state.clears else state.meeting(ends):
                 raise _unfinished(how, place, record)
         may_have_grown = self.records or how.format.one_writer
-        for node, (old, new) in zip(nodes, self.grows.values(), strict=True):
+        for node, (old, new) in zip(nodes, self.plan.grows.values(), strict=True):
             if [*_shape(node)] not in ([old, new] if may_have_grown else [old]):
                 why = f"{self.plan.append_dim!r} of {node.path!r} has changed its length meanwhile"
                 raise CrossedError(why)

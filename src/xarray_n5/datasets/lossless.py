@@ -231,13 +231,14 @@ class _Stored:
             return are_same(values, decoded)
         is_scaled = self.attributes.keys() & {"scale_factor", "add_offset"}
         step = abs(float(self.attributes.get("scale_factor", 1)))
-        return np.isclose(
+        close: np.ndarray = np.isclose(
             values.astype("f8"),
             decoded.astype("f8"),
             rtol=SAME if is_scaled else 0,
             atol=0.5 * step * (1 + SAME) * self.rounds,
             equal_nan=True,
         )
+        return close
 
 
 def _decoded(name: str, stored: xr.Variable, dtype: np.dtype[Any]) -> np.ndarray:

@@ -57,8 +57,8 @@ class Update:
         """The requests to write the variables."""
         return {name: self._request(name) for name in self.encoded}
 
-    @property
-    def shapes(self) -> dict[str, list[list[int]]]:
+    @cached_property
+    def grows(self) -> Mapping[str, list[list[int]]]:
         """The stored shapes of the arrays, before and after."""
         shapes = {}
         for name in self.encoded:
@@ -198,14 +198,13 @@ def plan_update(
         written = without_unchanged(written, stored, slices)
     check_types(written, stored)
     in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
-    for dim in in_axes:
-        check_unit(dataset, stored, dim)
-        check_axis(dataset, stored, dim, slices[dim], regular_axis(stored, dim))
     axes = [axis for image in existing.images.values() for axis in image.base.named().axes]
-    placed = {str(axis.name) for axis in axes if axis.scale is not None}
-    for dim in placed & {*slices} & {*written.variables} - {*in_axes}:
-        if axis := space_axis(stored, dim):
-            check_axis(dataset, stored, dim, slices[dim], axis)
+    placed = {axis.name for axis in axes if axis.scale is not None} & {*written.variables}
+    for dim in slices:
+        if dim in in_axes:
+            check_coordinate(dataset, stored, dim, slices[dim], regular_axis(stored, dim))
+        elif dim in placed and (axis := space_axis(stored, dim)):
+            check_coordinate(dataset, stored, dim, slices[dim], axis)
     convention, encoded = convention_of(how.format), {}
     written = written.drop_vars(in_axes, errors="ignore")
     for name, variable in encode_like(written, stored, convention).items():
@@ -260,17 +259,6 @@ def region_slices(
     if not wanted:
         raise ValueError(f"region={region!r}: the Dataset has no dimensions; name one to write to")
     return {dim: _slice_along(dim, where, dataset, stored) for dim, where in wanted.items()}
-
-
-def stored_samples(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice | None:
-    """Return where the samples of a Dataset are stored already, by their coordinate."""
-    if dim not in dataset.indexes or dim not in stored.indexes:
-        return None
-    ours, theirs = dataset.indexes[dim], stored.indexes[dim]
-    for start in map(int, np.flatnonzero(theirs.isin(ours[:1]))):
-        if ours.equals(theirs[start : start + len(ours)]):
-            return slice(start, start + len(ours))
-    return None
 
 
 def select_written(
@@ -342,27 +330,22 @@ def without_unchanged(
     return dataset.drop_vars(unchanged)
 
 
-def check_unit(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> None:
-    """Raise if a coordinate has another type or unit than the one in the axes of arrays."""
+def check_coordinate(
+    dataset: xr.Dataset, stored: xr.Dataset, dim: str, where: slice, axis: Axis | None
+) -> None:
+    """Raise unless a coordinate continues that of an axis, or equals the stored one."""
     ours, theirs = dataset[dim], stored[dim]
     units = ours.attrs.get("units"), theirs.attrs.get("units")
-    if not {ours.dtype.kind, theirs.dtype.kind} <= set("iuf") or not same_unit(
-        *map(_comparable, units)
-    ):
+    numbers = {ours.dtype.kind, theirs.dtype.kind} <= set("iuf")
+    if not (numbers and same_unit(*map(_comparable, units))):
         raise ValueError(
             f"the coordinate {dim!r} is stored as {theirs.dtype} with the unit {units[1]!r}, got "
             f"{ours.dtype} with {units[0]!r}"
         )
-
-
-def check_axis(
-    dataset: xr.Dataset, stored: xr.Dataset, dim: str, where: slice, axis: Axis | None
-) -> None:
-    """Raise if a coordinate does not continue that of an axis, or differs from the stored one."""
-    expected = stored[dim].to_numpy()[where]
+    expected = theirs.to_numpy()[where]
     if axis is not None:
         expected = axis.offset + axis.step * np.arange(where.start, where.stop)
-    if not np.array_equal(expected, dataset[dim].to_numpy()):
+    if not np.array_equal(expected, ours.to_numpy()):
         described = f"the axes of arrays describe as {axis}" if axis else "is stored"
         raise ValueError(
             f"the coordinate {dim!r} differs from the one that {described}; a first write with "
@@ -429,7 +412,7 @@ def _slice_along(dim: str, where: slice | str, dataset: xr.Dataset, stored: xr.D
     """Return the start and stop of a region along a dimension."""
     _check_dim(dim, dataset, stored)
     if where == "auto":
-        return _find(dataset, stored, dim)
+        return find_samples(dataset, stored, dim)
     if not isinstance(where, slice) or where.step not in {None, 1}:
         raise ValueError(f"the region of {dim!r} is {where!r}; expected a slice of step 1")
     start, stop, _ = where.indices(stored.sizes[dim])
@@ -441,8 +424,8 @@ def _slice_along(dim: str, where: slice | str, dataset: xr.Dataset, stored: xr.D
     return slice(start, stop)
 
 
-def _find(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
-    """Find the coordinate of a dataset in the stored one."""
+def find_samples(dataset: xr.Dataset, stored: xr.Dataset, dim: str) -> slice:
+    """Find the samples of a dataset in the stored one, by their coordinate; raise ValueError."""
     instead = f"pass region={{{dim!r}: slice(start, stop)}}"
     for whose, where in ((dataset, "in the Dataset to be written"), (stored, "that is stored")):
         if dim not in whose.indexes:
