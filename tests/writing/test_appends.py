@@ -112,26 +112,6 @@ def test_append_to_arrays_that_have_grown_meanwhile_is_refused(tmp_path: Path, f
     np.testing.assert_array_equal(series["v"].values[9:], [[31] * 4, [32] * 4])
 
 
-@FULL
-def test_append_along_two_dimensions_in_turn_is_resumed(tmp_path: Path, form: str) -> None:
-    place = tmp_path / NAMES[form]
-    values = np.arange(1, 64, dtype="i2").reshape(7, 9)
-    whole = xr.Dataset({"v": (("y", "x"), values), "s": ("x", [*"abcdef", "longer", "g", "h"])})
-    encoding = {"v": {"chunks": (2, 4)}}
-    first, right = whole.isel(x=slice(5)), whole.isel(x=slice(5, 9))
-    first.isel(y=slice(3)).n5.to_n5(place, format=form, encoding=encoding)
-    first[["v"]].isel(y=slice(3, 7)).n5.to_n5(place, append_dim="y")
-    with pytest.MonkeyPatch.context() as patch:
-        from xarray_n5.datasets import append as module
-
-        patch.setattr(module, "compute_writes", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            right.n5.to_n5(place, append_dim="x")
-    xr.testing.assert_equal(xr.open_dataset(place, engine="n5").load(), first)
-    right.n5.to_n5(place, append_dim="x", resume=True)
-    xr.testing.assert_equal(xr.open_dataset(place, engine="n5").load(), whole)
-
-
 @pytest.mark.parametrize("form", ["n5", "zarr3"])
 def test_region_of_a_dataset_leaves_out_empty_chunks(tmp_path: Path, form: str) -> None:
     place = tmp_path / NAMES[form]

@@ -152,6 +152,25 @@ def longer_strings(url: Any, form: str, **more: Any) -> None:
     lazy(3, 4).assign_coords(name=("time", names)).n5.to_n5(url, "g", append_dim="time", **more)
 
 
+TABLE = xr.Dataset(
+    {
+        "v": (("y", "x"), np.arange(1, 64, dtype="i2").reshape(7, 9)),
+        "s": ("x", [*"abcdef", "longer", "g", "h"]),
+    }
+)
+
+
+def higher(url: Any, form: str) -> None:
+    """Write the left part of a table, in two appends along its rows."""
+    left, how = TABLE.isel(x=slice(5)), {"v": {"chunks": (2, 4)}}
+    left.isel(y=slice(3)).n5.to_n5(url, "g", encoding=how, **FORMS[form])
+    left[["v"]].isel(y=slice(3, 7)).n5.to_n5(url, "g", append_dim="y")
+
+
+def wider(url: Any, _: str, **more: Any) -> None:
+    TABLE.isel(x=slice(5, 9)).n5.to_n5(url, "g", append_dim="x", **more)
+
+
 def script(url: Any, form: str, **more: Any) -> None:
     """Write the first days, then append others, as a script does that is started again."""
     with suppress(FinishedAppendError):
@@ -209,6 +228,7 @@ WRITES: dict[str, tuple[Callable[[Any, str], None], Callable[..., None], dict[st
     "project": (nothing, project, {}),
     "append": (series, append, {}),
     "append of longer strings": (series, longer_strings, {}),
+    "append along two dimensions": (higher, wider, {}),
     "first write, then append": (nothing, script, {}),
 }
 
@@ -251,6 +271,10 @@ def check(name: str, form: str, empty: Any) -> None:
         before = whole.steps
         write(whole.url_to_write, form, **more)
         expected = whole.outcome()
+        if write is wider:
+            xr.testing.assert_equal(
+                xr.open_dataset(whole.url_to_write, engine="n5", group="g"), TABLE
+            )
         assert not [key for key in expected if "open-" in key or "notes-" in key]
         steps = range(whole.steps - before)
         assert len(steps) > 5
