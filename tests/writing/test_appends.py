@@ -14,6 +14,7 @@ from tests.support.containers import FULL, NAMES
 from tests.writing.test_promises import append, begin_series, check_series, kill
 from tests.writing.test_readers import Steps
 from xarray_n5 import ResumeError, open_array, open_group
+from xarray_n5.errors import FinishedAppendError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -110,6 +111,18 @@ def test_append_to_arrays_that_have_grown_meanwhile_is_refused(tmp_path: Path, f
     assert series.sizes["t"] == 11
     assert series["t"].values[[*range(6), 9, 10]].tolist() == [0, 1, 2, 3, 4, 5, 30, 31]
     np.testing.assert_array_equal(series["v"].values[9:], [[31] * 4, [32] * 4])
+
+
+@FULL
+def test_a_finished_append_has_its_samples_after_others_too(tmp_path: Path, form: Any) -> None:
+    parts = [xr.Dataset({"v": ("t", np.full(count, count))}) for count in (3, 2, 4)]
+    parts[0].n5.to_n5(tmp_path / NAMES[form], format=form)
+    for part in parts[1:]:
+        part.n5.to_n5(tmp_path / NAMES[form], append_dim="t", resume=True)
+    for part, samples in zip(parts[1:], (slice(3, 5), slice(5, 9)), strict=True):
+        with pytest.raises(FinishedAppendError) as finished:
+            part.n5.to_n5(tmp_path / NAMES[form], append_dim="t", resume=True)
+        assert finished.value.samples == samples
 
 
 @pytest.mark.parametrize("form", ["n5", "zarr3"])

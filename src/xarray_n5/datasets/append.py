@@ -20,6 +20,7 @@ from xarray_n5.arrays.records import (
     delete_records,
     look,
     new_attempt,
+    parse,
     provenance,
     read,
     read_appends,
@@ -175,14 +176,16 @@ class _Append:
     def _check_not_finished(self) -> None:
         """Raise FinishedAppendError if an array has the row of this append, or its samples."""
         plan, dim = self.plan, str(self.plan.append_dim)
-        samples = None
+        stored, samples = plan.existing.dataset, None
         with suppress(ValueError):  # they are not there, or have no coordinate
-            samples = find_samples(plan.dataset, plan.existing.dataset, dim)
+            samples = find_samples(plan.dataset, stored, dim)
         row = f"{HIDDEN}/done/append-{self.claim.token}"
         keys = [join(self.claim.path, name, row) for name in self.writes]
-        if samples is None and any(data is not None for data in self.how.store.get_many(keys)):
-            end = plan.slices[dim].start
-            samples = slice(end - plan.dataset.sizes[dim], end)
+        for name, document in zip(self.writes, self.how.store.get_many(keys), strict=True):
+            if samples is None and document is not None:
+                axis = stored.variables[name].dims.index(dim)
+                before, after = parse(document).get("grows", {}).get(name, plan.grows[name])
+                samples = slice(before[axis], after[axis])
         if samples is not None:
             raise FinishedAppendError(plan.existing.group.url, dim, samples)
 

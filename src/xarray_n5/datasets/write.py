@@ -358,10 +358,9 @@ def _merged_note(before: Mapping[str, Any], written: Mapping[str, Any]) -> dict[
     note = note_of(written)
     parts = ("attributes", "text", "bytes", "dtypes")
     new = {*written}.union(*(note.get(part, {}) for part in parts))
-    merged: dict[str, Any] = {
-        part: {k: v for k, v in before.get(part, {}).items() if k not in new} | note.get(part, {})
-        for part in parts
-    }
+    merged: dict[str, Any] = {**before, **note}
+    for part in parts:
+        older = {key: value for key, value in before.get(part, {}).items() if key not in new}
+        merged[part] = older | note.get(part, {})
     merged["own"] = sorted({*before.get("own", ()), *note.get("own", ())})
-    others = {key: value for key, value in {**before, **note}.items() if key not in merged}
-    return others | {key: value for key, value in merged.items() if value}
+    return {key: value for key, value in merged.items() if value}
