@@ -538,8 +538,8 @@ def test_a_tree_opens_whose_arrays_do_not_align_with_the_dataset_above(
 ) -> None:
     whole = _misaligned(tmp_path / name)
     tree = xr.open_datatree(tmp_path / name, engine="n5")
-    (node,) = [node for node in tree.subtree if "s0" in node.data_vars]
-    assert node.dataset["s0"].shape == (8, 8)
+    (inner,) = [node for node in tree.subtree if "s0" in node.data_vars]
+    assert inner.dataset["s0"].shape == (8, 8)
     assert tree.attrs == whole.attrs
     for variable in whole.data_vars:
         node = tree[str(variable)].to_dataset()

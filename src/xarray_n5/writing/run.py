@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from dask.base import compute
+from dask.callbacks import Callback
 
 from xarray_n5.arrays.changes import check_no_append, fill_repairs, is_inside, touches_end
 from xarray_n5.arrays.records import (
@@ -33,7 +34,7 @@ from xarray_n5.writing.digests import keep_digests
 from xarray_n5.writing.plan import documents_of, plan_write
 from xarray_n5.writing.progress import shown_bar
 from xarray_n5.writing.report import ArrayReport, WriteReport
-from xarray_n5.writing.tasks import joined, write_blocks
+from xarray_n5.writing.tasks import joined, write_block, write_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -254,12 +255,27 @@ def compute_writes(plans: Mapping[str, WritePlan]) -> dict[str, Receipts]:
     pending = {name: joined(plan) for name, plan in plans.items() if not plan.is_done}
     for plan in pending.values():
         show(plan, plan.remaining)
-    parts: dict[str, list[Receipts]] = {name: [] for name in plans}
-    for batch in _submitted(pending):
+    here = _write_in_memory(pending)
+    parts = {name: [here[name]] if name in here else [] for name in plans}
+    for batch in _submitted({name: pending[name] for name in pending if name not in here}):
         computed = compute(*batch.values())
         for name, receipts in zip(batch, computed, strict=True):
             parts[name].append(receipts)
     return {name: whole(plan, *parts[name]) for name, plan in plans.items()}
+
+
+def _write_in_memory(plans: Mapping[str, WritePlan]) -> dict[str, Receipts]:
+    """Write the arrays that are one block in memory without a graph, unless tasks are observed."""
+    calls = {}
+    for name, plan in plans.items() if not Callback.active else ():
+        (layer, *more), shape = plan.source.dask.layers.values(), plan.source.shape
+        plain = not (more or plan.before) and len(layer) == 1 and layer.is_materialized()
+        block = next(iter(layer.values())) if plain else None
+        if isinstance(block, np.ndarray):
+            where = tuple(slice(0, size) for size in shape)
+            calls[name] = partial(write_block, block, where, None, plan.write)
+    store = next(iter(plans.values())).write.claim.store if calls else None
+    return dict(zip(calls, together(store, [*calls.values()]) if store else (), strict=True))
 
 
 def show(plan: WritePlan, count: int) -> None:
