@@ -194,8 +194,6 @@ def plan_update(
     slices = region_slices(dataset, stored, region, append_dim)
     whole = append_dim is None and region is None
     written = select_written(dataset, stored, slices, append_dim, whole=whole)
-    if region is not None:
-        written = without_unchanged(written, stored, slices)
     check_types(written, stored)
     in_axes = [dim for dim in slices if dim in dataset.variables and dim not in arrays]
     axes = [axis for image in existing.images.values() for axis in image.base.named().axes]
@@ -271,6 +269,8 @@ def select_written(
 ) -> xr.Dataset:
     """Return the variables to write: those with a dimension of the region, or all if `whole`.
 
+    Of a region, indexes that are stored already are left out.
+
     Raises
     ------
     ValueError
@@ -310,24 +310,17 @@ def select_written(
     ]
     if missing:
         raise ValueError(f"{missing} also have the dimension {append_dim!r}; append to all of them")
-    return dataset.drop_vars(apart)
+    unchanged = [
+        dim
+        for dim, index in dataset.indexes.items()
+        if append_dim is None and not whole and dim in stored.indexes
+        if index.equals(stored.indexes[dim][slices.get(str(dim), slice(None))])
+    ]
+    return dataset.drop_vars([*apart, *unchanged])
 
 
 def _size(where: slice | None, size: int) -> int:
     return size if where is None else where.stop - where.start
-
-
-def without_unchanged(
-    dataset: xr.Dataset, stored: xr.Dataset, slices: Mapping[str, slice]
-) -> xr.Dataset:
-    """Return a dataset without indexes that are stored already."""
-    unchanged = [
-        dim
-        for dim in dataset.indexes
-        if dim in stored.indexes
-        if dataset.indexes[dim].equals(stored.indexes[dim][slices.get(str(dim), slice(None))])
-    ]
-    return dataset.drop_vars(unchanged)
 
 
 def check_coordinate(
