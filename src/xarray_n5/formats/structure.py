@@ -125,9 +125,10 @@ def prefetch(store: Store, form: KeyedFormat, path: str) -> None:
     level = [path]
     while level:
         try:
-            inner = _folders_in(store, level)
+            listings = zip(level, store.list_many(level), strict=True)
         except REFUSED:  # who reads later reports it
             return
+        inner = [join(path, name) for path, (names, _) in listings for name in _visible(names)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as above
             prefetch_documents(store, inner, form)
@@ -225,12 +226,6 @@ def _has_chunks(
     """Return whether a directory contains chunks, or directories of chunks."""
     folders = any(name.isdecimal() and not documents for name, documents in contents.items())
     return folders or any(form.chunk_index(metadata, name) is not None for name in listing[1])
-
-
-def _folders_in(store: Store, paths: Sequence[str]) -> list[str]:
-    """Return the directories in others, listed in one batch."""
-    listings = zip(paths, store.list_many(paths), strict=True)
-    return [join(path, name) for path, (names, _) in listings for name in _visible(names)]
 
 
 def _visible(names: Sequence[str]) -> list[str]:

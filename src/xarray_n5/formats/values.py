@@ -96,7 +96,8 @@ def _fill(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: PLR0911 - a line fo
             raise ValueError("expected a string or a number")
         text = "" if value == 0 else value
         return text if dtype.kind == "O" else np.array(str(text), dtype)[()]
-    raw = bytes(value) if isinstance(value, list) else _decode(value)
+    text = "" if value == 0 else str(value)
+    raw = bytes(value) if isinstance(value, list) else base64.standard_b64decode(text)
     if dtype.kind == "S":
         return np.array(raw, dtype)[()]
     if len(raw) not in {0, dtype.itemsize}:
@@ -119,10 +120,6 @@ def _float(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, str) and value.startswith("0x"):  # the bits of a NaN
         return np.array(int(value, 16), f"u{dtype.itemsize}").view(dtype.newbyteorder("="))[()]
     return dtype.type(NUMBERS[value] if value in NUMBERS else float(value))
-
-
-def _decode(value: Any) -> bytes:
-    return b"" if value == 0 else base64.standard_b64decode(str(value))
 
 
 def fill_to_json(value: Any, dtype: np.dtype[Any], *, exact: bool = False) -> Any:

@@ -251,7 +251,10 @@ def _label_multisets(
 
 
 def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
-    """Return the winner of each list; lists do not share bytes, which limits their sum."""
+    """Return the label with the most votes in each list, the lowest of equals, and its votes.
+
+    Without any, it is 0. Lists do not share bytes, which limits their sum.
+    """
     winners, left = {}, len(entries)
     for offset in offsets:
         if not 0 <= offset <= len(entries) - 4:
@@ -261,12 +264,7 @@ def _winners(entries: bytes, offsets: list[int]) -> dict[int, tuple[int, int]]:
         left -= stop - offset
         if stop > len(entries) or left < 0:
             raise ValueError(f"a list of {count} entries at byte {offset} of {len(entries)}")
-        winners[offset] = _winner(entries[offset + 4 : stop])
+        counted = struct.iter_unpack("<qi", entries[offset + 4 : stop])
+        least, label = min(((-votes, label) for label, votes in counted), default=(0, 0))
+        winners[offset] = label, -least
     return winners
-
-
-def _winner(entries: bytes) -> tuple[int, int]:
-    """Return the label with the most votes, the lowest of equals, and its votes; 0 without any."""
-    counted = ((-votes, label) for label, votes in struct.iter_unpack("<qi", entries))
-    least, label = min(counted, default=(0, 0))
-    return int(label), -int(least)

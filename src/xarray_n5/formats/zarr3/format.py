@@ -69,7 +69,10 @@ class Zarr3(KeyedFormat):
         if DOCUMENT not in documents:
             return GroupMetadata()
         members = parse_object(documents[DOCUMENT], where)
-        return _array(members, where) if _is_array(members, where) else _group(members, where)
+        if _is_array(members, where):
+            return _array(members, where)
+        _check_members(members, _OF_ALL | {"consolidated_metadata"}, where)
+        return GroupMetadata(attributes=_attributes(members, where))
 
     def as_group(self, documents: Documents, where: str) -> GroupMetadata:
         """Return the group with the attributes of the node."""
@@ -163,11 +166,6 @@ def _is_array(members: Mapping[str, Any], where: str) -> bool:
     if kind not in ("array", "group"):
         raise MetadataError(f"{where}: 'node_type' is {kind!r}; expected 'array' or 'group'")
     return bool(kind == "array")
-
-
-def _group(members: Mapping[str, Any], where: str) -> GroupMetadata:
-    _check_members(members, _OF_ALL | {"consolidated_metadata"}, where)
-    return GroupMetadata(attributes=_attributes(members, where))
 
 
 def _array(members: Mapping[str, Any], where: str) -> ArrayMetadata:
