@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import pytest
@@ -55,34 +55,40 @@ def test_names_of_other_files_are_refused(tmp_path: Path, write: Write, name: st
     assert not (tmp_path / name).exists()
 
 
-def test_a_format_that_is_given_counts_more_than_the_name(tmp_path: Path) -> None:
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.tif", "a", format="zarr2")
-    # What is there counts, too.
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "b")
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.tif", "b")
-    for name, document in (("b.zarr", "attributes.json"), ("b.tif", ".zarray")):
-        assert (tmp_path / name / "b" / document).exists()
+STORED: dict[str, tuple[list[tuple[str, str, Any]], str]] = {
+    "a given format counts more than the name": (
+        [("b.tif", "a", "zarr2"), ("b.tif", "b", None)],
+        "b.tif/b/.zarray",
+    ),
+    "what is there counts more than the name": (
+        [("b.zarr", "a", "n5"), ("b.zarr", "b", None)],
+        "b.zarr/b/attributes.json",
+    ),
+    "so it does with no document of the root": (
+        [("b.zarr", "a", "n5"), ("b.zarr", "b", None)],
+        "b.zarr/b/attributes.json",
+    ),
+    "also within a directory": (
+        [("b.zarr", "a", "n5"), ("b.zarr/em", "", None)],
+        "b.zarr/em/attributes.json",
+    ),
+    "the innermost name counts": (
+        [("b.zarr/em/raw", "", None), ("b.zarr/c.n5/em/raw", "", None)],
+        "b.zarr/c.n5/em/raw/attributes.json",
+    ),
+    "a name around counts": ([("b.zarr/em/raw", "", None)], "b.zarr/em/raw/.zarray"),
+}
+"""Arrays that are stored, by container, path and format, and a document that the last one has."""
 
 
-def test_n5_without_a_root_document_stays_n5(tmp_path: Path) -> None:
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
-    (tmp_path / "b.zarr/attributes.json").unlink()
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "b")
-    assert (tmp_path / "b.zarr/b/attributes.json").exists()
-
-
-def test_the_innermost_name_counts_of_a_place_within(tmp_path: Path) -> None:
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em/raw")
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/c.n5/em/raw")
-    assert (tmp_path / "b.zarr/em/raw/.zarray").exists()
-    assert (tmp_path / "b.zarr/c.n5/em/raw/attributes.json").exists()
-
-
-def test_n5_in_a_directory_that_is_called_zarr_stays_n5(tmp_path: Path) -> None:
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr", "a", format="n5")
-    xarray_n5.to_n5(da.ones(3), tmp_path / "b.zarr/em")
-    assert (tmp_path / "b.zarr/em/attributes.json").exists()
+@pytest.mark.parametrize("name", STORED)
+def test_an_array_has_the_format_of_what_is_there(tmp_path: Path, name: str) -> None:
+    arrays, document = STORED[name]
+    for url, path, form in arrays:
+        xarray_n5.to_n5(da.ones(3), tmp_path / url, path, format=form)
+        if "no document" in name:  # as TensorStore writes it
+            (tmp_path / url / "attributes.json").unlink(missing_ok=True)
+    assert (tmp_path / document).exists()
 
 
 def test_what_is_not_there_is_not_found_by_whatever_name(tmp_path: Path) -> None:
