@@ -336,10 +336,11 @@ def test_a_pyramid_that_is_made_in_zarr_and_one_that_is_copied_are_alike(tmp_pat
     assert open_group(tmp_path / "c.zarr", "raw").attrs["multiscales"] == [copied]
 
 
+@pytest.mark.parametrize("way", ["copy", "tree"])
 @pytest.mark.parametrize("form", ["n5", "zarr2", "zarr3"])
 @pytest.mark.parametrize("dialect", ["ngff", "cosem", "neuroglancer"])
 def test_colours_of_channels_and_other_members_of_an_image_are_kept(
-    tmp_path: Path, form: Any, dialect: str
+    tmp_path: Path, form: Any, dialect: str, way: str
 ) -> None:
     attributes = image_attributes("zyx", (2, 1, 1), levels=2)
     channel = {"label": "DAPI", "color": "0000AA", "window": {"min": 0, "max": 9}}
@@ -348,7 +349,11 @@ def test_colours_of_channels_and_other_members_of_an_image_are_kept(
     write_image(tmp_path / "a.zarr", "raw", (4, 6, 8), attributes)
 
     def copied() -> Any:
-        copy(tmp_path / "a.zarr", tmp_path / "b", dialect=dialect, format=form)
+        how: Any = {"format": form, "dialect": dialect}
+        if way == "copy":
+            copy(tmp_path / "a.zarr", tmp_path / "b", **how)
+        else:
+            opened(tmp_path / "a.zarr", "raw").n5.to_n5(tmp_path / "b", "raw", **how)
         return open_group(tmp_path / "b", "raw").attrs
 
     if dialect == "ngff":

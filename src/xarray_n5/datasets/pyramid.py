@@ -196,8 +196,7 @@ def _around(levels: Levels, path: str, how: WriteOptions) -> dict[str, Any]:
     if how.dialect is None and how.format.native_to_xarray and images_of(levels.before):
         warn(
             f"{where}: 'multiscales' has no axes that OME-NGFF {how.format.ngff_version} can "
-            "describe; viewers find no image in the copy (the axes that open from the source say "
-            "why)"
+            "describe; viewers find no image here (the axes that open from the source say why)"
         )
     elif how.dialect is not None and omero_of(levels.before) is not None:
         warn(
