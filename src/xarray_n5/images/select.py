@@ -70,9 +70,13 @@ def select_images(
         return _one_of_each_name(images_of_arrays(arrays, **how))
     if is_dataset(node.attrs):
         return {}  # its groups are other Datasets, not parts of an image
-    image = _combined_image(node, without=without, **how)
-    _check_single_level(node, {} if image is None else image.levels)
-    return {} if image is None else {next(iter(image.levels)): image}
+    images = _images_of_level(node, {}, None, without=without, **how)
+    if images is None:
+        hint = (
+            f"the group has {', '.join(node) or 'nothing'}; name an array or its group with group="
+        )
+        raise NodeNotFoundError(node.url, "", "array", hint)
+    return images
 
 
 def select_level(
@@ -108,13 +112,9 @@ def select_level(
         raise ValueError(text)  # noqa: TRY004 - the value of `level` is wrong here
     children = node.nodes(without=without)
     arrays = {name: child for name, child in children.items() if isinstance(child, Array)}
-    if stored := levels_of(node, arrays):
-        chosen = _image_of_level(stored, level, node.url, **how)
-        return node, named_alike(chosen, name_of_group(node))
-    if image := None if arrays else _combined_image(node, without=without, **how):
-        levels = image.levels
-        name = pick_level(list(levels), level, lambda: levels, node.url)
-        return node, {name: image.at(name)}
+    images = _images_of_level(node, arrays, level, without=without, **how)
+    if images is not None:
+        return node, images
     inner = {name: child for name, child in children.items() if not isinstance(child, Array)}
     pyramids = [
         name
@@ -232,16 +232,27 @@ def _one_of_each_name(images: Mapping[str, Image[Array]]) -> dict[str, Image[Arr
     }
 
 
-def _image_of_level(
-    levels: Mapping[str, Array], level: LevelChoice, where: str, **how: Any
-) -> dict[str, Image[Array]]:
-    """Return one of the levels as an image; all axes are only read to compare distances."""
+def _images_of_level(
+    group: Group,
+    arrays: Mapping[str, Array],
+    level: LevelChoice | None,
+    *,
+    without: Container[str],
+    **how: Any,
+) -> dict[str, Image[Array]] | None:
+    """Return a level of the pyramid in a group, the only one by default; None without a pyramid."""
+    if stored := levels_of(group, arrays):
 
-    def axes() -> dict[str, Level[Array]]:
-        return {name: single_image(array, **how).base for name, array in levels.items()}
+        def axes() -> dict[str, Level[Array]]:
+            return {name: single_image(array, **how).base for name, array in stored.items()}
 
-    array = levels[pick_level(list(levels), level, axes, where)]
-    return {array.node.name: single_image(array, **how)}
+        array = stored[pick_level(list(stored), level, axes, group.url)]
+        return named_alike({array.node.name: single_image(array, **how)}, name_of_group(group))
+    if image := None if arrays else _combined_image(group, without=without, **how):
+        levels = image.levels
+        name = pick_level(list(levels), level, lambda: levels, group.url)
+        return {name: image.at(name)}
+    return None
 
 
 def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
@@ -255,20 +266,6 @@ def _combined_image(group: Group, **how: Any) -> Image[Array] | None:
             f"{hint_of_xml(group.container) or advice}"
         )
     return images.get("")
-
-
-def _check_single_level(group: Group, combined: Mapping[str, Level[Array]]) -> None:
-    levels = list(combined or levels_of(group, {}))
-    if not levels:
-        inner = ", ".join(group) or "nothing"
-        hint = f"the group has {inner}; name an array or its group with group="
-        raise NodeNotFoundError(group.url, "", "array", hint)
-    if len(levels) > len(combined) or len(levels) > 1:
-        hint = hint_of_xml(group.container)
-        raise ValueError(
-            f"{group.url!r} is an image with the levels {printable(', '.join(levels))}; open one "
-            f"of them with level=0, or all with xarray.open_datatree{f'; {hint}' if hint else ''}"
-        )
 
 
 def _level_by_distance(
