@@ -273,7 +273,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         >>> xr.open_dataset("tiles.xml", engine="bdv", setup=1)["tiles"].dims
         ('t', 'z', 'y', 'x')
         """
-        from xarray_n5.bdv.scene import open_dataset
+        from xarray_n5.bdv.scene import scene_at
 
         options = {
             "mask_and_scale": mask_and_scale,
@@ -289,7 +289,7 @@ class BdvBackendEntrypoint(BackendEntrypoint):
         }
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
         how = _options("bdv", drop_variables, options)
-        return open_dataset(filename_or_obj, group or "", how, choice)
+        return scene_at(filename_or_obj, how.storage_options).open_dataset(group or "", how, choice)
 
     def open_groups_as_dict(
         self,
@@ -306,11 +306,11 @@ class BdvBackendEntrypoint(BackendEntrypoint):
 
         Parameters are those of :meth:`open_dataset`.
         """
-        from xarray_n5.bdv.scene import open_groups
+        from xarray_n5.bdv.scene import scene_at
 
         choice = {"setup": setup, "timepoint": timepoint, "setups": setups}
         how = _options("bdv", drop_variables, options)
-        return open_groups(filename_or_obj, group or "", how, choice)
+        return scene_at(filename_or_obj, how.storage_options).open_groups(group or "", how, choice)
 
     def open_datatree(self, filename_or_obj: Any, **kwargs: Any) -> xr.DataTree:
         """Return the tree of all levels of the images of a project.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from xarray_n5.bdv.loaders import View, XmlPath
-from xarray_n5.bdv.project import read_project
+from xarray_n5.bdv.project import read_project, view_of
 from xarray_n5.bdv.xml import KNOWN, ROOT, parse
 
 if TYPE_CHECKING:
@@ -118,23 +118,8 @@ def timepoints_element(timepoints: Sequence[int]) -> Element:
         _add(element, "last", str(last))
         return element
     element = Element("Timepoints", type="pattern")
-    _add(element, "integerpattern", pattern_of(timepoints))
+    _add(element, "integerpattern", ", ".join(map(str, timepoints)))
     return element
-
-
-def pattern_of(numbers: Sequence[int]) -> str:
-    """Return sorted numbers as spim_data's pattern.
-
-    >>> pattern_of([0, 1, 2, 5, 10, 20])
-    '0-2, 5, 10, 20'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def missing_view(view: View) -> Element:
@@ -311,7 +296,7 @@ def _update_missing(sequence: Element, after: Project) -> None:
     outer = sequence.find("MissingViews")
     if outer is None:
         outer = SubElement(sequence, "MissingViews")
-    views = {_view(child): child for child in outer.findall("MissingView")}
+    views = {view_of(child): child for child in outer.findall("MissingView")}
     for view in views.keys() - after.missing:
         outer.remove(views[view])
     outer.extend(missing_view(view) for view in sorted(after.missing - views.keys()))
@@ -323,7 +308,7 @@ def _update_registrations(root: Element, added: Project, after: Project) -> None
     if outer is None:
         root.append(registrations_element(after))
         return
-    known = {_view(child): child for child in outer.findall("ViewRegistration")}
+    known = {view_of(child): child for child in outer.findall("ViewRegistration")}
     for view, registration in sorted(added.registrations.items()):
         _replace(outer, known.get(view), registration_element(view, registration))
 
@@ -335,7 +320,3 @@ def _replace(parent: Element, child: Element | None, element: Element) -> None:
     else:
         element.tail = child.tail
         parent[list(parent).index(child)] = element
-
-
-def _view(element: Element) -> View:
-    return View(int(element.get("timepoint", -1)), int(element.get("setup", -1)))

@@ -14,14 +14,13 @@ from xarray_n5.bdv.project import KINDS, NDIM
 from xarray_n5.datasets.placed import matrices
 from xarray_n5.datasets.world import AXES
 from xarray_n5.dialects.lists import axes_at_level, in_c_order, per_axis
-from xarray_n5.model.axes import ROUNDING, centre_shift
+from xarray_n5.model.axes import ROUNDING, Axis, Geometry, centre_shift
 from xarray_n5.model.units import written_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from xarray_n5.bdv.project import Project, ViewSetup
-    from xarray_n5.model.axes import Axis
 
 Arrangement = Literal["grid", "flat"]
 """A dimension for each attribute of setups that differs, or one dimension of setups."""
@@ -169,26 +168,14 @@ def _strings(names: np.ndarray) -> np.ndarray:
     return names if width * names.size > _WIDE else names.astype(str)
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """The axes z, y, x of an image's level, and more coordinates."""
-
-    axes: tuple[Axis, ...]
-    coords: Mapping[str, xr.Variable]
-    source: str
-    """The source of the axes."""
-    in_world: bool
-    """Whether coordinates are world positions, or distances in a view."""
-
-
 def positions_of(
     project: Project,
     stacked: StackedAxes,
     stored: Sequence[View],
     factors: tuple[float, ...] | None,
     setup: ViewSetup,
-) -> Positions:
-    """Return the positions of an image's samples at a level.
+) -> tuple[Geometry, dict[str, xr.Variable], bool]:
+    """Return an image's axes at a level, more coordinates, and whether they are in the world.
 
     The coordinates are those of the world, in physical units, if all views share one scale and
     offset; if they only share the scale, coordinates begin at 0, and origins position the views;
@@ -206,7 +193,7 @@ def positions_of(
         One of the setups, whose voxel sizes are equal.
     """
     world = project.world
-    known = {view: found[0] for view in stacked.positions if (found := project.physical(view))}
+    known = {view: placed[0] for view in stacked.positions if (placed := project.physical(view))}
     size, unit = setup.voxel_size, setup.unit
     coords: dict[str, xr.Variable] = {}
     shared = _shared_scale([known.get(view) for view in stored])
@@ -233,7 +220,10 @@ def positions_of(
     lines = axes if all(axis.scale for axis in axes) else ()
     coords |= _matrices(project, known, stacked, factors, lines)
     in_world = not known or (shared is not None and shared[1] is not None)
-    return Positions(axes, coords, source, in_world)
+    kinds: dict[str, Any] = {"t": "time", "channel": "channel"}
+    outer = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in stacked.dims)
+    sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {source}")
+    return Geometry((*outer, *axes), sources, dialects=("bdv",)), coords, in_world
 
 
 def _shared_scale(
@@ -271,9 +261,9 @@ def _matrices(
     facts: dict[str, Any] = {
         "long_name": "from samples of the base level to BigDataViewer's world, as registered"
     }
-    found = matrices("registration", dims, registered, facts)
+    variables = matrices("registration", dims, registered, facts)
     if factors is None:
-        return found
+        return variables
     level = np.diag([*factors, 1.0])
     level[:NDIM, NDIM] = [centre_shift(1.0, factor) for factor in factors]
     affine = np.full_like(registered, np.nan)
@@ -285,7 +275,7 @@ def _matrices(
     facts |= {WORLD: list(world.scale[::-1])}
     unit = written_unit(world.unit)
     facts |= {"units": unit} if unit else {}
-    return {**found, **matrices("affine", dims, affine, facts, axes)}
+    return {**variables, **matrices("affine", dims, affine, facts, axes)}
 
 
 def _origins(
@@ -294,8 +284,8 @@ def _origins(
     """Return the position of sample 0 of the base level of each view."""
     values = np.full((NDIM, *stacked.shape), np.nan)
     for view, rows in known.items():
-        for own, offset in zip(values, rows[::-1, NDIM], strict=True):
-            own[stacked.positions[view]] = offset
+        for of_axis, offset in zip(values, rows[::-1, NDIM], strict=True):
+            of_axis[stacked.positions[view]] = offset
     dims = stacked.dims
     if "t" in dims:
         least, most = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
@@ -303,6 +293,6 @@ def _origins(
             values, dims = least, dims[1:]
     facts = {"long_name": "position of the view's first sample"} | ({"units": unit} if unit else {})
     return {
-        f"origin_{axis}": xr.Variable(dims, own, facts)
-        for axis, own in zip(AXES, values, strict=True)
+        f"origin_{axis}": xr.Variable(dims, of_axis, facts)
+        for axis, of_axis in zip(AXES, values, strict=True)
     }

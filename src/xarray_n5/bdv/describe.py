@@ -67,21 +67,21 @@ def describe(
         If these are not the views of a project.
     """
     datasets = [_with_values(_named(level)) for level in levels]
-    arrays = [_image(each, name) for each in datasets]
+    arrays = [_image(dataset, name) for dataset in datasets]
     dims = [str(dim) for dim in arrays[0].dims if dim not in AXES]
     _check_dims(arrays[0], dims)
     base = datasets[0]
     times = _timepoints(base, dims)
     placement = Placement.of(base, before)
     reader = Setups(base, placement, [d for d in dims if d != "t"], arrays[0], before, taken)
-    found, views = {}, {}
+    setups, views = {}, {}
     entities: dict[str, dict[int, Entity]] = {}
     missing: set[View] = set()
     registrations: dict[View, Registration] = {}
     for setup, position in reader.all():
-        if setup.id in found or setup.id in taken:
+        if setup.id in setups or setup.id in taken:
             raise MetadataError(f"several views of {name!r} have the setup {setup.id}")
-        found[setup.id] = setup
+        setups[setup.id] = setup
         for kind, number in setup.attributes.items():
             entity = reader.name_of(kind, number, position)
             first = entities.setdefault(kind, {}).setdefault(number, entity)
@@ -99,7 +99,7 @@ def describe(
             if (registered := placement.registration(view, at)) is not None:
                 registrations[view] = registered
     project = Project(
-        setups=dict(sorted(found.items())),
+        setups=dict(sorted(setups.items())),
         entities=entities,
         timepoints=tuple(sorted(times)),
         missing=frozenset(missing),
@@ -185,11 +185,11 @@ def whole(values: np.ndarray) -> list[int] | None:
 
 def value_of(dataset: xr.Dataset, name: str, position: Mapping[str, int]) -> Any:
     """Return the value of a coordinate for a view."""
-    found = dataset[name]
-    one = found.isel({dim: n for dim, n in position.items() if dim in found.dims})
+    coordinate = dataset[name]
+    one = coordinate.isel({dim: n for dim, n in position.items() if dim in coordinate.dims})
     if one.dims:
         raise MetadataError(
-            f"the coordinate {name!r} has the dimensions {', '.join(map(str, found.dims))}; "
+            f"the coordinate {name!r} has the dimensions {', '.join(map(str, coordinate.dims))}; "
             "expected one value for each view"
         )
     return one.values[()]
@@ -210,28 +210,32 @@ class Setups:
         """Iterate over setups, with their positions along the dimensions."""
         known = {**(self.before.setups if self.before else {}), **self.taken}
         sizes = [self.array.sizes[dim] for dim in self.dims]
-        own = "setup" in self.dataset.coords
         used: set[int] = set()
         seen = [setup.attributes for setup in known.values()]
         for at in np.ndindex(*sizes):
             position = dict(zip(self.dims, at, strict=True))
-            attributes = self._attributes(position, own=own)
-            if own:
+            attributes = self._attributes(position)
+            if self._has_ids:
                 number = int(value_of(self.dataset, "setup", position))
             elif "setup" in self.dims:
                 number = position["setup"]
             else:
                 number = self._number(attributes, known, used)
             used.add(number)
-            if not own and number in known:
+            if not self._has_ids and number in known:
                 attributes = {k: n for k, n in known[number].attributes.items() if k in KINDS}
-            elif not own and not self._has_tiles:
+            elif not self._has_ids and not self._has_tiles:
                 while any(_is_same(attributes, other) for other in seen):
                     attributes["tile"] += 1  # another stack is another tile
             if not 0 <= number < MOST_IDS:
                 raise MetadataError(f"the setup is {number}; expected a whole number of at least 0")
             seen.append(attributes)
-            yield self._setup(number, attributes, position, own=own), position
+            yield self._setup(number, attributes, position), position
+
+    @property
+    def _has_ids(self) -> bool:
+        """Whether the coordinate ``setup`` has the ids of setups."""
+        return "setup" in self.dataset.coords
 
     @property
     def _has_tiles(self) -> bool:
@@ -253,15 +257,10 @@ class Setups:
         return next(n for n in range(MOST_IDS) if n not in known and n not in used)
 
     def _setup(
-        self,
-        number: int,
-        attributes: dict[str, int],
-        position: Mapping[str, int],
-        *,
-        own: bool,
+        self, number: int, attributes: dict[str, int], position: Mapping[str, int]
     ) -> ViewSetup:
         name = self._text("setup_name", position)
-        if name is None and not own:
+        if name is None and not self._has_ids:
             varied = [kind for kind in attributes if kind in self.dims]
             named = [f"{k} {self.name_of(k, attributes[k], position).name}" for k in varied]
             name = ", ".join(named) or str(number if self.array.name is None else self.array.name)
@@ -269,7 +268,7 @@ class Setups:
                 name = self.before.setups[number].name
         project = self._opened_from
         more: dict[str, int] = {}
-        if own and project is not None and number in project.setups:
+        if self._has_ids and project is not None and number in project.setups:
             others = project.setups[number].attributes
             more = {kind: n for kind, n in others.items() if kind not in KINDS}
         return ViewSetup(
@@ -281,16 +280,12 @@ class Setups:
             attributes={**attributes, **more},
         )
 
-    def _attributes(self, position: Mapping[str, int], *, own: bool) -> dict[str, int]:
+    def _attributes(self, position: Mapping[str, int]) -> dict[str, int]:
         """Return the ids of a view's channel, tile, angle and illumination."""
-        found = {}
-        for kind in IN_XML:
-            number = self._id(kind, position)
-            if number is None and not own:
-                number = 0
-            if number is not None and number >= 0:
-                found[kind] = number
-        return found
+        ids = {kind: self._id(kind, position) for kind in IN_XML}
+        if not self._has_ids:
+            ids = {kind: number or 0 for kind, number in ids.items()}
+        return {kind: number for kind, number in ids.items() if number is not None and number >= 0}
 
     def _id(self, kind: str, position: Mapping[str, int]) -> int | None:
         if kind not in self.dataset.coords:
@@ -314,8 +309,8 @@ class Setups:
             return known or Entity(number)
         name = self._text(f"{kind}_name", position)
         if name is None and kind in self.dataset.coords:
-            found = self.dataset[kind]
-            name = self._text(kind, position) if found.dtype.kind in "UOS" else None
+            coordinate = self.dataset[kind]
+            name = self._text(kind, position) if coordinate.dtype.kind in "UOS" else None
         before = self.before.name_of(kind, number) if self.before is not None else str(number)
         entity = Entity(number, name or before)
         return entity if known is None else replace(entity, facts=known.facts)
@@ -323,9 +318,9 @@ class Setups:
     def _text(self, name: str, position: Mapping[str, int]) -> str | None:
         if name not in self.dataset.coords:
             return None
-        found = str(value_of(self.dataset, name, position)).strip()
+        text = str(value_of(self.dataset, name, position)).strip()
         try:
-            return checked(found) or None
+            return checked(text) or None
         except ValueError as error:
             raise MetadataError(f"{name}: {error}") from error
 
@@ -333,8 +328,8 @@ class Setups:
     def _opened_from(self) -> Project | None:
         """The project that the Dataset was opened from, if it is still known."""
         setup = self.dataset.coords.get("setup")
-        found = None if setup is None else setup.encoding.get(PROJECT)
-        return found if isinstance(found, Project) else None
+        project = None if setup is None else setup.encoding.get(PROJECT)
+        return project if isinstance(project, Project) else None
 
 
 def _is_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

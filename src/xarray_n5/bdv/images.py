@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -22,7 +22,6 @@ from xarray_n5.datasets.placed import PlacedImage
 from xarray_n5.dialects.bdv import fusion_around
 from xarray_n5.dialects.lists import as_tuples, numbers
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.axes import Axis, Geometry
 from xarray_n5.model.image import Image, Level
 from xarray_n5.model.paths import level_name, setup_name, view_path
 
@@ -56,19 +55,19 @@ def images_of(
     signatures = {view: _signature(project, stored, view) for view in stored.views}
     if len(set(signatures.values())) <= 1:
         return {"": _image(project, stored, selection, stored.views, where)}
-    found: dict[str, PlacedImage] = {}
+    images: dict[str, PlacedImage] = {}
     by_setup = sorted(stored.views, key=lambda view: (view.setup, view))
     for setup, group in itertools.groupby(by_setup, lambda view: view.setup):
         views = list(group)
         one = replace(selection, setups=(setup,), single_setup=True)
         if len({signatures[view] for view in views}) == 1:
-            found[setup_name(setup)] = _image(project, stored, one, views, where)
+            images[setup_name(setup)] = _image(project, stored, one, views, where)
             continue
         for view in views:
             alone = replace(one, timepoints=(view.timepoint,), single_timepoint=True)
             name = view_path(setup, view.timepoint)
-            found[name] = _image(project, stored, alone, [view], where)
-    return found
+            images[name] = _image(project, stored, alone, [view], where)
+    return images
 
 
 def _signature(project: Project, stored: StoredViews, view: View) -> object:
@@ -103,15 +102,15 @@ def _image(
     in_world = True
     for number, parts in sorted(stored.levels.items()):
         name = level_name(number)
-        own = {view: parts[view] for view in views if view in parts}
-        alike = {(_shape(part), stored.factors[number, view]) for view, part in own.items()}
-        if len(own) == len(views) and len(alike) == 1:
+        here = {view: parts[view] for view in views if view in parts}
+        alike = {(_shape(part), stored.factors[number, view]) for view, part in here.items()}
+        if len(here) == len(views) and len(alike) == 1:
             factors = stored.factors[number, views[0]]
             if factors is None:
                 warn(f"{where}: level {name} has no factors, and so no coordinates")
-            levels[name], coords[name], in_world = _level(project, stacked, own, broken, factors)
-        elif own:
-            lacking = [view for view in views if view not in own]
+            levels[name], coords[name], in_world = _level(project, stacked, here, broken, factors)
+        elif here:
+            lacking = [view for view in views if view not in here]
             why = f"it is not stored for {_named(lacking)}" if lacking else "its views differ"
             warn(f"{where}: level {name} is left out: {why}")
     return PlacedImage(Image(None, levels), coords, in_world)
@@ -126,32 +125,26 @@ def _level(
 ) -> tuple[Level[Array], dict[str, xr.Variable], bool]:
     """Return a level, its coordinates, and whether they are world positions."""
     views, at = list(parts), stacked.positions
-    positions = positions_of(project, stacked, views, factors, project.setups[views[0].setup])
-    kinds: dict[str, Any] = {"t": "time", "channel": "channel"}
-    before = tuple(Axis(name=dim, kind=kinds.get(dim)) for dim in stacked.dims)
-    sources = dict.fromkeys(("names", "units", "scale", "offset"), f"bdv: {positions.source}")
-    geometry = Geometry((*before, *positions.axes), sources, dialects=("bdv",))
+    setup = project.setups[views[0].setup]
+    geometry, positions, in_world = positions_of(project, stacked, views, factors, setup)
     level = Level(
         {at[view]: part for view, part in parts.items()},
         geometry,
         stacked.numbers,
         broken={at[view]: error for view, error in broken.items()},
     )
-    coords = {**stacked.coords, **positions.coords}
-    coords |= _missing(stacked, {*parts, *broken})
+    coords = {**stacked.coords, **positions, **_missing(stacked, {*parts, *broken})}
     _describe(coords, project, views[0], factors)
-    return level, coords, positions.in_world
+    return level, coords, in_world
 
 
 def _missing(stacked: StackedAxes, stored: Collection[View]) -> dict[str, xr.Variable]:
     """Return the views that are not stored as a coordinate, if there are any."""
-    absent = [at for view, at in stacked.positions.items() if view not in stored]
-    if not absent:
-        return {}
-    values = np.zeros(stacked.shape, bool)
-    for at in absent:
-        values[at] = True
-    return {"missing": xr.Variable(stacked.dims, values, {"long_name": "view is not stored"})}
+    absent = np.ones(stacked.shape, bool)
+    for view in stored:
+        absent[stacked.positions[view]] = False
+    facts = {"long_name": "view is not stored"}
+    return {"missing": xr.Variable(stacked.dims, absent, facts)} if absent.any() else {}
 
 
 def _describe(
@@ -161,13 +154,13 @@ def _describe(
     factors: tuple[float, ...] | None,
 ) -> None:
     """Add facts that only a project has to its coordinates, so that it can be stored again."""
-    setup, found = project.setups[view.setup], coords["setup"].copy(deep=False)
+    setup, coordinate = project.setups[view.setup], coords["setup"].copy(deep=False)
     if setup.voxel_size is not None and factors is not None:
         sizes = zip(setup.voxel_size, factors, strict=True)
-        found.attrs[VOXEL] = [size * factor for size, factor in sizes]
+        coordinate.attrs[VOXEL] = [size * factor for size, factor in sizes]
         if setup.unit is not None:
-            found.attrs[VOXEL_UNIT] = setup.unit
-    coords["setup"] = found
+            coordinate.attrs[VOXEL_UNIT] = setup.unit
+    coords["setup"] = coordinate
     for name in ("setup", "registration"):
         if name in coords:
             coords[name].encoding[PROJECT] = project
@@ -177,25 +170,16 @@ def _warn_missing(
     project: Project, stored: StoredViews, selection: ViewSelection, where: str
 ) -> None:
     """Warn about missing views, once for all of them."""
+    views = [View(time, setup) for time in selection.timepoints for setup in selection.setups]
     there = {*stored.views, *stored.broken}
-    count = len(selection.timepoints) * len(selection.setups)
-    if len(there) == count:
-        return
-    absent = (
-        view
-        for time in selection.timepoints
-        for setup in selection.setups
-        if (view := View(time, setup)) not in there
-    )
-    named = _named(list(itertools.islice(absent, _SHOWN + 1)))
-    listed = sum(
-        view.timepoint in selection.timepoints and view.setup in selection.setups
-        for view in project.missing
-    )
-    warn(
-        f"{where}: {count - len(there)} of {count} views are not stored ({listed} "
-        f"{'is' if listed == 1 else 'are'} listed as missing) and read as the fill value: {named}"
-    )
+    absent = [view for view in views if view not in there]
+    if absent:
+        listed = len(project.missing.intersection(absent))
+        warn(
+            f"{where}: {len(absent)} of {len(views)} views are not stored ({listed} "
+            f"{'is' if listed == 1 else 'are'} listed as missing) and read as the fill value: "
+            f"{_named(absent)}"
+        )
 
 
 def _named(views: Sequence[View]) -> str:
@@ -216,7 +200,7 @@ def in_world_of_input(project: Project, stored: StoredViews, where: str) -> Proj
     """
     registered = project.registrations
     placed = {
-        view for view, each in registered.items() if not np.array_equal(each.total, _IDENTITY)
+        view for view, steps in registered.items() if not np.array_equal(steps.total, _IDENTITY)
     }
     fusion = None if placed else fusion_around(stored.groups.values(), where)
     if fusion is None or fusion.start is None:
@@ -230,7 +214,7 @@ def in_world_of_input(project: Project, stored: StoredViews, where: str) -> Proj
     views = (View(time, setup) for time in project.timepoints for setup in project.setups)
     return replace(
         project,
-        setups={n: _in_pixels(each, fusion, where) for n, each in project.setups.items()},
+        setups={n: _in_pixels(setup, fusion, where) for n, setup in project.setups.items()},
         registrations=dict.fromkeys(views, _moved(fusion.start, _BOX)),
     )
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
 SCHEMES = frozenset({"http", "https", "s3", "gs", "az"})
 """The schemes of servers that every XML may name."""
 
-_WEB: Mapping[str, int] = MappingProxyType({"http": 80, "https": 443})
+_WEB = {"http": 80, "https": 443}
 """Schemes whose URLs name a server, and their default ports; the others name a bucket."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+(?=:)")
 """The scheme of a URI, or a protocol of fsspec; one letter is a drive of Windows."""
 
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?::([0-9]{1,5}))?")
 
 _CONTAINER = re.compile(r"[A-Za-z0-9$][A-Za-z0-9-]*")
 """A container of Azure; with dots, it could name another account."""
@@ -167,12 +166,9 @@ def _names_server(parts: SplitResult) -> bool:
         return parts.scheme not in SCHEMES
     if parts.scheme == "az":
         return _CONTAINER.fullmatch(parts.netloc) is not None
-    host, colon, port = parts.netloc.partition(":")
-    if colon:
-        may_have_port = parts.scheme in _WEB or parts.scheme not in SCHEMES
-        if not may_have_port or not port.isascii() or not port.isdigit() or int(port) >= 1 << 16:
-            return False
-    return _HOST.fullmatch(host) is not None
+    match = _HOST.fullmatch(parts.netloc)
+    may_have_port = parts.scheme in _WEB or parts.scheme not in SCHEMES
+    return match is not None and (match[1] is None or (may_have_port and int(match[1]) < 1 << 16))
 
 
 def _expected(scheme: str) -> str:
@@ -182,24 +178,20 @@ def _expected(scheme: str) -> str:
 
 Kind = Literal["n5", "hdf5", "zarr"]
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        "bdv.n5": "n5",
-        "bdv.n5.cloud": "n5",
-        "bdv.n5.s3": "n5",
-        "bdv.hdf5": "hdf5",
-        "bdv.multimg.zarr": "zarr",
-        "bdv.ome.zarr": "zarr",
-        "bdv.ome.zarr.s3": "zarr",
-        "ome.zarr": "zarr",
-        "ome.zarr.s3": "zarr",
-    }
-)
+_KINDS: dict[str, Kind] = {
+    "bdv.n5": "n5",
+    "bdv.n5.cloud": "n5",
+    "bdv.n5.s3": "n5",
+    "bdv.hdf5": "hdf5",
+    "bdv.multimg.zarr": "zarr",
+    "bdv.ome.zarr": "zarr",
+    "bdv.ome.zarr.s3": "zarr",
+    "ome.zarr": "zarr",
+    "ome.zarr.s3": "zarr",
+}
 """The supported formats of loaders, and the kind of the container."""
 
-_TAGS: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
-    {"n5": ("n5",), "hdf5": ("hdf5",), "zarr": ("zarr", "ome.zarr")}
-)
+_TAGS = {"n5": ["n5"], "hdf5": ["hdf5"], "zarr": ["zarr", "ome.zarr"]}
 """The elements with the path of a container; MoBIE's is ``ome.zarr``."""
 
 _OF_URIS = frozenset({"bdv.n5", "bdv.n5.cloud", "bdv.multimg.zarr"})
@@ -350,13 +342,13 @@ def _place(element: Element, kind: Kind) -> XmlPath | Bucket | None:
         if endpoint and not _is_web_server(endpoint):
             raise ValueError(f"the ServiceEndpoint {endpoint[:200]!r} is not the URL of a server")
         return _bucket(bucket, child_text(element, "Key"), endpoint, region)
-    found = next((each for tag in _TAGS[kind] if (each := element.find(tag)) is not None), None)
-    target = None if found is None else child_text(element, found.tag)
+    place = next((child for tag in _TAGS[kind] if (child := element.find(tag)) is not None), None)
+    target = None if place is None else child_text(element, place.tag)
     if bucket := child_text(element, "s3bucket"):
         return _bucket(bucket, target)
     if target is None:
         return None
-    relative = found is not None and found.get("type") == "relative"
+    relative = place is not None and place.get("type") == "relative"
     return XmlPath(target, relative, plain=_has_plain_paths(element))
 
 
@@ -392,7 +384,7 @@ def _zarr_view(element: Element) -> tuple[View, ZarrView]:
     if not listed:
         return at, ZarrView(path)
     # They count the axes after x, y and z: channels, then time.
-    numbers = [whole("one of the indicies", each) for each in listed.replace(",", " ").split()]
+    numbers = [whole("one of the indicies", number) for number in listed.replace(",", " ").split()]
     return at, ZarrView(path, tuple(numbers[::-1]))
 
 
@@ -404,8 +396,8 @@ def reference_of(path: str) -> str:
     >>> reference_of("a b/c#1.n5"), reference_of("a:b.n5"), reference_of("größe+1.n5")
     ('a%20b/c%231.n5', './a:b.n5', 'größe+1.n5')
     """
-    found = _encoded(path)
-    return f"./{found}" if ":" in found.partition("/")[0] else found
+    encoded = _encoded(path)
+    return f"./{encoded}" if ":" in encoded.partition("/")[0] else encoded
 
 
 def absolute_of(path: str) -> str:
@@ -469,19 +461,19 @@ def url_of(uri: str) -> str:
 
 def _split(url: str) -> tuple[str, str]:
     """Split a URL into its server and its path."""
-    found = re.match(rf"{_SCHEME.pattern}:(?://[^/]*)?/*", url)
-    server = found[0] if found else ""
+    match = re.match(rf"{_SCHEME.pattern}:(?://[^/]*)?/*", url)
+    server = match[0] if match else ""
     return server, url[len(server) :]
 
 
 def _encoded(path: str) -> str:
-    return _ILLEGAL.sub(lambda found: quote(found[0], safe=""), path)
+    return _ILLEGAL.sub(lambda match: quote(match[0], safe=""), path)
 
 
 def _decoded(path: str) -> str | None:
     """Return a decoded path; None if it cannot be one."""
     try:
-        found = unquote(path, errors="strict")
+        decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
         return None
-    return None if "\0" in found else found
+    return None if "\0" in decoded else decoded

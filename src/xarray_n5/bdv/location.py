@@ -177,19 +177,19 @@ def _relative(file: ProjectFile, place: XmlPath) -> Store:
 
 def _absolute(file: ProjectFile, place: XmlPath, options: dict[str, Any]) -> Store:
     """Return the store at an absolute path or a URL."""
-    found = _parse(file.url, place.target, _servers_of(file.store, file.source))
-    if isinstance(found, Url):
+    location = _parse(file.url, place.target, _servers_of(file.store, file.source))
+    if isinstance(location, Url):
         loader = file.project.loader
         if loader is not None and loader.kind == "hdf5":
-            raise _not_local(file, str(found))
-        return _on_server(file, found, options)
+            raise _not_local(file, str(location))
+        return _on_server(file, location, options)
     if not file.is_local:
         raise MetadataError(
             f"{file.url}: the project's container is {place.target!r}, a path on the machine that "
             "wrote it; copy the XML to this machine and correct the path, or make it relative"
         )
     follow = {key: value for key, value in options.items() if key in _OF_PATHS}
-    return open_store(Path(file.url).parent / found, follow)
+    return open_store(Path(file.url).parent / location, follow)
 
 
 def _parse(xml: str, target: str, servers: Collection[Server]) -> str | Url:
@@ -203,12 +203,12 @@ def _parse(xml: str, target: str, servers: Collection[Server]) -> str | Url:
 
 def _servers_of(store: Store, source: object) -> set[Server]:
     """Return the server that the user named as that of an XML, under its names; none on disks."""
-    found = set()
+    servers = set()
     for url in (store.url, source):
         if isinstance(store, FsspecStore) and isinstance(url, str):
             with suppress(ValueError):
-                found.add(parse_url(url).server)
-    return found
+                servers.add(parse_url(url).server)
+    return servers
 
 
 def _on_server(file: ProjectFile, url: Url, options: Mapping[str, Any]) -> Store:
@@ -220,8 +220,8 @@ def _on_server(file: ProjectFile, url: Url, options: Mapping[str, Any]) -> Store
         if _leads_to(given.pop("endpoint_url", ""), url):
             return open_store(str(url), given)
         _warn_withheld(file, url.origin, given)
-    elif (own := _on_own_server(file, url)) is not None:
-        return own
+    elif (store := _on_own_server(file, url)) is not None:
+        return store
     anonymous = anonymous_options(str(url))
     if anonymous is None:
         raise MetadataError(
@@ -253,16 +253,16 @@ def _in_bucket(file: ProjectFile, bucket: Bucket, options: Mapping[str, Any]) ->
     The XML's endpoint gets no credentials: only one that the user names, which replaces it.
     """
     url = _parse(file.url, bucket.target, ())
-    own = isinstance(url, Url) and url.server in _servers_of(file.store, file.source)
-    given = _of_servers(options) if file.is_local or own else {}
+    is_own = isinstance(url, Url) and url.server in _servers_of(file.store, file.source)
+    given = _of_servers(options) if file.is_local or is_own else {}
     if bucket.endpoint and "endpoint_url" not in {**given, **(given.get("client_kwargs") or {})}:
         if file.is_local:
             _warn_withheld(file, bucket.endpoint, given)
         given = {"endpoint_url": bucket.endpoint}
-    found: dict[str, Any] = {} if _RIGHTS & given.keys() else {"anon": True}
+    added: dict[str, Any] = {} if _RIGHTS & given.keys() else {"anon": True}
     if bucket.region and "client_kwargs" not in given:
-        found["client_kwargs"] = {"region_name": bucket.region}
-    return open_store(str(url), {**found, **given})
+        added["client_kwargs"] = {"region_name": bucket.region}
+    return open_store(str(url), {**added, **given})
 
 
 def _of_servers(options: Mapping[str, Any]) -> dict[str, Any]:

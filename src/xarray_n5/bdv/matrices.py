@@ -152,15 +152,15 @@ def _axes(dataset: xr.Dataset) -> list[Axis | None]:
     MetadataError
         If a coordinate is not evenly spaced.
     """
-    found = [axis_along(dataset, name) for name in AXES]
-    for name, axis in zip(AXES, found, strict=True):
+    axes = [axis_along(dataset, name) for name in AXES]
+    for name, axis in zip(AXES, axes, strict=True):
         counts = axis is None or axis.placed or dataset[name].dtype.kind in "iu"
         if not counts or (axis is not None and axis.labels is not None):
             raise MetadataError(
                 f"the coordinate {name!r} is not evenly spaced, but voxels of a project have one "
                 f"size; resample the image, or drop the coordinate with drop_vars({name!r})"
             )
-    return found
+    return axes
 
 
 def axis_along(data: xr.Dataset | xr.DataArray, name: str) -> Axis | None:
@@ -231,17 +231,17 @@ def _converted(unit: str | None, other: str | None) -> float:
     """
     if unit is None or other is None or same_unit(unit, other):
         return 1.0
-    found = ratio(unit, other)
-    if found is None:
+    factor = ratio(unit, other)
+    if factor is None:
         raise MetadataError(
             f"cannot convert lengths in {unit!r} and in {other!r} to the one unit of a project; "
             "convert the coordinates"
         )
-    return found
+    return factor
 
 
 def _at(several: xr.DataArray, position: Mapping[str, int]) -> np.ndarray:
     """Return the matrix of a view; one without its dimensions applies to all views."""
     one = several.isel({dim: n for dim, n in position.items() if dim in several.dims})
-    found: np.ndarray = np.asarray(one.transpose("axis", "column").values, np.float64)
-    return found
+    matrix: np.ndarray = np.asarray(one.transpose("axis", "column").values, np.float64)
+    return matrix

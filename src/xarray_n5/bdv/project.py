@@ -61,17 +61,12 @@ class Registration:
     def total(self) -> np.ndarray:
         """The product of all transforms: from samples of the base level to the world, x y z."""
         whole = np.eye(NDIM + 1)
-        for number, each in enumerate(self.transforms):
+        for number, transform in enumerate(self.transforms):
             step = np.eye(NDIM + 1)
-            step[:NDIM] = each.rows
+            step[:NDIM] = transform.rows
             with np.errstate(all="ignore"):
                 whole = whole @ step if number else step
         return whole[:NDIM]
-
-    def check(self) -> None:
-        """Raise ValueError if numbers of the product are too large."""
-        if not np.isfinite(self.total).all():
-            raise ValueError("an affine has numbers that are too large")
 
     @property
     def calibration(self) -> tuple[float, ...] | None:
@@ -80,9 +75,9 @@ class Registration:
         Rotations and translations do not scale, and are skipped, unless their name is that of the
         calibration, which is the identity for cubic voxels.
         """
-        for each in reversed(self.transforms):
-            scales = _scales(each.rows)
-            if scales is not None or each.name == CALIBRATION:
+        for transform in reversed(self.transforms):
+            scales = _scales(transform.rows)
+            if scales is not None or transform.name == CALIBRATION:
                 return scales or (1.0,) * NDIM
         return None
 
@@ -235,17 +230,17 @@ class Project:
     @cached_property
     def world(self) -> World:
         """The size of a unit of the world, if all views agree, otherwise unknown."""
-        found: World | None = None
+        shared: World | None = None
         for view, registration in self.registrations.items():
             setup = self.setups.get(view.setup)
             if setup is None:
                 continue
             size = None if setup.voxel_size is None else setup.voxel_size[::-1]
-            own = world_of(registration, size, setup.unit)
-            if found is not None and not found.agrees(own):
+            world = world_of(registration, size, setup.unit)
+            if shared is not None and not shared.agrees(world):
                 return World()
-            found = found or own
-        return World() if found is None else found
+            shared = shared or world
+        return World() if shared is None else shared
 
     def name_of(self, kind: str, number: int) -> str:
         """Return the name of an entity; its id if it has no name."""
@@ -298,22 +293,22 @@ def read_project(document: bytes) -> Project:
     loader = root.find("SequenceDescription/ImageLoader")
     setups = {setup.id: setup for setup in _setups(root)}
     registrations = {
-        _view(each): read_registration(each)
-        for each in root.iterfind("ViewRegistrations/ViewRegistration")
+        view_of(element): read_registration(element)
+        for element in root.iterfind("ViewRegistrations/ViewRegistration")
     }
-    for registration in registrations.values():
-        registration.check()
+    if not all(np.isfinite(steps.total).all() for steps in registrations.values()):
+        raise ValueError("an affine has numbers that are too large")
     return Project(
         loader=None if loader is None else read_loader(loader),
         base_path=_base_path(root),
         setups=dict(sorted(setups.items())),
         entities={
-            each.get("name") or "": _entities(each)
-            for each in root.iterfind("SequenceDescription/ViewSetups/Attributes")
+            element.get("name") or "": _entities(element)
+            for element in root.iterfind("SequenceDescription/ViewSetups/Attributes")
         },
         timepoints=read_timepoints(root.find("SequenceDescription/Timepoints")),
         missing=frozenset(
-            map(_view, root.iterfind("SequenceDescription/MissingViews/MissingView"))
+            map(view_of, root.iterfind("SequenceDescription/MissingViews/MissingView"))
         ),
         registrations=registrations,
         document=document,
@@ -321,14 +316,15 @@ def read_project(document: bytes) -> Project:
 
 
 def _base_path(root: Element) -> XmlPath:
-    found = root.find("BasePath")
-    text = None if found is None else child_text(root, "BasePath")
-    if found is None or text is None:
+    element = root.find("BasePath")
+    text = None if element is None else child_text(root, "BasePath")
+    if element is None or text is None:
         return HERE
-    return XmlPath(text, relative=found.get("type", "relative") == "relative")
+    return XmlPath(text, relative=element.get("type", "relative") == "relative")
 
 
-def _view(element: Element) -> View:
+def view_of(element: Element) -> View:
+    """Return the time point and the setup of an element about a view."""
     return View(
         whole("the timepoint of a view", element.get("timepoint")),
         whole("the setup of a view", element.get("setup")),
@@ -347,14 +343,14 @@ def _setups(root: Element) -> Iterator[ViewSetup]:
             voxel_size=_voxel_size(child_text(element, "voxelSize/size")),
             unit=child_text(element, "voxelSize/unit"),
             attributes={
-                each.tag: whole(f"the {each.tag} of setup {number}", each.text)
-                for each in (() if attributes is None else attributes)
+                child.tag: whole(f"the {child.tag} of setup {number}", child.text)
+                for child in (() if attributes is None else attributes)
             },
         )
 
 
 def _size(text: str) -> tuple[int, ...]:
-    numbers = [whole("the size of a setup", each) for each in text.split()]
+    numbers = [whole("the size of a setup", number) for number in text.split()]
     if len(numbers) != NDIM:
         raise ValueError(f"the size {text[:80]!r} of a setup; expected {NDIM} numbers")
     return tuple(numbers[::-1])
@@ -370,12 +366,12 @@ def _voxel_size(text: str | None) -> tuple[float, ...] | None:
 
 
 def _entities(attributes: Element) -> dict[int, Entity]:
-    found: dict[int, Entity] = {}
+    entities: dict[int, Entity] = {}
     for element in attributes:
-        facts = {each.tag: (each.text or "").strip() for each in element}
+        facts = {child.tag: (child.text or "").strip() for child in element}
         number = whole(f"the id of a {element.tag}", facts.pop("id", None))
-        found[number] = Entity(number, facts.pop("name", None) or None, facts)
-    return found
+        entities[number] = Entity(number, facts.pop("name", None) or None, facts)
+    return entities
 
 
 def read_timepoints(element: Element | None) -> Sequence[int]:
@@ -399,8 +395,8 @@ def read_timepoints(element: Element | None) -> Sequence[int]:
     if kind == "pattern":
         return _pattern(child_text(element, "integerpattern") or "")
     if kind == "list":
-        ids = [child_text(each, "id") for each in element.findall("Timepoint")]
-        return tuple(sorted({whole("a time point", each) for each in ids}))
+        ids = [child_text(child, "id") for child in element.findall("Timepoint")]
+        return tuple(sorted({whole("a time point", text) for text in ids}))
     raise ValueError(f"Timepoints have the type {kind!r}; expected range, pattern or list")
 
 
@@ -410,7 +406,7 @@ def _pattern(pattern: str) -> tuple[int, ...]:
     >>> _pattern("1, 5, 10-20:5"), _pattern("3-1"), _pattern("")
     ((1, 5, 10, 15, 20), (1, 2, 3), (0,))
     """
-    found: set[int] = set()
+    timepoints: set[int] = set()
     for entry in (pattern or "0").replace(" ", "").split(","):
         match = _ENTRY.fullmatch(entry)
         if match is None:
@@ -421,9 +417,9 @@ def _pattern(pattern: str) -> tuple[int, ...]:
         last = first if match[2] is None else whole("a time point", match[2])
         step = 1 if match[3] is None else whole("the step of time points", match[3], least=1)
         numbers = range(first, last + 1, step) if last >= first else range(first, last - 1, -step)
-        _check_count(len(found) + len(numbers))
-        found.update(numbers)
-    return tuple(sorted(found))
+        _check_count(len(timepoints) + len(numbers))
+        timepoints.update(numbers)
+    return tuple(sorted(timepoints))
 
 
 def _check_count(count: int) -> None:

@@ -104,22 +104,22 @@ class ProjectTarget:
         place = _place_of(folder, how.container.store)
         check_location(store, project, place)
         document = folder.get(store.name, MOST_BYTES)
-        found = None if document is None else _read(document, store.url)
-        if found is not None:
-            _check_container(ProjectFile(store, found, project), how, own_options)
+        existing = None if document is None else _read(document, store.url)
+        if existing is not None:
+            _check_container(ProjectFile(store, existing, project), how, own_options)
         elif place.is_encoded and (place.relative or place.target.startswith("file:")):
             warn(
                 f"{store.url}: the container's path is written as the URI {place.target!r}, which "
                 "BigDataViewer before 10.6 and programs that expect a plain path cannot open; for "
                 'those, choose names without white space, brackets and any of "#%<>?\\^`{|}'
             )
-        return cls(folder, store.name, store.url, place, found)
+        return cls(folder, store.name, store.url, place, existing)
 
     def update(self, added: Project) -> ProjectUpdate:
         """Return the update of the XML; raise if it is impossible."""
-        found = ProjectUpdate(self.folder, self.name, added)
-        found.document(self.folder.get(self.name, MOST_BYTES))
-        return found
+        update = ProjectUpdate(self.folder, self.name, added)
+        update.document(self.folder.get(self.name, MOST_BYTES))
+        return update
 
 
 @dataclass(frozen=True)

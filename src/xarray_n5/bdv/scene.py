@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from xarray_n5.formats.open import Container
     from xarray_n5.stores import Store
 
+Choice: TypeAlias = "Mapping[str, Any] | None"
+"""The options of projects: `setup`, `timepoint` and `setups`."""
+
 MOST_VIEWS = 1 << 18
 """The maximum number of views that are opened at once."""
 
@@ -63,17 +66,12 @@ class OpenProject:
 
     @classmethod
     def at(
-        cls,
-        file: ProjectFile,
-        options: DatasetOptions,
-        group: str = "",
-        choice: Mapping[str, Any] | None = None,
+        cls, file: ProjectFile, options: DatasetOptions, group: str = "", choice: Choice = None
     ) -> OpenProject:
         """Return an open project; only the XML is read yet.
 
-        `choice` has the options of projects: `setup`, `timepoint` and `setups`. `group` is a path
-        as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the beginning or the end of
-        one, equivalent to the options `setup`, `timepoint` and `level`.
+        `group` is a path as in BigDataViewer's N5, such as ``setup0/timepoint0/s0``, or the
+        beginning or the end of one, equivalent to the options `setup`, `timepoint` and `level`.
         """
         if options.dialect not in {None, "bdv"}:
             raise ValueError(
@@ -144,10 +142,10 @@ class OpenProject:
         opening = OpenOptions(**self.options.opening)
         silent = silent and self.container.batch > 1
         layout = layout_of(project)
-        found = find_views(self.container, layout, wanted, opening, level, silent=silent)
-        if found.views:
-            return found
-        for error in found.broken.values():
+        stored = find_views(self.container, layout, wanted, opening, level, silent=silent)
+        if stored.views:
+            return stored
+        for error in stored.broken.values():
             raise error
         if selection.single_timepoint and len(project.timepoints) > 1:
             return StoredViews()  # another time point may have its shape
@@ -193,14 +191,16 @@ class OpenProject:
         placed = images[""]
         if number is not None and level_name(number) not in placed.image.levels:
             placed = self.images()[""]  # for an error with the names of all levels
-        return self.dataset(placed, self.level_of(placed.image))
+        level = self.level_of(placed.image)
+        dataset = placed.dataset(level, self.file.name, self.file.url, self.options)
+        return self._of_timepoint(dataset)
 
     def open_groups(self) -> dict[str, xr.Dataset]:
         """Open all levels as Datasets, by path: ``/s0``, or ``/setup0/s0``."""
         if self.options.level is not None:
             return {"/": self.open_dataset()}
-        found = open_levels(self.images(), self.file.name, self.file.url, self.options)
-        return {path: self._of_timepoint(dataset) for path, dataset in found.items()}
+        levels = open_levels(self.images(), self.file.name, self.file.url, self.options)
+        return {path: self._of_timepoint(dataset) for path, dataset in levels.items()}
 
     def level_of(self, image: Image[Array]) -> str:
         """Return the name of the level that the options select."""
@@ -208,11 +208,6 @@ class OpenProject:
         number = None if level is None or isinstance(level, Mapping) else _number(level)
         chosen = level if number is None else level_name(number)
         return pick_level(names, chosen, lambda: image.levels, where)
-
-    def dataset(self, placed: PlacedImage, level: str) -> xr.Dataset:
-        """Return a level of an image as a Dataset."""
-        dataset = placed.dataset(level, self.file.name, self.file.url, self.options)
-        return self._of_timepoint(dataset)
 
     def _of_timepoint(self, dataset: xr.Dataset) -> xr.Dataset:
         """Return the selected time point; its views are missing, and have the shape of others."""
@@ -255,19 +250,13 @@ class ProjectScene:
         return container_of(self.file, storage_options)
 
     def open_dataset(
-        self,
-        group: str,
-        options: DatasetOptions,
-        choice: Mapping[str, Any] | None = None,
+        self, group: str, options: DatasetOptions, choice: Choice = None
     ) -> xr.Dataset:
         """Open an image at one level."""
         return OpenProject.at(self.file, options, group, choice).open_dataset()
 
     def open_groups(
-        self,
-        group: str,
-        options: DatasetOptions,
-        choice: Mapping[str, Any] | None = None,
+        self, group: str, options: DatasetOptions, choice: Choice = None
     ) -> dict[str, xr.Dataset]:
         """Open all images at all levels, by path."""
         if options.level is not None:
@@ -280,16 +269,14 @@ class ProjectScene:
         """Return the images, or those at a path, by name."""
         options = DatasetOptions(storage_options=storage_options)
         opened = OpenProject.at(self.file, options, group)
-        found = {name: placed.image for name, placed in opened.images().items()}
+        images = {name: placed.image for name, placed in opened.images().items()}
         if opened.options.level is None:
-            return found
-        levels = {name: opened.level_of(image) for name, image in found.items()}
-        return {name: Image(None, {at: found[name].levels[at]}) for name, at in levels.items()}
+            return images
+        levels = {name: opened.level_of(image) for name, image in images.items()}
+        return {name: Image(None, {at: images[name].levels[at]}) for name, at in levels.items()}
 
 
-def recognizes(head: bytes) -> bool:
-    """Return whether a file that begins with `head` is the XML of a project."""
-    return looks_like_project(head)
+recognizes = looks_like_project
 
 
 def open_scene(store: Store, document: bytes, source: object) -> ProjectScene:
@@ -364,21 +351,8 @@ def placement(
     return rows, described.unit, "voxelSize of the XML"
 
 
-def open_dataset(
-    url: object, path: str, options: DatasetOptions, choice: Mapping[str, Any]
-) -> xr.Dataset:
-    """Open one level of the project in an XML, for the engine "bdv"."""
-    return _scene_at(url, options.storage_options).open_dataset(path, options, choice)
-
-
-def open_groups(
-    url: object, path: str, options: DatasetOptions, choice: Mapping[str, Any]
-) -> dict[str, xr.Dataset]:
-    """Open all levels of the project in an XML, for the engine "bdv"."""
-    return _scene_at(url, options.storage_options).open_groups(path, options, choice)
-
-
-def _scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:
+def scene_at(url: object, storage_options: Mapping[str, Any] | None) -> ProjectScene:
+    """Return the project in an XML, for the engine "bdv"."""
     scene = find_scene(url, storage_options, by_name=False)
     if not isinstance(scene, ProjectScene):
         hint = "it is not the XML of a project; engine='n5' opens containers"

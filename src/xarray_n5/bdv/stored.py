@@ -77,13 +77,13 @@ class BdvLayout:
             attributes=array.attributes, shape=array.shape, path=path, parents=({}, setup)
         )
         try:
-            found = factors_of(context)
+            factors = factors_of(context)
         except ODD as error:
             warn(f"{path}: its factors are ignored: {error}")
-            found = None
-        if found is None:
+            factors = None
+        if factors is None:
             return None if level else (1.0,) * NDIM
-        return found[::-1]
+        return factors[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ZarrLayout:
 
     def level_count(self, groups: Mapping[str, Attributes]) -> int | None:
         """Return the number of levels in the longest ``multiscales``."""
-        return max(filter(None, (len(_entries(each)) for each in groups.values())), default=None)
+        return max(filter(None, (len(_entries(group)) for group in groups.values())), default=None)
 
     def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:
         """Return the path of a level, as ``multiscales`` lists it."""
@@ -138,14 +138,14 @@ class ZarrLayout:
         BigStitcher writes both, and older versions listed scales in another order than axes.
         """
         listed = factors_listed(groups.get(self.group(view) or "", {}), level)
-        own = _own_factors(array) if level else None
-        if own is not None and listed is not None and not np.allclose(own, listed, rtol=_ROUNDED):
+        stated = _own_factors(array) if level else None
+        if stated and listed and not np.allclose(stated, listed, rtol=_ROUNDED):
             where = f"level {level} of the project"
             warn(
                 f"{where}: 'multiscales' has the factors {list(listed)} along "
-                f"z, y, x, but 'downsamplingFactors' has {list(own)}; using the latter"
+                f"z, y, x, but 'downsamplingFactors' has {list(stated)}; using the latter"
             )
-        return own or listed
+        return stated or listed
 
 
 def factors_listed(attributes: Attributes, level: int) -> tuple[float, ...] | None:
@@ -155,10 +155,10 @@ def factors_listed(attributes: Attributes, level: int) -> tuple[float, ...] | No
     """
     if level == 0:
         return (1.0,) * NDIM
-    scales = [_scale(each) for each in _entries(attributes)]
-    if level >= len(scales) or scales[0] is None or (own := scales[level]) is None:
+    scales = [_scale(entry) for entry in _entries(attributes)]
+    if level >= len(scales) or scales[0] is None or (scale := scales[level]) is None:
         return None
-    return tuple(round(a / b, 4) for a, b in zip(own, scales[0], strict=True))
+    return tuple(round(a / b, 4) for a, b in zip(scale, scales[0], strict=True))
 
 
 def _own_factors(array: ArrayMetadata) -> tuple[float, ...] | None:
@@ -198,7 +198,7 @@ def _entries(attributes: Attributes) -> list[dict[str, object]]:
     """Return the levels that the first image of ``multiscales`` lists."""
     for image in images_in(attributes):
         entries = image["datasets"][:MOST_LEVELS]
-        if all(isinstance(each, dict) and isinstance(each.get("path"), str) for each in entries):
+        if all(isinstance(entry, dict) and isinstance(entry.get("path"), str) for entry in entries):
             return list(entries)
     return []
 
@@ -206,8 +206,8 @@ def _entries(attributes: Attributes) -> list[dict[str, object]]:
 def _scale(entry: Mapping[str, object]) -> tuple[float, ...] | None:
     """Return the scale of a level along z, y, x."""
     transforms = entry.get("coordinateTransformations")
-    for each in transforms if isinstance(transforms, list) else ():
-        match each:
+    for transform in transforms if isinstance(transforms, list) else ():
+        match transform:
             case {"type": "scale", "scale": [*_, z, y, x]}:
                 numbers = [float(n) for n in (z, y, x) if isinstance(n, int | float) and n > 0]
                 return tuple(numbers) if len(numbers) == NDIM else None
@@ -264,7 +264,7 @@ def find_views(
         Whether unfinished writes are not reported.
     """
     views = _listed(container, layout, views)
-    reader = _Reader(container, layout, views, options, silent)
+    reader = _ViewReader(container, layout, views, options, silent)
     wanted = [0] if level is None else sorted({0, level})
     ahead = reader.paths(wanted).keys() if layout.in_one_batch else ()
     groups = groups_of(layout, views)
@@ -276,10 +276,10 @@ def find_views(
     while wanted:
         reader.read(wanted)
         last = wanted[-1]
-        more = level is None and count is None and last in reader.found.levels
+        more = level is None and count is None and last in reader.stored.levels
         wanted = [last + 1] if more and last + 1 < MOST_LEVELS else []
     reader.complain()
-    return reader.found
+    return reader.stored
 
 
 def _listed(container: Container, layout: ViewLayout, views: Sequence[View]) -> Sequence[View]:
@@ -303,7 +303,7 @@ def _listed(container: Container, layout: ViewLayout, views: Sequence[View]) -> 
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ViewReader:
     """Reads metadata in batches, each once."""
 
     container: Container
@@ -312,7 +312,7 @@ class _Reader:
     options: OpenOptions
     silent: bool
     groups: dict[str, Attributes] = field(default_factory=dict)
-    found: StoredViews = field(default_factory=StoredViews)
+    stored: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def paths(self, levels: Iterable[int]) -> dict[str, list[tuple[int, View]]]:
@@ -320,13 +320,13 @@ class _Reader:
         paths: dict[str, list[tuple[int, View]]] = {}
         for level in levels:
             for view in self.views:
-                if view in self.found.broken:
+                if view in self.stored.broken:
                     continue
                 path = self.layout.path(view, level, self.groups)
                 try:
                     inside = normalize_path(path)
                 except PathError as error:
-                    self.found.broken[view] = error
+                    self.stored.broken[view] = error
                 else:
                     paths.setdefault(inside, []).append((level, view))
         return paths
@@ -338,7 +338,7 @@ class _Reader:
         paths = list(dict.fromkeys(["", *groups]))
         for path, node in zip(paths, self._nodes(paths), strict=True):
             if isinstance(node, Node):
-                self.found.groups[path] = node.metadata.attributes
+                self.stored.groups[path] = node.metadata.attributes
                 if path in groups:
                     self.groups[path] = node.metadata.attributes
 
@@ -346,12 +346,12 @@ class _Reader:
         """Read the metadata of levels, and sort them by level and view."""
         wanted = self.paths(levels)
         self._prefetch((), wanted)
-        arrays, found = [], self._nodes(list(wanted))
-        if lacking := self._lacking(wanted.values(), found):
+        arrays, nodes = [], self._nodes(list(wanted))
+        if lacking := self._lacking(wanted.values(), nodes):
             self.read_groups(lacking)
-        for (path, holds), node in zip(wanted.items(), found, strict=True):
+        for (path, holds), node in zip(wanted.items(), nodes, strict=True):
             if isinstance(node, N5Error):
-                self.found.broken |= dict.fromkeys((view for _, view in holds), node)
+                self.stored.broken |= dict.fromkeys((view for _, view in holds), node)
             elif isinstance(node.metadata, ArrayMetadata):
                 arrays.append(path)
                 for level, view in holds:
@@ -360,12 +360,12 @@ class _Reader:
             warn_unfinished(self.container.store, arrays)
 
     def _lacking(
-        self, holds: Iterable[Sequence[tuple[int, View]]], found: Iterable[Node | N5Error]
+        self, holds: Iterable[Sequence[tuple[int, View]]], nodes: Iterable[Node | N5Error]
     ) -> list[str]:
         """Return the groups that were not read, and that may have the factors of arrays."""
         views = [
             view
-            for several, node in zip(holds, found, strict=True)
+            for several, node in zip(holds, nodes, strict=True)
             if isinstance(node, Node)
             and isinstance(node.metadata, ArrayMetadata)
             and node.metadata.attributes.get("downsamplingFactors") is None
@@ -378,20 +378,20 @@ class _Reader:
         try:
             indices = self.layout.part(view, len(metadata.shape))
         except ValueError as error:
-            self.found.broken[view] = MetadataError(f"{where}: {error}")
+            self.stored.broken[view] = MetadataError(f"{where}: {error}")
             return
         outer = metadata.shape[: len(indices)]
         if any(index >= size for index, size in zip(indices, outer, strict=True)):
-            self.found.broken[view] = MetadataError(
+            self.stored.broken[view] = MetadataError(
                 f"{where}: the XML has the indices {indices}, but the axes before z have {outer}"
             )
             return
         if path not in self.arrays:
             self.arrays[path] = Array(self.options.node(self.container, path, metadata))
         part = Part(self.arrays[path], indices)
-        self.found.levels.setdefault(level, {})[view] = part
+        self.stored.levels.setdefault(level, {})[view] = part
         factors = self.layout.factors(view, level, metadata, self.groups)
-        self.found.factors[level, view] = factors
+        self.stored.factors[level, view] = factors
 
     def _prefetch(self, groups: Iterable[str], arrays: Iterable[str]) -> None:
         """Request the documents of nodes in one batch."""
@@ -408,8 +408,8 @@ class _Reader:
 
     def complain(self) -> None:
         """Warn about unreadable views, once for all of them."""
-        broken = self.found.broken
-        for views in self.found.levels.values():
+        broken = self.stored.broken
+        for views in self.stored.levels.values():
             for view in broken.keys() & views.keys():
                 del views[view]
         if broken:

@@ -120,7 +120,7 @@ def write_project(
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
         chosen = [_chosen(encodings, path, dataset) for path, dataset in levels.items()]
-        storage = [Storage.of(*each) for each in zip(described.levels, chosen, strict=True)]
+        storage = [Storage.of(*pair) for pair in zip(described.levels, chosen, strict=True)]
         if coarser is None:
             factors = factors_of_levels(name or _NAME, described.levels)
             images.append(ViewImage(described, factors, storage, how))
@@ -155,20 +155,20 @@ def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[i
         If they are not whole numbers, or levels are not in order.
     """
     columns = [_column(name, axis, levels) for axis in AXES]
-    found = list(zip(*columns, strict=True))
-    for before, after in pairwise(found):
+    factors = list(zip(*columns, strict=True))
+    for before, after in pairwise(factors):
         if after == before or any(a < b for a, b in zip(after, before, strict=True)):
             raise MetadataError(
-                f"the levels of {name!r} have the factors {[list(each) for each in found]} over "
+                f"the levels of {name!r} have the factors {[list(by) for by in factors]} over "
                 "the first along z, y, x; expected each to be coarser than the level before it"
             )
-    return found
+    return factors
 
 
 def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
     axes = [axis_along(level, dim) for level in levels]
     axes = [axis if axis and axis.placed else None for axis in axes]
-    base, found = axes[0], []
+    base, factors = axes[0], []
     for number, (level, axis) in enumerate(zip(levels, axes, strict=True)):
         factor = _factor(base, levels[0].sizes[dim], axis, level.sizes[dim])
         whole = round(factor)
@@ -177,7 +177,7 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
                 f"level {number} of {name!r} has the factor {factor:g} along {dim} over the "
                 "first; a project requires whole numbers"
             )
-        found.append(whole)
+        factors.append(whole)
         if base is not None and axis is not None:
             middle = base.offset + base.step * (whole - 1) / 2
             if abs(axis.offset - middle) > SAME * abs(base.step):
@@ -185,7 +185,7 @@ def _column(name: str, dim: str, levels: Sequence[xr.DataArray]) -> list[int]:
                     f"level {number} of {name!r} begins at {dim} = {axis.offset:g}; a project "
                     f"centres samples on those that they cover, which begins at {middle:g}"
                 )
-    return found
+    return factors
 
 
 def _factor(base: Axis | None, size: int, axis: Axis | None, count: int) -> float:
@@ -348,7 +348,7 @@ def register_views(
     file: Any = getattr(find_scene(xml, storage_options), "file", None)
     if file is None:
         raise FileNotFoundError(f"there is no project at {open_store(xml, storage_options).url!r}")
-    found, before = describe(_NAME, [source], file.project, {}).project, file.project
+    changed, before = describe(_NAME, [source], file.project, {}).project, file.project
     if AFFINE in source.variables:
         is_part = not np.array_equal(within(source), np.eye(len(AXES) + 1))
     else:
@@ -359,10 +359,10 @@ def register_views(
             f"{file.url}: these are parts of views, or samples in another order; change the "
             "positions of whole images, at the base level"
         )
-    for number, setup in found.setups.items():
-        if number not in before.setups or not set(found.timepoints) <= {*before.timepoints}:
+    for number, setup in changed.setups.items():
+        if number not in before.setups or not set(changed.timepoints) <= {*before.timepoints}:
             raise MetadataError(f"{file.url}: setup {number} is not in the project at these times")
         if (why := difference_of(before.setups[number], setup)) is not None:
             raise MetadataError(f"{file.url}: setup {number} is {why}; pass the whole base level")
-    added = Project(registrations=found.registrations)
+    added = Project(registrations=changed.registrations)
     ProjectUpdate(file.store.parent(), file.store.name, added)()

@@ -137,9 +137,9 @@ def whole(what: str, text: str | None, *, least: int = 0) -> int:
     ValueError
         If it is not one.
     """
-    found = re.fullmatch(r"\s*([+-]?\d{1,10})\s*", text or "")
-    number = int(found[1]) if found else -1
-    if found is None or not least <= number < 1 << 31:
+    match = re.fullmatch(r"\s*([+-]?\d{1,10})\s*", text or "")
+    number = int(match[1]) if match else -1
+    if match is None or not least <= number < 1 << 31:
         shown = None if text is None else text[:40]
         raise ValueError(f"{what} is {shown!r}; expected a whole number")
     return number
@@ -161,5 +161,5 @@ def finite_numbers(what: str, text: str) -> list[float]:
 
 def child_text(element: Element, path: str) -> str | None:
     """Return the string in a descendant without surrounding white space; None if there is none."""
-    found = element.findtext(path)
-    return (found.strip() or None) if found is not None else None
+    text = element.findtext(path)
+    return (text.strip() or None) if text is not None else None

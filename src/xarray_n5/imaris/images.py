@@ -56,11 +56,11 @@ class _Stack:
         stored, like = io.container.node(path).metadata, io.metadata
         if not isinstance(stored, ArrayMetadata):
             return None
-        found = _cut(stored, like.shape)
-        if (found.shape, found.dtype) == (like.shape, like.dtype):
-            return Part(Array(replace(io, path=path, metadata=found)))
+        cut = _cut(stored, like.shape)
+        if (cut.shape, cut.dtype) == (like.shape, like.dtype):
+            return Part(Array(replace(io, path=path, metadata=cut)))
         raise MetadataError(
-            f"{io.container.where(path)}: the array is {found.shape} {found.dtype}, but {io.url} "
+            f"{io.container.where(path)}: the array is {cut.shape} {cut.dtype}, but {io.url} "
             f"is {like.shape} {like.dtype}; expected arrays of one shape and type in a level"
         )
 

@@ -100,7 +100,7 @@ def extent(info: Mapping[str, Any], axis: str, samples: int, where: str) -> Exte
         return None
     keys = [f"{end}{SPACE[axis]}" for end in ("ExtMin", "ExtMax")]
     values = sorted(numbers(info, key) for key in keys)
-    if all(len(found) == 1 for found in values):
+    if all(len(letters) == 1 for letters in values):
         (low,), (high,) = values
         length = high - low or float(samples)  # as ImarisWriter does
         if math.isfinite(length) and length / samples > abs(low) * _FINEST:

@@ -73,19 +73,19 @@ class PlacedLevel:
                 f"{node}: expected one variable for a scene, found {len(names)}: "
                 f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]]"
             )
-        for name, own in encoding.items():
+        for name, chosen in encoding.items():
             if name != names[0]:
                 raise KeyError(f"the encoding has {name!r}; expected {names[0]!r}")
-            refuse_encodings(name, sorted(set(own) - _ENCODINGS), _ENCODINGS)
+            refuse_encodings(name, sorted(set(chosen) - _ENCODINGS), _ENCODINGS)
         data = _in_blocks(dataset[names[0]])
         _check_affine(node, dataset)
-        found = placed_by_matrices(dataset) if is_placed(dataset) else None
-        if found is None:
+        placed = placed_by_matrices(dataset) if is_placed(dataset) else None
+        if placed is None:
             raise MetadataError(
                 f"{node}: {names[0]!r} has no coordinate 'affine', which places each image in the "
                 "world of a scene; add one with the dimensions (image, axis, column)"
             )
-        stacked, matrices = found
+        stacked, matrices = placed
         space = [axis for axis in AXES if axis in data.dims]
         rest = [str(dim) for dim in data.dims if dim not in {*stacked, *AXES}]
         rest.sort(key=lambda dim: kind_of(dim, None) != "time")
@@ -148,10 +148,10 @@ class PlacedLevel:
                 "that can be inverted, or select the other images"
             )
         lines = {axis.name: axis for axis in self.geometry.axes}
-        own = [lines.get(axis, Axis()) for axis in AXES]
-        found: np.ndarray = linear / [axis.step for axis in own]
-        moved = rows[:, -1] - found @ [axis.offset for axis in own]
-        return np.column_stack([found, moved])
+        lines_of_axes = [lines.get(axis, Axis()) for axis in AXES]
+        rest: np.ndarray = linear / [axis.step for axis in lines_of_axes]
+        moved = rows[:, -1] - rest @ [axis.offset for axis in lines_of_axes]
+        return np.column_stack([rest, moved])
 
 
 def _check_affine(node: str, dataset: xr.Dataset) -> None:
@@ -160,7 +160,7 @@ def _check_affine(node: str, dataset: xr.Dataset) -> None:
         return
     affine = dataset[AFFINE]
     sizes = [affine.sizes.get("axis"), affine.sizes.get("column")]
-    named = [str(each) for each in dataset["axis"].values] if "axis" in affine.coords else [*AXES]
+    named = [str(name) for name in dataset["axis"].values] if "axis" in affine.coords else [*AXES]
     if sizes != [len(AXES), len(AXES) + 1] or sorted(named) != sorted(AXES):
         raise MetadataError(
             f"{node}: 'affine' has the dimensions {dict(affine.sizes)} and the axes {named}; "
@@ -174,18 +174,18 @@ def _axis(node: str, data: xr.DataArray, dim: str) -> Axis:
     kind = "space" if dim in AXES else kind_of(dim, None)
     if dim not in data.coords:
         return Axis(name=dim, kind=kind)
-    found = data[dim]
-    counts = found.dtype.kind in "iuf" and found.size == 1
-    if counts and dim in AXES and step_of(found) is None:
+    coordinate = data[dim]
+    counts = coordinate.dtype.kind in "iuf" and coordinate.size == 1
+    if counts and dim in AXES and step_of(coordinate) is None:
         facts = data.coords[AFFINE].attrs if AFFINE in data.coords else {}
         named = dict(zip(AXES, facts.get(STEP, ()), strict=False))
-        unit = _spelt(written_unit(found.attrs.get("units")))
-        step, start = float(named.get(dim, 1.0)), float(found.values[0])
+        unit = _spelt(written_unit(coordinate.attrs.get("units")))
+        step, start = float(named.get(dim, 1.0)), float(coordinate.values[0])
         return Axis(name=dim, kind=kind, unit=unit, scale=step, offset=start)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (axis,) = geometry_from(found).axes
-    regular = axis.scale is not None or found.dtype.kind in "iu"
+        (axis,) = geometry_from(coordinate).axes
+    regular = axis.scale is not None or coordinate.dtype.kind in "iu"
     if dim in AXES and (not regular or axis.labels is not None or not axis.step > 0):
         raise MetadataError(
             f"{node}: the coordinate {dim!r} is not evenly spaced and ascending, but voxels of "

@@ -88,14 +88,14 @@ def read_metadata(ome: Mapping[str, Any], where: str) -> SceneMetadata:
             f"{where}: the scene has {len(edges)} transformations and {len(systems)} systems, "
             f"expected at most {_MOST_EDGES}"
         )
-    own = [parse_system(each, f"{where}: scene, coordinateSystems") for each in systems]
-    if twice := [name for name, n in Counter(each.name for each in own).items() if n > 1]:
+    known = [parse_system(system, f"{where}: scene, coordinateSystems") for system in systems]
+    if twice := [name for name, n in Counter(system.name for system in known).items() if n > 1]:
         raise MetadataError(f"{where}: the scene has two coordinate systems called {twice[0]!r}")
-    parsed = [parse_transformation(each, f"{where}: scene, {n}") for n, each in enumerate(edges)]
+    parsed = [parse_transformation(edge, f"{where}: scene, {n}") for n, edge in enumerate(edges)]
     for number, edge in enumerate(parsed):
         if edge.input is None or edge.output is None:
             raise MetadataError(f"{where}: transformation {number} of the scene has no two ends")
-    return SceneMetadata(tuple(own), tuple(parsed))
+    return SceneMetadata(tuple(known), tuple(parsed))
 
 
 @dataclass(frozen=True)
@@ -133,16 +133,16 @@ def find_images(
             warn(f"{group.url}: the scene names {path!r}, which is not an image; it is left out")
     wanted = [join(path, level) for path, (_, _, levels) in listed.items() for level in levels]
     arrays = group.nodes(wanted)
-    found = []
+    images = []
     for path, (node, entry, levels) in listed.items():
         stored = ((level, arrays.get(join(path, level))) for level in levels)
-        own = {level: array for level, array in stored if isinstance(array, Array)}
-        if len(own) < len(levels):
-            lacking = ", ".join(each for each in levels if each not in own)
+        of_image = {level: array for level, array in stored if isinstance(array, Array)}
+        if len(of_image) < len(levels):
+            lacking = ", ".join(level for level in levels if level not in of_image)
             warn(f"{node.url}: the levels {lacking} are not stored; they are left out")
-        if own:
-            found.append(_image(path, node, entry, own, dialect))
-    return found
+        if of_image:
+            images.append(_image(path, node, entry, of_image, dialect))
+    return images
 
 
 def _image(
@@ -157,10 +157,10 @@ def _image(
             f"{node.url}: an image of a scene has no coordinateSystems, which OME-Zarr 0.6 has"
         )
     try:
-        own = systems_around(entry, system_of(entry, entry["datasets"][0]), path)
+        systems = systems_around(entry, system_of(entry, entry["datasets"][0]), path)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MetadataError(f"{node.url}: {error}") from error
-    if (text := described_problems(own, own.problems)) is not None:
+    if (text := described_problems(systems, systems.problems)) is not None:
         warn(text)
     bare = {key: value for key, value in entry.items() if key != "coordinateTransformations"}
     around = {**node.attrs, "ome": {**node.attrs["ome"], "multiscales": [bare]}}
@@ -172,9 +172,9 @@ def _image(
     return SceneImage(
         path,
         Image(None, levels),
-        Reference(own.intrinsic.name, path),
-        {each.below(path): system for each, system in own.graph.systems.items()},
-        tuple(edge.below(path) for edge in own.graph.edges),
+        Reference(systems.intrinsic.name, path),
+        {reference.below(path): system for reference, system in systems.graph.systems.items()},
+        tuple(edge.below(path) for edge in systems.graph.edges),
         omero_of(node.attrs),
     )
 

@@ -46,7 +46,7 @@ class World:
     @cached_property
     def graph(self) -> SystemGraph:
         """The graph of all systems."""
-        systems = {Reference(each.name): each for each in self.metadata.systems}
+        systems = {Reference(system.name): system for system in self.metadata.systems}
         edges = list(self.metadata.edges)
         for image in self.images:
             systems |= image.systems
@@ -63,7 +63,7 @@ class World:
     def _outward(self) -> dict[str, Routes]:
         """The ways from each image; if there are many, by its own transformations alone."""
         whole, small = self.graph, self._is_small
-        graphs = [whole if small else replace(whole, edges=each.edges) for each in self.images]
+        graphs = [whole if small else replace(whole, edges=image.edges) for image in self.images]
         pairs = zip(self.images, graphs, strict=True)
         return {image.path: graph.routes(image.intrinsic, outward=True) for image, graph in pairs}
 
@@ -89,25 +89,25 @@ class World:
         of the scene with the same name, and those that are too many.
         """
         shared = {default.name: default}
-        shared |= {each.name: Reference(each.name) for each in self.metadata.systems}
-        found: dict[str, dict[str, Reference]] = {}
+        shared |= {system.name: Reference(system.name) for system in self.metadata.systems}
+        of_images: dict[str, dict[str, Reference]] = {}
         hidden: list[str] = []
         for image in self.images:
-            for own in image.systems:
-                if own not in self.graph.neighbours or own in (image.intrinsic, default):
+            for system in image.systems:
+                if system not in self.graph.neighbours or system in (image.intrinsic, default):
                     continue
-                if own.name in shared:
-                    hidden.append(str(own))
+                if system.name in shared:
+                    hidden.append(str(system))
                 else:
-                    found.setdefault(own.name, {})[image.path] = own
+                    of_images.setdefault(system.name, {})[image.path] = system
         why = "are not available by name, since the scene has others with these names"
         self.warn_of("the systems ", hidden, f" of images {why}; open the images")
         levels = sum(len(image.image.levels) for image in self.images)
         searched = 0 if self._is_small else len(self.graph.edges)
         most = max(_FEW, _MOST // (searched + 64 * levels))
-        self.warn_of("too many systems; not available by name: ", [*shared, *found][most:])
-        whole = ((name, {i.path: each for i in self.images}) for name, each in shared.items())
-        return dict(islice(chain(whole, found.items()), most))
+        self.warn_of("too many systems; not available by name: ", [*shared, *of_images][most:])
+        whole = ((name, {i.path: end for i in self.images}) for name, end in shared.items())
+        return dict(islice(chain(whole, of_images.items()), most))
 
     def _rows(self, image: SceneImage, end: Reference, system: CoordinateSystem) -> np.ndarray:
         """Return the matrix by a search from the image or, through the world, by two others."""
@@ -177,22 +177,22 @@ def spatial(rows: np.ndarray, start: Sequence[SystemAxis], end: CoordinateSystem
         If its axes of space are not x, y and z, or it has no inverse.
     """
     columns = [start[at].name.lower() for at in space_axes(start)]
-    own = [end.axes[at].name for at in space_axes(end.axes)]
+    ends = [end.axes[at].name for at in space_axes(end.axes)]
     inner = on_space(rows, start, end)
-    named = {each.lower() for each in own} <= {*AXES}
-    targets = [each.lower() for each in own] if named else [*AXES[-len(own) :]]
+    named = {name.lower() for name in ends} <= {*AXES}
+    targets = [name.lower() for name in ends] if named else [*AXES[-len(ends) :]]
     if not {*columns} <= {*AXES} or not 0 < len(columns) <= len(targets) <= len(AXES):
         raise MetadataError(
-            f"its axes of space are {columns}, those of {end.name!r} are {own}; expected x, y and z"
+            f"its axes of space are {columns}, those of {end.name!r} {ends}; expected x, y and z"
         )
-    found = np.zeros((len(AXES), len(AXES) + 1))
-    before, after = ([AXES.index(each) for each in names] for names in (columns, targets))
-    found[np.ix_(after, [*before, -1])] = inner
-    _complete(found, before, after)
-    linear = found[:, :-1]
+    matrix = np.zeros((len(AXES), len(AXES) + 1))
+    before, after = ([AXES.index(name) for name in names] for names in (columns, targets))
+    matrix[np.ix_(after, [*before, -1])] = inner
+    _complete(matrix, before, after)
+    linear = matrix[:, :-1]
     if np.linalg.matrix_rank(linear / (np.abs(linear).max(initial=0) or 1), tol=1e-12) < len(AXES):
         raise MetadataError(f"the transformation to {end.name!r} is singular")
-    return found
+    return matrix
 
 
 def _complete(rows: np.ndarray, columns: Sequence[int], targets: Sequence[int]) -> None:

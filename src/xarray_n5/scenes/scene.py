@@ -48,7 +48,7 @@ def images_of(world: World) -> dict[str, PlacedImage]:
         world.warn_of("", world.graph.exchanged())
         placed = {name: world.positions(to) for name, to in world.named(default).items()}
     images, problems = zip(*(_aside(image, placed) for image in world.images), strict=True)
-    world.warn_of("", [each for own in problems for each in own])
+    world.warn_of("", [problem for of_image in problems for problem in of_image])
     alike = len({_signature(image) for image in images}) == 1
     taken = {DIM, "axis", "column"} & {a.name for a in images[0].image.base.geometry.axes}
     if alike and not taken:
@@ -61,17 +61,16 @@ def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneIma
 
     Also return a message about each that is not.
     """
-    listed = [each.lines.get(image.path, ()) for each in placed.values()]
+    listed = [of_system.lines.get(image.path, ()) for of_system in placed.values()]
     first, *rest = placed or [""]
-    lines, *others = (
-        {line.along or line.axis.name: line for line in own} for own in listed or [()]
-    )
+    by_dim = ({line.along or line.axis.name: line for line in known} for known in listed or [()])
+    lines, *others = by_dim
     axes = {str(axis.name): axis for axis in image.image.base.geometry.axes}
     moved = {dim: _moved(axis, lines.get(dim)) for dim, axis in axes.items()}
     lost = [
         f"{image.path!r}: the coordinate {dim!r} is that of {first!r}, not of {name!r}"
-        for name, own in zip(rest, others, strict=True)
-        for dim, line in own.items()
+        for name, of_axes in zip(rest, others, strict=True)
+        for dim, line in of_axes.items()
         if dim not in lines or (line.step, line.start) != (lines[dim].step, lines[dim].start)
     ]
     lost += [
@@ -82,8 +81,8 @@ def _aside(image: SceneImage, placed: Mapping[str, Positions]) -> tuple[SceneIma
     ]
     levels = {}
     for name, level in image.image.levels.items():
-        own = tuple(_moved(axis, lines.get(str(axis.name))) for axis in level.geometry.axes)
-        levels[name] = replace(level, geometry=replace(level.geometry, axes=own))
+        level_axes = tuple(_moved(axis, lines.get(str(axis.name))) for axis in level.geometry.axes)
+        levels[name] = replace(level, geometry=replace(level.geometry, axes=level_axes))
     return replace(image, image=replace(image.image, levels=levels)), lost
 
 
@@ -95,8 +94,8 @@ def _moved(axis: Axis, line: Line | None) -> Axis:
     """Return an axis along which coordinates are those of a line; labels are kept instead."""
     if line is None or line.along is None or axis.labels is not None:
         return axis
-    own = axis.unit if line.step == 1 else None
-    unit = line.axis.unit or own
+    unit = axis.unit if line.step == 1 else None
+    unit = line.axis.unit or unit
     if not _moves(line):
         return axis if same_unit(unit, axis.unit) else replace(axis, unit=unit)
     start = line.step * axis.offset + line.start
@@ -121,7 +120,7 @@ def _stacked(
     paths = [image.path for image in images]
     dims = () if alone else (DIM,)
     names, world = np.array(paths), next(iter(placed.values()), None)
-    found: dict[str, Level[Array]] = {}
+    levels: dict[str, Level[Array]] = {}
     coords: dict[str, dict[str, xr.Variable]] = {}
     intrinsic = {image.intrinsic.name: image.systems[image.intrinsic] for image in images}
     systems = None
@@ -129,22 +128,22 @@ def _stacked(
         (system,) = intrinsic.values()
         systems = ImageSystems(system, SystemGraph((), {Reference(system.name): system}))
     for name, base in images[0].image.levels.items():
-        own = base.geometry
-        geometry = own if alone else own.below((Axis(name=DIM),))
+        axes_of_one = base.geometry
+        geometry = axes_of_one if alone else axes_of_one.below((Axis(name=DIM),))
         geometry = replace(geometry, systems=systems)
         parts: dict[tuple[int, ...], Part[Array]] = {
             () if alone else (at,): image.image.levels[name].parts[()]
             for at, image in enumerate(images)
         }
         numbers = () if alone else (tuple(range(len(images))),)
-        found[name] = Level(parts, geometry, numbers)
+        levels[name] = Level(parts, geometry, numbers)
         coords[name] = {DIM: xr.Variable(dims, names[0] if alone else names)}
-        coords[name] |= _positions(own, paths, dims, placed)
-        coords[name] |= {} if world is None else _fixed(own, paths, dims, world)
+        coords[name] |= _positions(axes_of_one, paths, dims, placed)
+        coords[name] |= {} if world is None else _fixed(axes_of_one, paths, dims, world)
     omero = images[0].omero
     shared = omero is not None and all(image.omero == omero for image in images)
     attributes = {"omero": omero} if shared else {}
-    return PlacedImage(Image(None, found), coords, _in_world(images, world), attributes)
+    return PlacedImage(Image(None, levels), coords, _in_world(images, world), attributes)
 
 
 def _positions(
@@ -159,7 +158,7 @@ def _positions(
     level = np.diag([*(axis.step for axis in lines), 1.0])
     level[: len(AXES), -1] = [axis.offset for axis in lines]
     lost = np.full((len(AXES), len(AXES) + 1), np.nan)
-    found: dict[str, xr.Variable] = {}
+    variables: dict[str, xr.Variable] = {}
     for number, (name, positions) in enumerate(placed.items()):
         known = [positions.matrices.get(path) for path in paths]
         if all(rows is None for rows in known):
@@ -171,11 +170,11 @@ def _positions(
             facts["units"] = unit
         if number == 0 and len(placed) > 1:
             facts[WORLD_SYSTEMS] = list(placed)
-        own = f"{AFFINE}_{_variable(name)}" if number else AFFINE
-        while own in found:
-            own += "_"
-        found |= matrices(own, dims, values if dims else values[0], facts, lines)
-    return found
+        key = f"{AFFINE}_{_variable(name)}" if number else AFFINE
+        while key in variables:
+            key += "_"
+        variables |= matrices(key, dims, values if dims else values[0], facts, lines)
+    return variables
 
 
 def _variable(name: str) -> str:
@@ -190,13 +189,13 @@ def _fixed(
     taken = {DIM, "axis", "column", *AXES, *(str(axis.name) for axis in geometry.axes)}
     lines = ((path, line) for path in paths for line in world.lines.get(path, ()))
     starts = {(path, line.axis): line.start for path, line in lines if line.along is None}
-    found = {}
+    variables = {}
     for axis in world.system.axes:
         values = [starts.get((path, axis), np.nan) for path in paths]
         if (name := _variable(axis.name)) not in taken and not np.isnan(values).all():
             facts = {"units": written_unit(axis.unit)} if axis.unit else {}
-            found[name] = xr.Variable(dims, values if dims else values[0], facts)
-    return found
+            variables[name] = xr.Variable(dims, values if dims else values[0], facts)
+    return variables
 
 
 def _unit(system: CoordinateSystem) -> str | None:
