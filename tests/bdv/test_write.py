@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from fsspec.implementations.memory import MemoryFileSystem
-from hypothesis import given
-from hypothesis.strategies import text
 
 import xarray_n5
 import xarray_n5.bdv
@@ -42,7 +40,6 @@ from tests.support.projects import (
     write_project,
 )
 from xarray_n5 import MetadataError, NodeExistsError, ResumeError, tutorial
-from xarray_n5.bdv.loaders import absolute_of, path_of, reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,6 +292,7 @@ def test_coordinates_lead_to_the_same_coordinates(tmp_path: Path, kind: str) -> 
 
 def test_a_stack_without_coordinates_is_one_setup(tmp_path: Path) -> None:
     stack = xr.DataArray(np.ones((3, 4, 5), "u1"), dims=("z", "y", "x"))
+    stack.encoding["compression"] = "lzf"  # of another library, as an opened file has it
     stack.n5.to_bdv(tmp_path / "a.xml", tmp_path / "out.n5")
     found = xr.open_dataset(tmp_path / "a.xml", engine="n5", level=0)
     assert dict(found["a"].sizes) == {"t": 1, "setup": 1, "z": 3, "y": 4, "x": 5}
@@ -457,18 +455,6 @@ def test_positions_of_something_else_are_not_registered(copied: Path, tmp_path: 
     assert copied.read_bytes() == before
 
 
-def test_a_container_is_no_name_of_an_xml(two_tiles: xr.Dataset, tmp_path: Path) -> None:
-    with pytest.raises(MetadataError, match="the name of a container; expected the path of an XML"):
-        two_tiles.n5.to_bdv(tmp_path / "tiles.n5")
-    assert not [*tmp_path.iterdir()]
-
-
-def test_an_attribute_of_setups_is_no_option(two_tiles: xr.Dataset) -> None:
-    del two_tiles
-    with pytest.raises(TypeError, match="no parameter 'tile'"):
-        xr.open_dataset(tutorial.path("tiles"), engine="bdv", level=0, tile=1)
-
-
 def test_parts_of_a_project_lie_where_they_lay(tmp_path: Path) -> None:
     ds = xr.open_dataset(turned(tmp_path), engine="n5", level=1)
     part = ds.isel(t=[1], setup=[1], y=slice(2, None), x=slice(None, None, 2))
@@ -482,7 +468,7 @@ def test_parts_of_a_project_lie_where_they_lay(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[xr.DataArray], Any], str]] = {
-    "two variables": (lambda a: xr.Dataset({"a": a, "b": a}), "has 2 variables: a, b"),
+    "two variables": (lambda a: xr.Dataset({"a": a, "b": a}), "2 variables: a, b"),
     "other dimensions": (lambda a: a.rename(x="u"), "expected z, y, x"),
     "planes": (lambda a: a.isel(z=0), "expected z, y, x"),
     "uneven": (lambda a: a.assign_coords(x=np.arange(10.0) ** 2), "'x' is not evenly spaced"),
@@ -698,8 +684,9 @@ def test_nothing_that_exists_is_replaced_by_default(stitched: Path, tmp_path: Pa
     (tmp_path / "page.xml").write_text("<html/>", "utf-8")
     with pytest.raises(NodeExistsError, match="a file that is not the XML of a project"):
         image().n5.to_bdv(tmp_path / "page.xml", tmp_path / "other.n5", mode="w")
-    with pytest.raises(MetadataError, match="expected the path of an XML file"):
-        image().n5.to_bdv(tmp_path, tmp_path / "other.n5")
+    for xml in (tmp_path, tmp_path / "tiles.n5"):
+        with pytest.raises(MetadataError, match="expected the path of an XML file"):
+            image().n5.to_bdv(xml, tmp_path / "other.n5")
 
 
 # Interrupted writes
@@ -867,20 +854,6 @@ def test_pyramids_of_other_formats_become_projects(tmp_path: Path) -> None:
 # Places, and several writers
 
 
-def test_a_project_may_be_on_any_filesystem() -> None:
-    for xml, target in (
-        ("memory://projects/a.xml", "a.n5"),
-        ("memory://projects/xml/b.xml", "memory:///projects/b.n5"),
-    ):
-        place = f"memory://projects/{xml[-5]}.n5"
-        for t in (0, 1):
-            image().assign_coords(t=t).n5.to_bdv(xml, place, mode="a")
-        text = fsspec.filesystem("memory").cat(xml).decode()
-        assert f">{target}</n5>" in text
-        found = xr.open_dataset(xml, engine="n5")
-        np.testing.assert_array_equal(found[xml[-5]].sel(t=1), image())
-
-
 def test_the_path_of_a_container_is_relative_to_the_xml_if_it_can_be(tmp_path: Path) -> None:
     for xml, place in (("a/x.xml", "a/b/x.n5"), ("c/d/y.xml", "c/y.n5")):
         image().n5.to_bdv(tmp_path / xml, tmp_path / place)
@@ -930,21 +903,6 @@ def test_bigdataviewer_finds_containers_of_any_name(tmp_path: Path, name: str) -
         assert xr.open_dataset(xml, engine="n5").sizes["x"] == 10
 
 
-@given(text())
-def test_every_path_is_written_as_a_reference_that_leads_to_it(text: str) -> None:
-    parts = [part for part in text.split("/") if part not in {"", ".", ".."}]
-    if path := "/".join(parts).replace("\0", ""):
-        written = reference_of(path)
-        found = path_of_uri(written)
-        assert found is not None
-        assert found.removeprefix("./") == path
-        assert path_of(written).removeprefix("./") == path
-        written = absolute_of(f"/{path}")
-        read = path_of_uri(written) if written.startswith("file:") else written
-        assert read == f"/{path}"
-        assert written.isprintable() or not read.isprintable()
-
-
 def test_a_name_that_no_xml_can_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(MetadataError, match="XML cannot represent"):
         image().n5.to_bdv(tmp_path / "dataset.xml", tmp_path / os.fsdecode(b"\xff.n5"))
@@ -983,7 +941,8 @@ def test_objects_of_any_name_are_found_from_the_xml(name: str) -> None:
         written = str(root.findtext(".//ImageLoader/n5"))
         found = path_of_uri(written.replace("memory://", "file://"))
         assert posixpath.basename(found or "") == name
-        assert xr.open_dataset(f"memory:/{xml}", engine="n5").sizes["x"] == 10
+        views = xr.open_dataset(f"memory:/{xml}", engine="n5")
+        np.testing.assert_array_equal(views[Path(xml).stem][0], image())
 
 
 def test_several_writers_add_their_time_points(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.hangar_samples import samples
 from xarray_n5.errors import MetadataError, NodeNotFoundError
 from xarray_n5.hangar import from_hangar, to_hangar
-from xarray_n5.hangar.records import Record, parse_record
+from xarray_n5.hangar.records import SampleRecord, parse_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,33 +27,33 @@ UID, DIGEST = "rlUK3C", "8067007c0f05c359"
         (
             "00:rlUK3C:8067007c0f05c359:16:105:10 10",
             "0.5",
-            Record(uid=UID, digest=DIGEST, dataset=16, row=105, shape=(10, 10)),
+            SampleRecord(uid=UID, digest=DIGEST, dataset=16, row=105, shape=(10, 10)),
         ),
         (
             "00:rlUK3C:b89f873d3d153a9c:8:199:20 2 3",
             "0.5",
-            Record(uid=UID, digest="b89f873d3d153a9c", dataset=8, row=199, shape=(20, 2, 3)),
+            SampleRecord(uid=UID, digest="b89f873d3d153a9c", dataset=8, row=199, shape=(20, 2, 3)),
         ),
         (
             "00:ab12cd34:8067007c0f05c359:0:0:",
             "0.5",
-            Record(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=()),
+            SampleRecord(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=()),
         ),
         (
             "00:rlUK3C$8067007c0f05c359$16 105*10 10",
             "0.4",
-            Record(uid=UID, digest=DIGEST, dataset=16, row=105, shape=(10, 10)),
+            SampleRecord(uid=UID, digest=DIGEST, dataset=16, row=105, shape=(10, 10)),
         ),
         (
             "00:rlUK3C$16 105*10 10",
             "0.3",
-            Record(uid=UID, digest=None, dataset=16, row=105, shape=(10, 10)),
+            SampleRecord(uid=UID, digest=None, dataset=16, row=105, shape=(10, 10)),
         ),
-        ("00:rlUK3C$0 0*", "0.3", Record(uid=UID, digest=None, dataset=0, row=0, shape=())),
+        ("00:rlUK3C$0 0*", "0.3", SampleRecord(uid=UID, digest=None, dataset=0, row=0, shape=())),
     ],
 )
 def test_records_of_every_form_are_parsed_and_those_of_the_last_one_produced(
-    text: str, form: str, record: Record
+    text: str, form: str, record: SampleRecord
 ) -> None:
     assert parse_record(text) == record
     assert (str(record) == text) is (form != "0.4")
@@ -83,7 +83,7 @@ def test_invalid_records_are_named(text: str) -> None:
 
 def test_records_longer_than_hangar_reads_are_refused(tmp_path: Path) -> None:
     shape = (1,) * 112
-    record = Record(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=shape[:111])
+    record = SampleRecord(uid="ab12cd34", digest=DIGEST, dataset=0, row=0, shape=shape[:111])
     assert len(str(record)) == 254
     assert parse_record(str(record)) == record
     with pytest.raises(MetadataError, match="has 256 characters, expected at most 255"):
@@ -96,14 +96,14 @@ def test_records_longer_than_hangar_reads_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_record_without_digest_has_only_the_oldest_form() -> None:
-    record = Record(uid=UID, digest=None, dataset=1, row=2, shape=(3,))
+    record = SampleRecord(uid=UID, digest=None, dataset=1, row=2, shape=(3,))
     assert str(record) == "00:rlUK3C$1 2*3"
 
 
 def test_old_records_without_digests_read_unchecked(tmp_path: Path) -> None:
     records = [parse_record(each) for each in to_hangar(samples(), tmp_path)]
     old = [
-        str(Record(uid=each.uid, digest=None, dataset=0, row=each.row, shape=each.shape))
+        str(SampleRecord(uid=each.uid, digest=None, dataset=0, row=each.row, shape=each.shape))
         for each in records
     ]
     np.testing.assert_array_equal(from_hangar(tmp_path, old), samples())

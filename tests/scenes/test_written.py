@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[Callable[[xr.Dataset], Any], dict[str, Any], str]] = {
     "a mode": (lambda d: d, {"mode": "a"}, "mode"),
     "an encoding": (lambda d: d, {"encoding": {"raw": {"scale_factor": 2}}}, "scale_factor"),
     "chunks": (lambda d: d, {"encoding": {"raw": {"chunks": (2, 2)}}}, "sides along z, y, x"),
-    "several variables": (lambda d: d.assign(b=d.raw), {}, "found 2"),
+    "several variables": (lambda d: d.assign(b=d.raw), {}, "2 variables"),
     "no position": (changed(affine=lambda d: d.affine * np.nan), {}, "has no position"),
     "singular": (changed(affine=lambda d: d.affine * 0), {}, "has no position"),
     "uneven": (changed(z=lambda d: d.z**2), {}, "not evenly spaced"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from xarray_n5.bdv.loaders import View, XmlPath
+from xarray_n5.bdv.loaders import ViewId, XmlPath
 from xarray_n5.bdv.project import read_project, view_of
 from xarray_n5.bdv.xml import KNOWN, ROOT, parse
 
@@ -122,7 +122,7 @@ def timepoints_element(timepoints: Sequence[int]) -> Element:
     return element
 
 
-def missing_view(view: View) -> Element:
+def missing_view(view: ViewId) -> Element:
     """Return ``MissingView``."""
     return Element("MissingView", timepoint=str(view.timepoint), setup=str(view.setup))
 
@@ -134,7 +134,7 @@ def registrations_element(project: Project) -> Element:
     return element
 
 
-def registration_element(view: View, registration: Registration) -> Element:
+def registration_element(view: ViewId, registration: Registration) -> Element:
     """Return ``ViewRegistration``."""
     element = Element("ViewRegistration", timepoint=str(view.timepoint), setup=str(view.setup))
     for transform in registration.transforms:
@@ -176,13 +176,13 @@ def combined(project: Project, added: Project) -> Project:
     missing = set(project.missing)
     new_times = set(added.timepoints) - set(project.timepoints)
     new_setups = added.setups.keys() - project.setups.keys()
-    missing |= {View(time, setup) for time in new_times for setup in setups}
-    missing |= {View(time, setup) for setup in new_setups for time in timepoints}
+    missing |= {ViewId(time, setup) for time in new_times for setup in setups}
+    missing |= {ViewId(time, setup) for setup in new_setups for time in timepoints}
     missing -= {
         view
         for time in added.timepoints
         for setup in added.setups
-        if (view := View(time, setup)) not in added.missing
+        if (view := ViewId(time, setup)) not in added.missing
     }
     entities = {kind: dict(known) for kind, known in project.entities.items()}
     for kind, new in added.entities.items():

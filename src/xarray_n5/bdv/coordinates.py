@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
-from xarray_n5.bdv.loaders import View
+from xarray_n5.bdv.loaders import ViewId
 from xarray_n5.bdv.project import KINDS, NDIM
 from xarray_n5.datasets.placed import matrices
 from xarray_n5.datasets.world import AXES
@@ -55,7 +55,7 @@ class StackedAxes:
     dims: tuple[str, ...]
     numbers: tuple[tuple[int, ...], ...]
     """The ids along each dimension."""
-    positions: Mapping[View, tuple[int, ...]]
+    positions: Mapping[ViewId, tuple[int, ...]]
     coords: Mapping[str, xr.Variable]
     """Ids and names of setups, and of their channels, tiles, angles and illuminations."""
 
@@ -100,7 +100,7 @@ def arrange(project: Project, selection: ViewSelection) -> StackedAxes:
     dims |= of_setups
     coords |= _coords(of_setups, setups, places, project)
     positions = {
-        View(time, setup.id): (*row, *place)
+        ViewId(time, setup.id): (*row, *place)
         for time, row in zip(timepoints, rows, strict=True)
         for setup, place in zip(setups, places, strict=True)
     }
@@ -171,7 +171,7 @@ def _strings(names: np.ndarray) -> np.ndarray:
 def positions_of(
     project: Project,
     stacked: StackedAxes,
-    stored: Sequence[View],
+    stored: Sequence[ViewId],
     factors: tuple[float, ...] | None,
     setup: ViewSetup,
 ) -> tuple[Geometry, dict[str, xr.Variable], bool]:
@@ -246,7 +246,7 @@ def _shared_scale(
 
 def _matrices(
     project: Project,
-    known: Mapping[View, np.ndarray],
+    known: Mapping[ViewId, np.ndarray],
     stacked: StackedAxes,
     factors: tuple[float, ...] | None,
     axes: Sequence[Axis],
@@ -279,7 +279,7 @@ def _matrices(
 
 
 def _origins(
-    known: Mapping[View, np.ndarray], stacked: StackedAxes, unit: str | None
+    known: Mapping[ViewId, np.ndarray], stacked: StackedAxes, unit: str | None
 ) -> dict[str, xr.Variable]:
     """Return the position of sample 0 of the base level of each view."""
     values = np.full((NDIM, *stacked.shape), np.nan)

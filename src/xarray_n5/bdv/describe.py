@@ -9,9 +9,10 @@ import numpy as np
 
 from xarray_n5.bdv.combine import checked
 from xarray_n5.bdv.images import PROJECT
-from xarray_n5.bdv.loaders import View
-from xarray_n5.bdv.matrices import Placement
+from xarray_n5.bdv.loaders import ViewId
+from xarray_n5.bdv.matrices import DatasetPositions
 from xarray_n5.bdv.project import KINDS, Entity, Project, ViewSetup
+from xarray_n5.datasets.placed import BESIDE, only_image
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.alerts import warn
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from xarray_n5.bdv.project import Registration
 
-_BESIDE = frozenset({"affine", "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
-"""Variables of an image's Dataset that are not the image."""
-
 _ALIASES = {"c": "channel", "time": "t", "image": "tile"}
 """Other names of dimensions: an image of a scene is a tile."""
 
@@ -35,12 +33,12 @@ class Described:
     """Views to write, and their description for an XML."""
 
     project: Project
-    views: Mapping[View, Mapping[str, int]]
+    views: Mapping[ViewId, Mapping[str, int]]
     """The positions of the existing views along the dimensions before z."""
     levels: Sequence[xr.DataArray]
     """The image's levels, the dimensions of views first."""
 
-    def data(self, view: View, level: int) -> xr.DataArray:
+    def data(self, view: ViewId, level: int) -> xr.DataArray:
         """Return a level of a view."""
         return self.levels[level].isel(self.views[view]).transpose(*AXES)
 
@@ -67,17 +65,17 @@ def describe(
         If these are not the views of a project.
     """
     datasets = [_with_values(_named(level)) for level in levels]
-    arrays = [_image(dataset, name) for dataset in datasets]
+    arrays = [only_image(dataset, name) for dataset in datasets]
     dims = [str(dim) for dim in arrays[0].dims if dim not in AXES]
     _check_dims(arrays[0], dims)
     base = datasets[0]
     times = _timepoints(base, dims)
-    placement = Placement.of(base, before)
+    placement = DatasetPositions.of(base, before)
     reader = Setups(base, placement, [d for d in dims if d != "t"], arrays[0], before, taken)
     setups, views = {}, {}
     entities: dict[str, dict[int, Entity]] = {}
-    missing: set[View] = set()
-    registrations: dict[View, Registration] = {}
+    missing: set[ViewId] = set()
+    registrations: dict[ViewId, Registration] = {}
     for setup, position in reader.all():
         if setup.id in setups or setup.id in taken:
             raise MetadataError(f"several views of {name!r} have the setup {setup.id}")
@@ -90,7 +88,7 @@ def describe(
                     f"the {kind} {number} has two names, {first.name!r} and {entity.name!r}"
                 )
         for place, time in enumerate(times):
-            view = View(time, setup.id)
+            view = ViewId(time, setup.id)
             at = {**position, **({"t": place} if "t" in dims else {})}
             if "missing" in base.variables and value_of(base, "missing", at):
                 missing.add(view)
@@ -124,20 +122,8 @@ def _named(dataset: xr.Dataset) -> xr.Dataset:
 
 def _with_values(dataset: xr.Dataset) -> xr.Dataset:
     """Return a Dataset with its coordinates in memory, read in one batch."""
-    facts = [name for name in dataset.data_vars if name in _BESIDE]
+    facts = [name for name in dataset.data_vars if name in BESIDE]
     return dataset.assign_coords(dataset.set_coords(facts).coords.to_dataset().compute().coords)
-
-
-def _image(dataset: xr.Dataset, where: str) -> xr.DataArray:
-    """Return the only image of a Dataset."""
-    names = [name for name in dataset.data_vars if name not in _BESIDE]
-    if len(names) != 1:
-        raise MetadataError(
-            f"expected one image for a project, but {where!r} has {len(names)} variables: "
-            f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]], or join "
-            "channels along the dimension 'channel' with xarray.concat"
-        )
-    return dataset[names[0]]
 
 
 def _check_dims(array: xr.DataArray, dims: Sequence[str]) -> None:
@@ -200,7 +186,7 @@ class Setups:
     """The setups of an image."""
 
     dataset: xr.Dataset
-    placement: Placement
+    placement: DatasetPositions
     dims: Sequence[str]
     array: xr.DataArray
     before: Project | None

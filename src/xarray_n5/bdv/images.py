@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from xarray_n5.bdv.coordinates import VOXEL, VOXEL_UNIT, arrange, positions_of
-from xarray_n5.bdv.loaders import View
+from xarray_n5.bdv.loaders import ViewId
 from xarray_n5.bdv.project import NDIM, Registration, Transform
 from xarray_n5.datasets.placed import PlacedImage
 from xarray_n5.dialects.bdv import fusion_around
@@ -70,7 +70,7 @@ def images_of(
     return images
 
 
-def _signature(project: Project, stored: StoredViews, view: View) -> object:
+def _signature(project: Project, stored: StoredViews, view: ViewId) -> object:
     """Return the properties that views of one image share."""
     setup = project.setups[view.setup]
     # Levels that other views lack are omitted, rather than a reason to form another image.
@@ -91,7 +91,7 @@ def _image(
     project: Project,
     stored: StoredViews,
     selection: ViewSelection,
-    views: Sequence[View],
+    views: Sequence[ViewId],
     where: str,
 ) -> PlacedImage:
     """Return the image of the levels that all views have, and whose shapes and factors agree."""
@@ -119,8 +119,8 @@ def _image(
 def _level(
     project: Project,
     stacked: StackedAxes,
-    parts: Mapping[View, Part[Array]],
-    broken: Mapping[View, Exception],
+    parts: Mapping[ViewId, Part[Array]],
+    broken: Mapping[ViewId, Exception],
     factors: tuple[float, ...] | None,
 ) -> tuple[Level[Array], dict[str, xr.Variable], bool]:
     """Return a level, its coordinates, and whether they are world positions."""
@@ -138,7 +138,7 @@ def _level(
     return level, coords, in_world
 
 
-def _missing(stacked: StackedAxes, stored: Collection[View]) -> dict[str, xr.Variable]:
+def _missing(stacked: StackedAxes, stored: Collection[ViewId]) -> dict[str, xr.Variable]:
     """Return the views that are not stored as a coordinate, if there are any."""
     absent = np.ones(stacked.shape, bool)
     for view in stored:
@@ -150,7 +150,7 @@ def _missing(stacked: StackedAxes, stored: Collection[View]) -> dict[str, xr.Var
 def _describe(
     coords: dict[str, xr.Variable],
     project: Project,
-    view: View,
+    view: ViewId,
     factors: tuple[float, ...] | None,
 ) -> None:
     """Add facts that only a project has to its coordinates, so that it can be stored again."""
@@ -170,7 +170,7 @@ def _warn_missing(
     project: Project, stored: StoredViews, selection: ViewSelection, where: str
 ) -> None:
     """Warn about missing views, once for all of them."""
-    views = [View(time, setup) for time in selection.timepoints for setup in selection.setups]
+    views = [ViewId(time, setup) for time in selection.timepoints for setup in selection.setups]
     there = {*stored.views, *stored.broken}
     absent = [view for view in views if view not in there]
     if absent:
@@ -182,7 +182,7 @@ def _warn_missing(
         )
 
 
-def _named(views: Sequence[View]) -> str:
+def _named(views: Sequence[ViewId]) -> str:
     shown = [f"timepoint {v.timepoint} of setup {v.setup}" for v in views[:_SHOWN]]
     return ", ".join([*shown, *["..."] * (len(views) > _SHOWN)])
 
@@ -211,7 +211,7 @@ def in_world_of_input(project: Project, stored: StoredViews, where: str) -> Proj
             if (start := _offset(part.array.attrs, part.array.url)) is not None
         }
         return replace(project, registrations={**registered, **steps}) if steps else project
-    views = (View(time, setup) for time in project.timepoints for setup in project.setups)
+    views = (ViewId(time, setup) for time in project.timepoints for setup in project.setups)
     return replace(
         project,
         setups={n: _in_pixels(setup, fusion, where) for n, setup in project.setups.items()},

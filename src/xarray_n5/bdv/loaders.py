@@ -215,7 +215,7 @@ _ENCODED = re.compile(r"(?:https?|file|local):", re.IGNORECASE)
 """The schemes of URLs that are percent-encoded where they are opened."""
 
 
-class View(NamedTuple):
+class ViewId(NamedTuple):
     """One stack of a project."""
 
     timepoint: int
@@ -302,7 +302,7 @@ class Loader:
     kind: Kind | None = None
     """The container's kind; None if the loader is not supported."""
     place: XmlPath | Bucket | None = None
-    views: Mapping[View, ZarrView] = field(default_factory=dict)
+    views: Mapping[ViewId, ZarrView] = field(default_factory=dict)
     """The views of an OME-Zarr container; empty if its root is the only image."""
 
     @property
@@ -374,9 +374,9 @@ def _bucket(
     return Bucket(name, (key or "").strip("/"), endpoint, region)
 
 
-def _zarr_view(element: Element) -> tuple[View, ZarrView]:
+def _zarr_view(element: Element) -> tuple[ViewId, ZarrView]:
     timepoint = element.get("tp") or element.get("timepoint")
-    at = View(whole("the tp of a zgroup", timepoint), whole("its setup", element.get("setup")))
+    at = ViewId(whole("the tp of a zgroup", timepoint), whole("its setup", element.get("setup")))
     path = (element.get("path") or child_text(element, "path") or "").replace("\\", "/")
     if ".." in path.split("/"):
         raise ValueError(f"the path {path[:200]!r} of a zgroup leads out of the container")

@@ -23,13 +23,13 @@ from xarray_n5.model.units import ratio, same_unit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.bdv.loaders import View
+    from xarray_n5.bdv.loaders import ViewId
     from xarray_n5.bdv.project import Project
     from xarray_n5.model.axes import Axis
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placement:
+class DatasetPositions:
     """The positions of a Dataset's samples, and the size of a unit of the world."""
 
     dataset: xr.Dataset
@@ -45,7 +45,7 @@ class Placement:
     """Whether the first step of a registration is a calibration."""
 
     @classmethod
-    def of(cls, dataset: xr.Dataset, before: Project | None) -> Placement:
+    def of(cls, dataset: xr.Dataset, before: Project | None) -> DatasetPositions:
         """Return the positions of a Dataset's samples.
 
         Parameters
@@ -83,7 +83,7 @@ class Placement:
             calibrated=basis == "calibration" and size is not None,
         )
 
-    def registration(self, view: View, position: Mapping[str, int]) -> Registration | None:
+    def registration(self, view: ViewId, position: Mapping[str, int]) -> Registration | None:
         """Return the registration of a view; None if its matrix is unknown.
 
         The one that the Dataset was opened with is kept, with its steps, if it is still the view's.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from xarray_n5.bdv.loaders import Loader, View, XmlPath, read_loader
+from xarray_n5.bdv.loaders import Loader, ViewId, XmlPath, read_loader
 from xarray_n5.bdv.xml import child_text, finite_numbers, parse, whole
 from xarray_n5.dialects.lists import as_tuples, per_axis
 from xarray_n5.model.axes import SAME
@@ -91,7 +91,7 @@ def _scales(rows: Rows) -> tuple[float, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class WorldUnit:
     """The size of a unit of BigDataViewer's world along x, y, z, in the unit of the voxel size."""
 
     scale: tuple[float, ...] = (1.0,) * NDIM
@@ -103,7 +103,7 @@ class World:
     those of views do not agree; there is no unit.
     """
 
-    def agrees(self, other: World) -> bool:
+    def agrees(self, other: WorldUnit) -> bool:
         """Return whether another view has the same world."""
         if self == other:
             return True
@@ -113,8 +113,8 @@ class World:
 
 def world_of(
     registration: Registration, voxel_size: Sequence[float] | None, unit: str | None
-) -> World:
-    """Return the size of a unit of the world by one view: see :class:`World`.
+) -> WorldUnit:
+    """Return the size of a unit of the world by one view: see :class:`WorldUnit`.
 
     Parameters
     ----------
@@ -126,26 +126,26 @@ def world_of(
         The unit of that.
     """
     if voxel_size is None:
-        return World()
+        return WorldUnit()
     scales, sizes = registration.calibration, tuple(voxel_size)
     if scales is not None:
         return _world(scales, sizes, unit)
     shared = max(sizes) - min(sizes) <= SAME * min(sizes)
     if shared or per_axis(registration.total) is not None:
-        return World((sizes[0],) * NDIM if shared else sizes, unit, "voxels")
-    return World()
+        return WorldUnit((sizes[0],) * NDIM if shared else sizes, unit, "voxels")
+    return WorldUnit()
 
 
 @lru_cache(maxsize=1024)
-def _world(scales: tuple[float, ...], sizes: tuple[float, ...], unit: str | None) -> World:
+def _world(scales: tuple[float, ...], sizes: tuple[float, ...], unit: str | None) -> WorldUnit:
     """Return the size of a unit of the world, from the scaling of voxels of a size."""
     if min(scales) > 0:
         ratios = np.array(sizes) / np.array(scales)
         if np.allclose(ratios, ratios[0], rtol=SAME, atol=0):
             # Exactly 1, or exactly the size of a voxel, if only rounding differs.
             exact = (n for n in (1.0, *sizes) if abs(n - ratios[0]) <= SAME * n)
-            return World((next(exact, float(ratios[0])),) * NDIM, unit, "calibration")
-    return World((1.0,) * NDIM, unit, "assumed")
+            return WorldUnit((next(exact, float(ratios[0])),) * NDIM, unit, "calibration")
+    return WorldUnit((1.0,) * NDIM, unit, "assumed")
 
 
 def read_registration(element: Element) -> Registration:
@@ -217,9 +217,9 @@ class Project:
     """The entities of each attribute, by their ids."""
     timepoints: Sequence[int] = ()
     """The ids of the time points, sorted."""
-    missing: frozenset[View] = frozenset()
+    missing: frozenset[ViewId] = frozenset()
     """Views that the microscope, or the program, omitted."""
-    registrations: Mapping[View, Registration] = field(default_factory=dict, repr=False)
+    registrations: Mapping[ViewId, Registration] = field(default_factory=dict, repr=False)
     document: bytes = field(default=b"", repr=False)
     """The XML."""
 
@@ -228,9 +228,9 @@ class Project:
         return self
 
     @cached_property
-    def world(self) -> World:
+    def world(self) -> WorldUnit:
         """The size of a unit of the world, if all views agree, otherwise unknown."""
-        shared: World | None = None
+        shared: WorldUnit | None = None
         for view, registration in self.registrations.items():
             setup = self.setups.get(view.setup)
             if setup is None:
@@ -238,9 +238,9 @@ class Project:
             size = None if setup.voxel_size is None else setup.voxel_size[::-1]
             world = world_of(registration, size, setup.unit)
             if shared is not None and not shared.agrees(world):
-                return World()
+                return WorldUnit()
             shared = shared or world
-        return World() if shared is None else shared
+        return WorldUnit() if shared is None else shared
 
     def name_of(self, kind: str, number: int) -> str:
         """Return the name of an entity; its id if it has no name."""
@@ -249,15 +249,15 @@ class Project:
 
     def views(
         self, timepoints: Iterable[int] | None = None, setups: Iterable[int] | None = None
-    ) -> Iterator[View]:
+    ) -> Iterator[ViewId]:
         """Iterate over the views that are not missing, of some time points and setups or all."""
         listed = self.loader.views if self.loader else {}
         times = self.timepoints if timepoints is None else timepoints
-        for view in starmap(View, product(times, self.setups if setups is None else setups)):
+        for view in starmap(ViewId, product(times, self.setups if setups is None else setups)):
             if view not in self.missing and (not listed or view in listed):
                 yield view
 
-    def physical(self, view: View) -> tuple[np.ndarray, str | None] | None:
+    def physical(self, view: ViewId) -> tuple[np.ndarray, str | None] | None:
         """Return the matrix from a view's samples to physical positions, x y z, and their unit.
 
         Returns
@@ -323,9 +323,9 @@ def _base_path(root: Element) -> XmlPath:
     return XmlPath(text, relative=element.get("type", "relative") == "relative")
 
 
-def view_of(element: Element) -> View:
+def view_of(element: Element) -> ViewId:
     """Return the time point and the setup of an element about a view."""
-    return View(
+    return ViewId(
         whole("the timepoint of a view", element.get("timepoint")),
         whole("the setup of a view", element.get("setup")),
     )

@@ -21,7 +21,7 @@ from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.open import open_group
 from xarray_n5.bdv.coordinates import ViewSelection
 from xarray_n5.bdv.images import images_of, in_world_of_input
-from xarray_n5.bdv.loaders import Bucket, View
+from xarray_n5.bdv.loaders import Bucket, ViewId
 from xarray_n5.bdv.location import ProjectFile, container_of
 from xarray_n5.bdv.project import NDIM, read_project
 from xarray_n5.bdv.stored import StoredViews, find_views, layout_of
@@ -342,7 +342,7 @@ def placement(
         If the XML is invalid.
     """
     project = read_project(document)
-    if (registered := project.physical(View(timepoint, setup))) is not None:
+    if (registered := project.physical(ViewId(timepoint, setup))) is not None:
         return *registered, "ViewRegistration of the XML"
     described = project.setups.get(setup)
     if described is None or described.voxel_size is None:

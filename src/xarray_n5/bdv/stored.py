@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from xarray_n5.arrays.node import OpenOptions
-    from xarray_n5.bdv.loaders import View
+    from xarray_n5.bdv.loaders import ViewId
     from xarray_n5.bdv.project import Project
     from xarray_n5.formats.open import Container
     from xarray_n5.model.metadata import Attributes
@@ -46,7 +46,7 @@ class BdvLayout:
     in_one_batch: ClassVar[bool] = True
     in_hdf5: bool
 
-    def group(self, view: View) -> str | None:
+    def group(self, view: ViewId) -> str | None:
         """Return the path of the setup, which lists the factors of all levels; None in HDF5.
 
         There, the factors are an attribute of each level, see ``formats/hdf5/nodes.py``.
@@ -57,19 +57,19 @@ class BdvLayout:
         """Return the length of the longest list of factors; None in HDF5: levels are looked up."""
         return max(filter(None, map(_listed_levels, groups.values())), default=None)
 
-    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
+    def path(self, view: ViewId, level: int, groups: Mapping[str, Attributes]) -> str:  # noqa: ARG002
         """Return the path of a view's level."""
         path = hdf5_view_path if self.in_hdf5 else view_path
         return path(view.setup, view.timepoint, level)
 
-    def part(self, view: View, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
+    def part(self, view: ViewId, ndim: int) -> tuple[int, ...]:  # noqa: ARG002
         """Return no indices: each array is one view."""
         if ndim != NDIM:
             raise ValueError(f"it has {ndim} axes, expected {NDIM}")
         return ()
 
     def factors(
-        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+        self, view: ViewId, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
     ) -> tuple[float, ...] | None:
         """Return the factors in the level's own list, or in the setup's."""
         path, setup = self.path(view, level, groups), groups.get(self.group(view) or "", {})
@@ -93,7 +93,7 @@ class ZarrLayout:
     in_one_batch: ClassVar[bool] = False
     project: Project
 
-    def group(self, view: View) -> str | None:
+    def group(self, view: ViewId) -> str | None:
         """Return the path of the view's image; None if the project does not name any."""
         views = self.project.loader.views if self.project.loader else {}
         if not views:
@@ -104,7 +104,7 @@ class ZarrLayout:
         """Return the number of levels in the longest ``multiscales``."""
         return max(filter(None, (len(_entries(group)) for group in groups.values())), default=None)
 
-    def path(self, view: View, level: int, groups: Mapping[str, Attributes]) -> str:
+    def path(self, view: ViewId, level: int, groups: Mapping[str, Attributes]) -> str:
         """Return the path of a level, as ``multiscales`` lists it."""
         group = self.group(view) or ""
         entries = _entries(groups.get(group, {}))
@@ -115,7 +115,7 @@ class ZarrLayout:
             name = f"{level} of {len(entries)} levels"  # there is none
         return join(group, name)
 
-    def part(self, view: View, ndim: int) -> tuple[int, ...]:
+    def part(self, view: ViewId, ndim: int) -> tuple[int, ...]:
         """Return the indices of time and channels; without them, axes before z must have size 1."""
         views = self.project.loader.views if self.project.loader else {}
         count = ndim - NDIM
@@ -131,7 +131,7 @@ class ZarrLayout:
         return ((0,) * (count - len(indices)) + indices)[-count:] if count else ()
 
     def factors(
-        self, view: View, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
+        self, view: ViewId, level: int, array: ArrayMetadata, groups: Mapping[str, Attributes]
     ) -> tuple[float, ...] | None:
         """Return the level's own factors, or else the ratios of the scales in ``multiscales``.
 
@@ -183,7 +183,7 @@ def layout_of(project: Project) -> ViewLayout:
     return BdvLayout(in_hdf5=kind == "hdf5")
 
 
-def groups_of(layout: ViewLayout, views: Iterable[View]) -> list[str]:
+def groups_of(layout: ViewLayout, views: Iterable[ViewId]) -> list[str]:
     """Return the paths of the groups that describe views."""
     return list(dict.fromkeys(p for view in views if (p := layout.group(view)) is not None))
 
@@ -222,17 +222,17 @@ _MANY = 1 << 12
 class StoredViews:
     """The views that are stored."""
 
-    levels: dict[int, dict[View, Part[Array]]] = field(default_factory=dict)
+    levels: dict[int, dict[ViewId, Part[Array]]] = field(default_factory=dict)
     """The views of each requested level, if any are stored."""
-    broken: dict[View, Exception] = field(default_factory=dict)
+    broken: dict[ViewId, Exception] = field(default_factory=dict)
     """The errors of unreadable views."""
-    factors: dict[tuple[int, View], tuple[float, ...] | None] = field(default_factory=dict)
+    factors: dict[tuple[int, ViewId], tuple[float, ...] | None] = field(default_factory=dict)
     """The factors of each level and view along z, y, x; None if they are unknown."""
     groups: dict[str, Attributes] = field(default_factory=dict)
     """The attributes of the root, and of the groups that describe views, by path."""
 
     @property
-    def views(self) -> list[View]:
+    def views(self) -> list[ViewId]:
         """The views of the base level, sorted."""
         return sorted(self.levels.get(0, ()))
 
@@ -240,7 +240,7 @@ class StoredViews:
 def find_views(
     container: Container,
     layout: ViewLayout,
-    views: Sequence[View],
+    views: Sequence[ViewId],
     options: OpenOptions,
     level: int | None = None,
     *,
@@ -282,7 +282,7 @@ def find_views(
     return reader.stored
 
 
-def _listed(container: Container, layout: ViewLayout, views: Sequence[View]) -> Sequence[View]:
+def _listed(container: Container, layout: ViewLayout, views: Sequence[ViewId]) -> Sequence[ViewId]:
     """Return the views that may be stored, by listing each setup if there are many.
 
     An XML that lists any number of time points thus costs no more than the stored ones.
@@ -308,16 +308,16 @@ class _ViewReader:
 
     container: Container
     layout: ViewLayout
-    views: Sequence[View]
+    views: Sequence[ViewId]
     options: OpenOptions
     silent: bool
     groups: dict[str, Attributes] = field(default_factory=dict)
     stored: StoredViews = field(default_factory=StoredViews)
     arrays: dict[str, Array] = field(default_factory=dict)
 
-    def paths(self, levels: Iterable[int]) -> dict[str, list[tuple[int, View]]]:
+    def paths(self, levels: Iterable[int]) -> dict[str, list[tuple[int, ViewId]]]:
         """Return the paths of levels, and the views in them."""
-        paths: dict[str, list[tuple[int, View]]] = {}
+        paths: dict[str, list[tuple[int, ViewId]]] = {}
         for level in levels:
             for view in self.views:
                 if view in self.stored.broken:
@@ -360,7 +360,7 @@ class _ViewReader:
             warn_unfinished(self.container.store, arrays)
 
     def _lacking(
-        self, holds: Iterable[Sequence[tuple[int, View]]], nodes: Iterable[Node | N5Error]
+        self, holds: Iterable[Sequence[tuple[int, ViewId]]], nodes: Iterable[Node | N5Error]
     ) -> list[str]:
         """Return the groups that were not read, and that may have the factors of arrays."""
         views = [
@@ -373,7 +373,7 @@ class _ViewReader:
         ]
         return [group for group in groups_of(self.layout, views) if group not in self.groups]
 
-    def _add(self, level: int, view: View, path: str, metadata: ArrayMetadata) -> None:
+    def _add(self, level: int, view: ViewId, path: str, metadata: ArrayMetadata) -> None:
         where = self.container.where(path)
         try:
             indices = self.layout.part(view, len(metadata.shape))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from dask.base import is_dask_collection, tokenize
+from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.arrays.spec import ArraySpec, resolve_chunks, supported
+from xarray_n5.arrays.spec import ArraySpec, resolve_chunks
 from xarray_n5.bdv.describe import Described, describe
 from xarray_n5.bdv.matrices import axis_along
 from xarray_n5.bdv.project import Project
@@ -25,14 +25,13 @@ from xarray_n5.bdv.save import (
     options_of_xml,
     write_views,
 )
-from xarray_n5.codecs import resolve
+from xarray_n5.datasets.placed import compression_of, demands_on, sides_of
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats.open import find_scene, open_store
 from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import SAME, Axis, Geometry, of_one_sample
-from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import view_path
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks, steps_of
 from xarray_n5.writing.options import WriteOptions
@@ -42,7 +41,7 @@ from xarray_n5.writing.request import WriteRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xarray_n5.bdv.loaders import View
+    from xarray_n5.bdv.loaders import ViewId
     from xarray_n5.bdv.project import ViewSetup
     from xarray_n5.pyramids.reduce import Method, Step
     from xarray_n5.writing.group import GroupWrite
@@ -113,14 +112,12 @@ def write_project(
     taken: dict[int, ViewSetup] = {}
     images = []
     for name, datasets in pyramids_of(tree).items():
-        levels = {
-            f"{tree.path.rstrip('/')}/{path}": _in_blocks(level) for path, level in datasets.items()
-        }
+        levels = {f"{tree.path.rstrip('/')}/{path}": level for path, level in datasets.items()}
         described = describe(name or _NAME, list(levels.values()), before, taken)
         taken |= described.project.setups
         check_alike(name or _NAME, levels, described.levels)
-        chosen = [_chosen(encodings, path, dataset) for path, dataset in levels.items()]
-        storage = [Storage.of(*pair) for pair in zip(described.levels, chosen, strict=True)]
+        images_of_levels = zip(levels, described.levels, strict=True)
+        storage = [Storage.of(image, encodings.get(path)) for path, image in images_of_levels]
         if coarser is None:
             factors = factors_of_levels(name or _NAME, described.levels)
             images.append(ViewImage(described, factors, storage, how))
@@ -134,16 +131,6 @@ def write_project(
     if not images:
         raise MetadataError("there are no variables; expected an image for the project")
     return write_views(images, target, how, in_turn=coarser is not None)
-
-
-def _in_blocks(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset whose images are read when they are written, if they are lazy."""
-    lazy = {}
-    for name, array in dataset.data_vars.items():
-        sides = array.encoding.get("preferred_chunks")
-        if sides and not is_dask_collection(array.variable):
-            lazy[name] = array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})
-    return dataset.assign(lazy) if lazy else dataset
 
 
 def factors_of_levels(name: str, levels: Sequence[xr.DataArray]) -> list[tuple[int, ...]]:
@@ -229,7 +216,7 @@ class ViewImage:
     def requests(self) -> dict[str, WriteRequest]:
         """Return the views to write by path, level by level."""
         requests: dict[str, WriteRequest] = {}
-        finer: dict[View, Array] = {}
+        finer: dict[ViewId, Array] = {}
         token = tokenize(self.described.levels[0].data, self.method, self.factors)
         for level in range(len(self.factors)):
             for view in self.described.views:
@@ -253,15 +240,11 @@ class ViewImage:
 
     def _request(self, data: xr.DataArray, path: str, level: int) -> WriteRequest:
         stored, how = self.storage[level], self.how
-        compression = resolve(stored.compression)
-        if not stored.explicit:
-            facts = (data.shape, data.dtype, path, stored.chunks)
-            compression = supported(how.format, compression, *facts)
         spec = ArraySpec(
             path=path,
             mode="w-" if how.mode == "w-" else "w",
             chunks=stored.chunks,
-            compression=compression,
+            compression=compression_of(stored.image, stored.chosen, how.format, data.shape, path),
             attributes={"downsamplingFactors": list(self.factors[level][::-1])},
         )
         return WriteRequest.of(data.data, spec, how, dims=AXES)
@@ -297,48 +280,21 @@ class Coarser:
 class Storage:
     """The storage of a level's views: their chunks along z, y, x, and the compression."""
 
+    image: xr.DataArray
+    """The level as it was opened."""
+    chosen: Mapping[str, Any]
+    """The encoding that the user chose."""
     chunks: Any
-    compression: Any
-    explicit: bool
-    """Whether the user chose the compression, which is then used or refused."""
 
     @classmethod
-    def of(cls, array: xr.DataArray, chosen: Mapping[str, Any]) -> Storage:
+    def of(cls, image: xr.DataArray, encodings: Encoding | None) -> Storage:
         """Return the user's choice, or the storage that the image was opened from."""
-        known = array.encoding
-        chunks, kept = chosen.get("chunks"), known.get("chunks")
-        if chunks is None and kept is not None and len(kept) == array.ndim:
-            chunks = kept
+        chosen = demands_on(image, encodings, _ENCODINGS)
+        chunks = sides_of("chunks", image, AXES, chosen)
         if chunks is not None:
-            shape = tuple(array.sizes[axis] for axis in AXES)
-            chunks, _ = resolve_chunks(_along_space(chunks, array), None, shape, array.dtype)
-        compression = chosen.get("compression", known.get("compression"))
-        if "compression" not in chosen and compression is None:
-            compression = known.get("n5_compression", "gzip")
-        return cls(chunks, compression, "compression" in chosen)
-
-
-def _along_space(chunks: Any, array: xr.DataArray) -> Any:
-    """Return the shape of chunks along z, y, x."""
-    if isinstance(chunks, str | int) or len(chunks) == len(AXES):
-        return chunks
-    if len(chunks) != array.ndim:
-        raise MetadataError(
-            f"chunks is {tuple(chunks)}; expected a number, 'auto', or the sides along z, y, x"
-        )
-    sides = dict(zip(array.dims, chunks, strict=True))
-    return tuple(sides[axis] for axis in AXES)
-
-
-def _chosen(encodings: Mapping[str, Encoding], path: str, dataset: xr.Dataset) -> Mapping[str, Any]:
-    """Return the user's encoding of an image."""
-    chosen: dict[str, Any] = {}
-    for name, encoding in (encodings.get(path) or {}).items():
-        if name not in dataset.data_vars:
-            raise KeyError(f"the encoding has {name!r}; expected some of {list(dataset.data_vars)}")
-        refuse_encodings(name, sorted(set(encoding) - _ENCODINGS), _ENCODINGS)
-        chosen |= encoding
-    return chosen
+            shape = tuple(image.sizes[axis] for axis in AXES)
+            chunks, _ = resolve_chunks(chunks, None, shape, image.dtype)
+        return cls(image, chosen, chunks)
 
 
 def register_views(

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
+from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import Room
+from xarray_n5.arrays.spec import supported
+from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import DatasetOptions, build
-from xarray_n5.datasets.world import AXES, FRAME, START, STEP
-from xarray_n5.errors import NodeNotFoundError
+from xarray_n5.datasets.world import AFFINE, AXES, FRAME, START, STEP
+from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
+from xarray_n5.model.options import refuse_encodings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +25,14 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
     from xarray_n5.formats.open import Container
+    from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Axis
+    from xarray_n5.model.codec import Compression
     from xarray_n5.model.image import Image
+    from xarray_n5.writing.options import Encoding
+
+BESIDE = frozenset({AFFINE, "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
+"""Variables of a Dataset of placed images that are not images."""
 
 COLUMNS = (*AXES, "1")
 """The columns of matrices: of samples along z, y, x, and the constants."""
@@ -192,3 +202,71 @@ def _in_blocks(variable: xr.Variable, stacked: frozenset[str]) -> xr.Variable:
         return variable
     encoding = {"chunks": variable.shape, "preferred_chunks": dict.fromkeys(outer, 1)}
     return variable._replace(encoding={**variable.encoding, **encoding})
+
+
+def only_image(dataset: xr.Dataset, where: str) -> xr.DataArray:
+    """Return the only image of a Dataset of placed images; a lazy one is read when it is written.
+
+    Raises
+    ------
+    MetadataError
+        If there are none or several.
+    """
+    names = [name for name in dataset.data_vars if name not in BESIDE]
+    if len(names) != 1:
+        raise MetadataError(
+            f"{where}: expected one image, got {len(names)} variables: "
+            f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]], or join channels "
+            "along the dimension 'channel' with xarray.concat"
+        )
+    image = dataset[names[0]]
+    sides = image.encoding.get("preferred_chunks")
+    if not sides or is_dask_collection(image.variable):
+        return image
+    return image.chunk({dim: side for dim, side in sides.items() if dim in image.dims})
+
+
+def demands_on(
+    image: xr.DataArray, encodings: Encoding | None, known: set[str]
+) -> Mapping[str, Any]:
+    """Return the encoding that the user chose for the only image of a Dataset."""
+    for name, encoding in (encodings or {}).items():
+        if name != image.name:
+            raise KeyError(f"the encoding has {name!r}; expected {image.name!r}")
+        refuse_encodings(name, sorted(set(encoding) - known), known)
+    return (encodings or {}).get(str(image.name), {})
+
+
+def sides_of(key: str, image: xr.DataArray, dims: Sequence[Any], chosen: Mapping[str, Any]) -> Any:
+    """Return the sides of "chunks" or "shards" along some dimensions of an image.
+
+    They are those that the user chose, or with which the image was opened.
+    """
+    if key in chosen:
+        sides = chosen[key]
+    else:
+        opened = None if "chunks" in chosen else image.encoding.get(key)
+        sides = opened if opened is not None and len(opened) == image.ndim else None
+    if sides is None or isinstance(sides, str | int):
+        return sides
+    if len(sides) not in {len(dims), image.ndim}:
+        raise MetadataError(
+            f"{key} is {tuple(sides)}; expected a number, 'auto', or the sides along "
+            f"{', '.join(map(str, dims))}"
+        )
+    named = dict(zip(image.dims if len(sides) == image.ndim else dims, sides, strict=True))
+    return tuple(named[dim] for dim in dims)
+
+
+def compression_of(
+    image: xr.DataArray, chosen: Mapping[str, Any], form: Format, shape: tuple[int, ...], path: str
+) -> Compression:
+    """Return the compression that the user chose, or that of the opened image if it fits."""
+    if "compression" in chosen:
+        return resolve(chosen["compression"])
+    known = image.encoding
+    try:
+        wish = resolve(known.get("compression", known.get("n5_compression", "gzip")))
+    except (N5Error, TypeError, ValueError):  # that of another library
+        wish = resolve("gzip")
+    return supported(form, wish, shape, image.dtype, path)

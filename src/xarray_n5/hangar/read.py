@@ -23,7 +23,7 @@ from xarray_n5.hangar.records import (
     DATASETS,
     NUMBERED,
     ROWS,
-    Record,
+    SampleRecord,
     Schema,
     digest_of,
     parse_record,
@@ -64,7 +64,7 @@ class Run:
     def record(self, row: int, shape: tuple[int, ...]) -> str:
         """Return the record of the sample in one of the rows."""
         uid, digest = Path(self.path).stem, self.digests[row]
-        return str(Record(uid, self.dataset, self.first + row, shape, digest))
+        return str(SampleRecord(uid, self.dataset, self.first + row, shape, digest))
 
 
 def from_hangar(
@@ -336,7 +336,7 @@ def _blocks(runs: Sequence[Run], size: int) -> list[list[Run]]:
     return blocks
 
 
-def _runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile]) -> list[Run]:
+def _runs_of_records(records: Sequence[SampleRecord], files: Mapping[str, HangarFile]) -> list[Run]:
     """Return runs of the samples of records of one shape, in their order.
 
     Raises
@@ -364,7 +364,7 @@ def _runs_of_records(records: Sequence[Record], files: Mapping[str, HangarFile])
     return runs
 
 
-def _find_named(records: Sequence[Record], paths: Sequence[str]) -> dict[str, HangarFile]:
+def _find_named(records: Sequence[SampleRecord], paths: Sequence[str]) -> dict[str, HangarFile]:
     """Return the files that records name, by their uids.
 
     Raises

@@ -47,7 +47,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SampleRecord:
     """The location, shape and digest of one sample.
 
     >>> parse_record("00:rlUK3C:8067007c0f05c359:16:105:10 10").shape
@@ -73,7 +73,7 @@ class Record:
         return f"00:{self.uid}:{self.digest}:{self.dataset}:{self.row}:{sizes}"
 
 
-def parse_record(text: object) -> Record:
+def parse_record(text: object) -> SampleRecord:
     """Parse a record in any of Hangar's three forms.
 
     Raises
@@ -93,7 +93,7 @@ def parse_record(text: object) -> Record:
     parts = match.groupdict()
     shape = tuple(map(int, parts["shape"].split()))
     place = int(parts["dataset"]), int(parts["row"])
-    return Record(parts["uid"], *place, shape, parts.get("digest"))
+    return SampleRecord(parts["uid"], *place, shape, parts.get("digest"))
 
 
 def check_length(text: str) -> None:

@@ -20,7 +20,7 @@ from xarray_n5.hangar.records import (
     DATASETS,
     NUMBERED,
     ROWS,
-    Record,
+    SampleRecord,
     Schema,
     check_length,
     digest_of,
@@ -247,6 +247,6 @@ def _checked(sample: Any, schema: Schema) -> np.ndarray:
 
 
 def _record(uid: str, digest: str, number: int, shape: tuple[int, ...]) -> str:
-    text = str(Record(uid, *divmod(number, ROWS), shape, digest))
+    text = str(SampleRecord(uid, *divmod(number, ROWS), shape, digest))
     check_length(text)
     return text

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from xarray_n5.arrays.coordinates import geometry_from, step_of
+from xarray_n5.datasets.placed import BESIDE, demands_on, only_image
 from xarray_n5.datasets.world import (
     AFFINE,
     AXES,
@@ -20,7 +20,6 @@ from xarray_n5.datasets.world import (
 )
 from xarray_n5.errors import MetadataError
 from xarray_n5.model.axes import Axis, Geometry, kind_of
-from xarray_n5.model.options import refuse_encodings
 from xarray_n5.model.paths import view_path
 from xarray_n5.model.systems import CoordinateSystem, SystemAxis
 from xarray_n5.model.units import unit_of, written_unit
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 _WORLD = "world"
 """The name of the world, unless the matrices state it."""
-
-FACTS = frozenset({AFFINE, "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
-"""Variables that are not images."""
 
 _ENCODINGS = {"chunks", "compression", "shards"}
 """The encodings of an image that users may set."""
@@ -65,24 +61,14 @@ class PlacedLevel:
     @classmethod
     def of(cls, node: str, dataset: xr.Dataset, encoding: Encoding) -> PlacedLevel:
         """Return the positions of a Dataset's images; raise if they are not known."""
-        facts = [name for name in FACTS if name in dataset.data_vars]
-        dataset = dataset.set_coords(facts)
-        names = list(dataset.data_vars)
-        if len(names) != 1:
-            raise MetadataError(
-                f"{node}: expected one variable for a scene, found {len(names)}: "
-                f"{', '.join(map(str, names)) or 'none'}; select one with ds[[name]]"
-            )
-        for name, chosen in encoding.items():
-            if name != names[0]:
-                raise KeyError(f"the encoding has {name!r}; expected {names[0]!r}")
-            refuse_encodings(name, sorted(set(chosen) - _ENCODINGS), _ENCODINGS)
-        data = _in_blocks(dataset[names[0]])
+        dataset = dataset.set_coords([name for name in BESIDE if name in dataset.data_vars])
+        data = only_image(dataset, node)
+        chosen = demands_on(data, encoding, _ENCODINGS)
         _check_affine(node, dataset)
         placed = placed_by_matrices(dataset) if is_placed(dataset) else None
         if placed is None:
             raise MetadataError(
-                f"{node}: {names[0]!r} has no coordinate 'affine', which places each image in the "
+                f"{node}: {data.name!r} has no coordinate 'affine', which places each image in the "
                 "world of a scene; add one with the dimensions (image, axis, column)"
             )
         stacked, matrices = placed
@@ -91,7 +77,7 @@ class PlacedLevel:
         rest.sort(key=lambda dim: kind_of(dim, None) != "time")
         if [*space] not in ([*AXES], [*AXES[1:]]) or not {*stacked} <= {*data.dims} - {*AXES}:
             raise MetadataError(
-                f"{node}: {names[0]!r} has the dimensions {', '.join(map(str, data.dims))}, and "
+                f"{node}: {data.name!r} has the dimensions {', '.join(map(str, data.dims))}, and "
                 f"'affine' has {', '.join(stacked) or 'none'} of images; expected z, y, x (or y, "
                 "x), and those of 'affine'"
             )
@@ -110,7 +96,7 @@ class PlacedLevel:
             geometry=geometry,
             matrices=matrices,
             world=CoordinateSystem(str(attrs.get(WORLD_SYSTEM, _WORLD)), tuple(axes)),
-            chosen=encoding.get(names[0], {}),
+            chosen=chosen,
         )
 
     def positions(self) -> Iterator[dict[str, int]]:
@@ -203,11 +189,3 @@ def _spelt(unit: str | None) -> str | None:
 def _value(variable: xr.DataArray, at: Mapping[str, int]) -> Any:
     """Return a coordinate's value for one image."""
     return variable.isel({d: n for d, n in at.items() if d in variable.dims}).values.item()
-
-
-def _in_blocks(array: xr.DataArray) -> xr.DataArray:
-    """Return an image that is read when it is written, if it is lazy."""
-    sides = array.encoding.get("preferred_chunks")
-    if not sides or is_dask_collection(array.variable):
-        return array
-    return array.chunk({dim: n for dim, n in sides.items() if dim in array.dims})

@@ -13,8 +13,8 @@ import numpy as np
 from xarray_n5.arrays.create import hint_of
 from xarray_n5.arrays.group import create_group
 from xarray_n5.arrays.records import look
-from xarray_n5.arrays.spec import ArraySpec, supported
-from xarray_n5.codecs import resolve
+from xarray_n5.arrays.spec import ArraySpec
+from xarray_n5.datasets.placed import BESIDE, compression_of, sides_of
 from xarray_n5.datasets.world import AXES
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.images.tree import pyramids_of
@@ -24,7 +24,7 @@ from xarray_n5.model.json import check_json
 from xarray_n5.model.paths import join, level_name, normalize_path
 from xarray_n5.model.systems import CoordinateSystem, Reference, SystemAxis
 from xarray_n5.model.transformations import parse_transformation
-from xarray_n5.scenes.levels import FACTS, PlacedLevel
+from xarray_n5.scenes.levels import PlacedLevel
 from xarray_n5.scenes.scene import DIM
 from xarray_n5.writing.group import GroupWrite
 from xarray_n5.writing.inputs import check_apart
@@ -43,7 +43,7 @@ VERSION = "0.6"
 INTRINSIC = "intrinsic"
 """The name of the system of an image's coordinates."""
 
-_KEPT = FACTS | {DIM, "axis", "column", "setup"}
+_KEPT = BESIDE | {DIM, "axis", "column", "setup"}
 """Coordinates that the scene states in other ways, or that are for projects alone."""
 
 _EQUAL = 1e-14
@@ -149,40 +149,20 @@ class WrittenLevel:
     def request(self, path: str, how: WriteOptions) -> WriteRequest:
         """Return the request to write it: as the user chose, or as it was opened."""
         data = self.data.data
-        known, chosen = self.placed.source.encoding, self.placed.chosen
-        sides = {key: self._sides(key) for key in ("chunks", "shards")}
-        compression = resolve(chosen.get("compression", known.get("n5_compression", "gzip")))
-        if "compression" not in chosen:
-            compression = supported(how.format, compression, data.shape, data.dtype, path)
+        source, chosen = self.placed.source, self.placed.chosen
+        chunks, shards = (
+            sides_of(key, source, self.data.dims, chosen) for key in ("chunks", "shards")
+        )
         names = tuple(str(axis.name) for axis in self.placed.geometry.axes)
         spec = ArraySpec(
             path=path,
             mode="w" if how.mode == "w" else "w-",
-            chunks=sides["chunks"],
-            shards=sides["shards"],
-            compression=compression,
+            chunks=chunks,
+            shards=shards,
+            compression=compression_of(source, chosen, how.format, data.shape, path),
             axes=names,
         )
         return WriteRequest.of(data, spec, how, dims=names)
-
-    def _sides(self, key: str) -> Any:
-        """Return the sides of chunks or shards along the dimensions of one image."""
-        whole, chosen = self.placed.source, self.placed.chosen
-        if key in chosen:
-            sides = chosen[key]
-        else:
-            opened = None if "chunks" in chosen else whole.encoding.get(key)
-            sides = opened if opened is not None and len(opened) == whole.ndim else None
-        if sides is None or isinstance(sides, str | int):
-            return sides
-        dims = self.data.dims
-        if len(sides) not in {len(dims), whole.ndim}:
-            raise MetadataError(
-                f"{key} is {tuple(sides)}; expected a number, 'auto', or the sides along "
-                f"{', '.join(map(str, dims))}"
-            )
-        named = dict(zip(whole.dims if len(sides) == whole.ndim else dims, sides, strict=True))
-        return tuple(named[dim] for dim in dims)
 
 
 @dataclass(frozen=True, kw_only=True)
