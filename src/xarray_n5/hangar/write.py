@@ -194,7 +194,6 @@ def _prepare(file: Any, schema: Schema) -> None:
         layout = {"shape": shape, "maxshape": shape, "dtype": schema.dtype, "chunks": (1, side)}
         file.create_dataset(str(number), **layout, **chosen)
     cache = min(max(size * itemsize * ROWS, _CHUNK), _CACHE)
-    options = chosen["compression_opts"]
     attributes = {
         "HANGAR_VERSION": _VERSION,
         "schema_shape": schema.shape,
@@ -207,7 +206,7 @@ def _prepare(file: Any, schema: Schema) -> None:
         "rdcc_w0": 0.75,
         "rdcc_nslots": _next_prime(math.ceil(cache / (side * itemsize)) * 100),
         "chunk_shape": (side,),
-        "compression_opts": False if options is None else options,
+        "compression_opts": chosen["compression_opts"] or False,
     }
     for name, value in attributes.items():
         file.attrs[name] = value
