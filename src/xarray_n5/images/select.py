@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -134,6 +135,7 @@ def pick_level(
     level: object,
     axes: Callable[[], Mapping[str, Level[Any]]],
     where: str,
+    advise: Callable[[], str] = str,
 ) -> str:
     """Return the name of the level that users choose.
 
@@ -149,6 +151,8 @@ def pick_level(
         A function that returns the levels by name, which is called for distances only.
     where
         The pyramid's location, for errors.
+    advise
+        A function that returns more advice where there are several levels; "" for none.
 
     Raises
     ------
@@ -159,9 +163,10 @@ def pick_level(
         coordinate.
     """
     if level is None and len(names) != 1:
+        advice = advise()
         raise ValueError(
             f"{where!r} has the levels {printable(', '.join(names))}; open one of them with "
-            "level=0, or all with xarray.open_datatree"
+            f"level=0, or all with xarray.open_datatree{f'; {advice}' if advice else ''}"
         )
     if level is None:
         return names[0]
@@ -241,16 +246,17 @@ def _images_of_level(
     **how: Any,
 ) -> dict[str, Image[Array]] | None:
     """Return a level of the pyramid in a group, the only one by default; None without a pyramid."""
+    advise = partial(hint_of_xml, group.container)
     if stored := levels_of(group, arrays):
 
         def axes() -> dict[str, Level[Array]]:
             return {name: single_image(array, **how).base for name, array in stored.items()}
 
-        array = stored[pick_level(list(stored), level, axes, group.url)]
+        array = stored[pick_level(list(stored), level, axes, group.url, advise)]
         return named_alike({array.node.name: single_image(array, **how)}, name_of_group(group))
     if image := None if arrays else _combined_image(group, without=without, **how):
         levels = image.levels
-        name = pick_level(list(levels), level, lambda: levels, group.url)
+        name = pick_level(list(levels), level, lambda: levels, group.url, advise)
         return {name: image.at(name)}
     return None
 
