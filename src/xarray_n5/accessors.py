@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.boxes.crop import Bounds
     from xarray_n5.boxes.placement import Targets
-    from xarray_n5.datasets.update import Region
+    from xarray_n5.datasets.region import Region
     from xarray_n5.images.select import LevelChoice
     from xarray_n5.model.axes import Geometry
     from xarray_n5.model.halos import Blocks, Boundary, Depth

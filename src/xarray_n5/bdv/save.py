@@ -31,7 +31,7 @@ from xarray_n5.model.metadata import GroupMetadata, lists_levels
 from xarray_n5.model.paths import numbered, setup_name, view_path
 from xarray_n5.stores import FsspecStore, LocalStore, uncached
 from xarray_n5.writing.group import GroupWrite
-from xarray_n5.writing.plan import planned_node
+from xarray_n5.writing.request import planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

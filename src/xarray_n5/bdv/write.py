@@ -35,8 +35,7 @@ from xarray_n5.model.axes import SAME, Axis, Geometry, of_one_sample
 from xarray_n5.model.paths import view_path
 from xarray_n5.pyramids.reduce import check_type, coarse_shape, coarser_blocks, steps_of
 from xarray_n5.writing.options import WriteOptions
-from xarray_n5.writing.plan import planned_node
-from xarray_n5.writing.request import WriteRequest
+from xarray_n5.writing.request import WriteRequest, planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,7 +26,8 @@ from xarray_n5.arrays.records import (
     read_appends,
     state_of,
 )
-from xarray_n5.datasets.update import find_samples, open_stored, plan_again, plan_update
+from xarray_n5.datasets.region import find_samples
+from xarray_n5.datasets.update import open_stored, plan_again, plan_update
 from xarray_n5.datasets.write import ExistingGroup
 from xarray_n5.errors import FinishedAppendError, NodeNotFoundError, ResumeError, StaleTaskError
 from xarray_n5.model.paths import HIDDEN, join

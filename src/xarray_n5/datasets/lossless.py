@@ -17,6 +17,7 @@ from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph, source_of
 from xarray_n5.model.alerts import ODD
 from xarray_n5.model.axes import SAME
+from xarray_n5.model.conversions import are_same
 from xarray_n5.model.paths import check_name
 
 if TYPE_CHECKING:
@@ -270,38 +271,3 @@ def check_names(dataset: xr.Dataset) -> None:
                 f"variable {name!r} has the pandas type {variable.dtype}; convert it to a NumPy "
                 "type with astype()"
             )
-
-
-def are_same(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Compare numbers element by element; floats may differ by rounding."""
-    same: np.ndarray = _is_same_real(before.real, after.real)
-    if after.dtype.kind == "c":
-        same = same & _is_same_real(before.imag, after.imag)
-    elif before.dtype.kind == "c":
-        same = same & (before.imag == 0)
-    return same
-
-
-def _is_same_real(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    floats = (before.dtype.kind == "f", after.dtype.kind == "f")
-    same: np.ndarray
-    if all(floats):
-        same = np.isfinite(after) | ~np.isfinite(before)
-    elif not any(floats):
-        # Converted back; only a sign may have changed.
-        same = (after.astype(before.dtype) == before) & ((after < 0) == (before < 0))
-    else:
-        integers, other = (after, before) if floats[0] else (before, after)
-        same = _equals_floats(integers, other)
-    return same
-
-
-def _equals_floats(integers: np.ndarray, floats: np.ndarray) -> np.ndarray:
-    """Compare integers with floats exactly; NumPy would compare both as floats."""
-    if integers.dtype.kind == "b":
-        integers = integers.astype("u1")
-    limits = np.iinfo(integers.dtype)
-    within = (floats >= float(limits.min)) & (floats < 2.0 ** (limits.bits - (limits.min < 0)))
-    back = np.where(within, floats, 0)
-    same: np.ndarray = within & (back.astype(integers.dtype) == integers) & (np.trunc(back) == back)
-    return same

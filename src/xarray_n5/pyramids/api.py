@@ -45,7 +45,7 @@ from xarray_n5.pyramids.reduce import (
     steps_of,
 )
 from xarray_n5.writing.options import WriteOptions
-from xarray_n5.writing.plan import planned_node
+from xarray_n5.writing.request import planned_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

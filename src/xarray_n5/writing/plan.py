@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from xarray_n5.arrays.context import context_of
 from xarray_n5.arrays.create import plan_array
-from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import (
     REPAIR,
     Record,
@@ -23,7 +22,7 @@ from xarray_n5.arrays.records import (
     read,
     stated,
 )
-from xarray_n5.arrays.spec import check_agreement, completed, resolve_chunks
+from xarray_n5.arrays.spec import check_agreement
 from xarray_n5.dialects import geometry_of
 from xarray_n5.errors import N5Error, NodeExistsError, ResumeError
 from xarray_n5.formats.keyed import not_found
@@ -33,7 +32,7 @@ from xarray_n5.model.metadata import ArrayMetadata
 from xarray_n5.model.paths import join
 from xarray_n5.stores import together
 from xarray_n5.writing.inputs import check_independent
-from xarray_n5.writing.request import aligned_blocks, fingerprint, region_start
+from xarray_n5.writing.request import aligned_blocks, fingerprint, planned_node, region_start, sized
 from xarray_n5.writing.tasks import ArrayWrite
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.records import Append
-    from xarray_n5.arrays.spec import ArraySpec
     from xarray_n5.formats.open import Container
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.request import Identity, WriteRequest
@@ -147,7 +145,7 @@ def plan_write(request: WriteRequest) -> WritePlan:
     ]
     state, documents = together(options.store, looks)
     target, start = _target(request)
-    spec = _sized(request, None if target is None else target.metadata)
+    spec = sized(request, None if target is None else target.metadata)
     sides: Any = spec.shards or spec.chunks
     if request.region is not None and target is not None and options.safe_chunks:
         names, stored = request.dims if request.target is not None else (), target.metadata
@@ -220,31 +218,6 @@ def _target(request: WriteRequest) -> tuple[ArrayNode | None, tuple[int, ...]]:
     return target, region_start(request.region, request.source, target)
 
 
-def _sized(request: WriteRequest, stored: ArrayMetadata | None) -> ArraySpec:
-    """Return the array to store, with the shapes of chunks and shards.
-
-    These are as requested, those of an array that is kept, or those of Dask's blocks.
-    """
-    spec, source, chunks = request.spec, request.source, request.spec.chunks
-    if stored is not None and request.keeps_array and chunks is None:
-        chunks = stored.inner or stored.chunks
-        if spec.shards is None:
-            return replace(spec, chunks=chunks, shards=stored.inner and stored.chunks)
-    elif chunks is None:
-        chunks = "auto" if request.in_memory else request.blocks
-    sides, shards = resolve_chunks(chunks, spec.shards, source.shape, source.dtype, spec.apart)
-    return replace(spec, chunks=sides, shards=shards)
-
-
-def planned_node(request: WriteRequest, spec: ArraySpec | None = None) -> ArrayNode:
-    """Return the array that a request describes, for those who will read it; nothing is checked."""
-    options, source, spec = request.options, request.source, spec or _sized(request, None)
-    where = join(options.container.url, request.path)
-    metadata = replace(spec, axes=None).metadata(source.shape, source.dtype, where)
-    metadata = completed(options.format, metadata, spec.layout, where)
-    return OpenOptions(writable=True).node(options.container, request.path, metadata).bare()
-
-
 # What is there
 
 
@@ -272,7 +245,7 @@ def _continued(plan: WritePlan, target: ArrayNode | None) -> WritePlan:
     if cleared or (facts.get("fresh") and not state.is_alone(token, plan.record.box)):
         return plan
     if request.region is None and not is_as_written(facts, target, plan):
-        wanted = planned_node(request, _sized(request, target.metadata)).metadata
+        wanted = planned_node(request, sized(request, target.metadata)).metadata
         check_agreement(target.metadata, wanted, target.url, chunks_matter=False)
     first = facts.get("began", plan.earlier[0].attempt)
     claim = claim_of(write.claim.store, request.path, plan.record, first)

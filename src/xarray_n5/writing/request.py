@@ -16,8 +16,9 @@ import xarray as xr
 from dask.base import is_dask_collection, tokenize
 
 from xarray_n5.arrays.coordinates import geometry_from
+from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import is_token
-from xarray_n5.arrays.spec import as_dtype
+from xarray_n5.arrays.spec import as_dtype, completed, resolve_chunks
 from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError
 from xarray_n5.graph import as_graph
@@ -25,6 +26,7 @@ from xarray_n5.model.axes import Geometry
 from xarray_n5.model.chunking import align
 from xarray_n5.model.grid import as_texts, normalize
 from xarray_n5.model.json import as_json
+from xarray_n5.model.paths import join
 from xarray_n5.writing.inputs import code_of
 from xarray_n5.writing.report import dims_or_numbers
 
@@ -349,3 +351,28 @@ def region_start(region: tuple[slice, ...], source: da.Array, target: ArrayNode)
             f"{target.url} has type {stored.dtype}, got {source.dtype}; convert with astype()"
         )
     return tuple(axis.start for axis in selection.axes if isinstance(axis, slice))
+
+
+def sized(request: WriteRequest, stored: ArrayMetadata | None) -> ArraySpec:
+    """Return the array to store, with the shapes of chunks and shards.
+
+    These are as requested, those of an array that is kept, or those of Dask's blocks.
+    """
+    spec, source, chunks = request.spec, request.source, request.spec.chunks
+    if stored is not None and request.keeps_array and chunks is None:
+        chunks = stored.inner or stored.chunks
+        if spec.shards is None:
+            return replace(spec, chunks=chunks, shards=stored.inner and stored.chunks)
+    elif chunks is None:
+        chunks = "auto" if request.in_memory else request.blocks
+    sides, shards = resolve_chunks(chunks, spec.shards, source.shape, source.dtype, spec.apart)
+    return replace(spec, chunks=sides, shards=shards)
+
+
+def planned_node(request: WriteRequest, spec: ArraySpec | None = None) -> ArrayNode:
+    """Return the array that a request describes, for those who will read it; nothing is checked."""
+    options, source, spec = request.options, request.source, spec or sized(request, None)
+    where = join(options.container.url, request.path)
+    metadata = replace(spec, axes=None).metadata(source.shape, source.dtype, where)
+    metadata = completed(options.format, metadata, spec.layout, where)
+    return OpenOptions(writable=True).node(options.container, request.path, metadata).bare()

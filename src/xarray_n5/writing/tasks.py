@@ -16,10 +16,10 @@ import numpy as np
 
 from xarray_n5.arrays.records import writer_name
 from xarray_n5.arrays.transfer import put
-from xarray_n5.datasets.lossless import are_same
 from xarray_n5.errors import BlockError
 from xarray_n5.graph import ArrayBlockwiseDep, ArraySliceDep
 from xarray_n5.model.chunking import touched
+from xarray_n5.model.conversions import are_same
 from xarray_n5.model.grid import as_numbers
 from xarray_n5.model.receipts import Receipts, digest
 from xarray_n5.writing.progress import TOPIC
