@@ -190,8 +190,9 @@ def _around(levels: Levels, path: str, how: WriteOptions) -> dict[str, Any]:
     What no dialect that is written describes stays, with a warning if readers ignore it.
     """
     around = named_images(levels.around, levels.name)
+    beside = {key: value for key, value in levels.attributes.items() if key in _BESIDE_IMAGES}
     if are_described(around):
-        return with_others(around, levels.before)
+        return with_others(around, {**beside, **levels.before})
     where = join(how.container.url, path)
     if how.dialect is None and how.format.native_to_xarray and images_of(levels.before):
         warn(
@@ -203,7 +204,6 @@ def _around(levels: Levels, path: str, how: WriteOptions) -> dict[str, Any]:
             f"{where}: the names and colours of channels in 'omero' are kept as an attribute, but "
             "readers ignore them without an image of OME-NGFF; add the dialect 'ngff' for them"
         )
-    beside = {key: value for key, value in levels.attributes.items() if key in _BESIDE_IMAGES}
     return {**without_images(beside), **around}
 
 
