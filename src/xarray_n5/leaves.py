@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.datasets.build import DatasetOptions
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.image import Image
     from xarray_n5.stores import Store
 

@@ -11,15 +11,15 @@ import pytest
 from tests.support.containers import NAMES
 from xarray_n5 import MetadataError, NodeNotFoundError
 from xarray_n5.codecs.gzip import Gzip
+from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.keyed import not_found
-from xarray_n5.formats.open import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.grid import Index
 
 pytest.importorskip("h5py")

@@ -22,15 +22,15 @@ from tests.support.memory_store import MemoryStore
 from tests.support.processes import Python
 from tests.whole.test_interop import python_with_zarr2
 from xarray_n5 import create_array, create_group, open_array, open_group, pyramid, to_n5
+from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.open import open_container
 from xarray_n5.formats.structure import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
 
 SMALL: dict[str, Any] = {"shape": (4,), "dtype": "u1", "chunks": 2}
 

@@ -32,7 +32,7 @@ from xarray_n5 import (
 from xarray_n5.cli import main
 from xarray_n5.codecs.gzip import Gzip
 from xarray_n5.errors import OneWriterError
-from xarray_n5.formats.open import open_hdf5
+from xarray_n5.formats.containers import open_hdf5
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,7 +29,7 @@ from tests.support.servers import serving_ranges
 from tests.support.stores import keys_below
 from xarray_n5 import ChunkError, MetadataError, N5Error, open_array
 from xarray_n5.errors import ReadOnlyError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.napari import get_reader
 from xarray_n5.napari.layers import read_layers
 from xarray_n5.stores import ArchiveStore, LocalStore, Range

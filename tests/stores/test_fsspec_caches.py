@@ -12,7 +12,7 @@ from tests.support.containers import objects_of
 from tests.support.faulty import Fault, Plan, serving
 from xarray_n5 import create_array, open_array, to_n5
 from xarray_n5.errors import ReadOnlyError, RefusedError, RequestError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,7 +33,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.errors import PathError, UnsafePathError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import LocalStore
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.support.processes import Python
 from tests.support.servers import KEY, SECRET, SERVED, Bucket
 from xarray_n5 import Array, NodeNotFoundError, from_n5, open_array, open_group, to_n5, verify
 from xarray_n5.errors import RequestError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

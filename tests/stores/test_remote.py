@@ -42,7 +42,7 @@ from xarray_n5 import (
     verify,
 )
 from xarray_n5.errors import MissingChunkError, PathError, RefusedError, RequestError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore
 from xarray_n5.stores._errors import is_missing, is_refused, is_transient
 from xarray_n5.stores.base import Range

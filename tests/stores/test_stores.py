@@ -22,7 +22,7 @@ from tests.support.processes import Python
 from tests.support.servers import SERVED, Bucket, serving
 from tests.support.stores import STORES, CountingStore, ReadingStore, keys_below
 from xarray_n5 import NodeNotFoundError, open_array, to_n5
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import CachedStore, LocalStore, uncached
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tests.support.processes import Python
 from tests.support.servers import WebServer, serving_ranges
 from xarray_n5 import create_array, open_array
 from xarray_n5.errors import RequestError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import Range
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import xarray as xr
 import xarray_n5
 from tests.support.processes import START
 from xarray_n5.arrays.records import Record, claim_of, look, new_attempt, provenance
-from xarray_n5.formats.open import open_container
+from xarray_n5.formats.containers import open_container
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -176,7 +176,7 @@ def _write_document(where: Any, path: str, facts: Mapping[str, Any]) -> None:
     """Write a group's attributes as they are, those of arrays included."""
     import json
 
-    from xarray_n5.formats.open import open_store
+    from xarray_n5.formats.containers import open_store
 
     open_store(where).set(f"{path}/attributes.json", json.dumps(facts).encode())
 

@@ -30,7 +30,7 @@ from urllib.parse import unquote
 import pytest
 from fsspec.core import url_to_fs
 
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

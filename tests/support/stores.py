@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from tests.support.memory_store import MemoryStore
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.stores import FsspecStore, LocalStore, Store
 
 if TYPE_CHECKING:

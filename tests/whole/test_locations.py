@@ -31,7 +31,7 @@ from xarray_n5 import (
     open_group,
 )
 from xarray_n5.bdv.loaders import parse_location
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from dask.delayed import delayed as delay
 from tests.support.containers import NAMES, contents
 from tests.support.memory_store import MemoryStore
 from xarray_n5 import NodeExistsError, from_n5, open_array, to_n5
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.writing.inputs import check_independent, objects_in
 
 if TYPE_CHECKING:

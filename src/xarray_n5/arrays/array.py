@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.describe import Description
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.dialects.protocol import DialectChoice
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Kind, Node
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.grid import ChunkGrid, Index

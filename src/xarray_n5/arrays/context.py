@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.dialects.protocol import AttributeOrder
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Metadata
     from xarray_n5.stores import Store
 

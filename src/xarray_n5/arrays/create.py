@@ -20,7 +20,7 @@ from xarray_n5.dialects.write import (
     write_geometry,
 )
 from xarray_n5.errors import MetadataError, N5Error, NodeExistsError, NodeNotFoundError
-from xarray_n5.formats.open import open_container
+from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.model.axes import as_geometry
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.node import ArrayNode, EdgeChunks
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Axis, Geometry
     from xarray_n5.model.metadata import Compression, Metadata
 

@@ -15,7 +15,7 @@ from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.arrays.records import read_appends, state_of
 from xarray_n5.dialects.groups import are_described, is_label_image
 from xarray_n5.errors import N5Error, PathError, ReadOnlyError
-from xarray_n5.formats.open import open_container
+from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.open import Container as FileContainer
+    from xarray_n5.formats.containers import Container as FileContainer
     from xarray_n5.model.metadata import Attributes
 
 _MOST_SHOWN = 40

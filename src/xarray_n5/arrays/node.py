@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from xarray_n5.dialects.protocol import AttributeOrder
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.grid import Index, Piece
     from xarray_n5.model.metadata import Buffer

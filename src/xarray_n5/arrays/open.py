@@ -12,9 +12,9 @@ from xarray_n5.arrays.group import Group
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.errors import N5Error, UnfinishedWriteWarning
 from xarray_n5.formats import TITLES, Hdf5, is_container_name
+from xarray_n5.formats.containers import find_node
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer, not_found
-from xarray_n5.formats.open import find_node
 from xarray_n5.formats.structure import prefetch
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
 from xarray_n5.model.options import check_option
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import EdgeChunks, LabelMultisets, Missing
     from xarray_n5.dialects.protocol import AttributeOrder
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
 
 
 def open_array(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from xarray_n5.bdv.loaders import Bucket, Url, XmlPath, parse_location, parse_url
 from xarray_n5.errors import MetadataError
 from xarray_n5.formats import KEYED_FORMATS, N5
+from xarray_n5.formats.containers import open_hdf5, open_store
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.open import open_hdf5, open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.paths import join
 from xarray_n5.stores import CachedStore, FsspecStore, LocalStore, anonymous_options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.bdv.loaders import Loader, Server
     from xarray_n5.bdv.project import Project
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import KeyedFormat
     from xarray_n5.stores import Store
 

@@ -23,7 +23,7 @@ from xarray_n5.bdv.project import Project, read_project
 from xarray_n5.bdv.xml import LOOK, looks_like_project
 from xarray_n5.codecs import to_json
 from xarray_n5.errors import MetadataError, N5Error, NodeExistsError
-from xarray_n5.formats.open import open_store
+from xarray_n5.formats.containers import open_store
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import ROUNDING
 from xarray_n5.model.json import MOST_BYTES
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.bdv.project import ViewSetup
     from xarray_n5.bdv.write import ViewImage
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
     from xarray_n5.stores import Store
     from xarray_n5.writing.options import WriteOptions

@@ -29,7 +29,7 @@ from xarray_n5.bdv.xml import looks_like_project
 from xarray_n5.datasets.build import DatasetOptions
 from xarray_n5.datasets.placed import open_levels
 from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.select import pick_level
 from xarray_n5.model.image import Image
 from xarray_n5.model.options import check_option
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.array import Array
     from xarray_n5.bdv.coordinates import Arrangement
     from xarray_n5.datasets.placed import PlacedImage
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.stores import Store
 
 Choice: TypeAlias = "Mapping[str, Any] | None"

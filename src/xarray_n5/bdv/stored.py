@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import OpenOptions
     from xarray_n5.bdv.loaders import ViewId
     from xarray_n5.bdv.project import Project
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
 
 MOST_LEVELS = 32

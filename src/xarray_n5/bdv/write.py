@@ -28,7 +28,7 @@ from xarray_n5.bdv.save import (
 from xarray_n5.datasets.placed import compression_of, demands_on, sides_of
 from xarray_n5.datasets.world import AFFINE, AXES, within
 from xarray_n5.errors import MetadataError
-from xarray_n5.formats.open import find_scene, open_store
+from xarray_n5.formats.containers import find_scene, open_store
 from xarray_n5.images.tree import pyramids_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.axes import SAME, Axis, Geometry, of_one_sample

@@ -25,7 +25,7 @@ from xarray_n5.cli.options import (
     plural,
 )
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

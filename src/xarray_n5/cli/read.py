@@ -24,7 +24,7 @@ from xarray_n5.cli.options import (
     order_option,
 )
 from xarray_n5.codecs import to_json
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.formats.structure import unfinished
 from xarray_n5.images.find import combined_images
 from xarray_n5.leaves import Scene, scene_in

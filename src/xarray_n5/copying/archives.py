@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xarray_n5.errors import MetadataError, NodeExistsError, PathError
 from xarray_n5.formats import FORMATS, Zarr3
+from xarray_n5.formats.containers import Container, open_store
 from xarray_n5.formats.keyed import KeyedContainer
-from xarray_n5.formats.open import Container, open_store
 from xarray_n5.model.paths import is_partial
 from xarray_n5.stores import LocalStore
 from xarray_n5.stores.archive import OZX

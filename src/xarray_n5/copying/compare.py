@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import dask.array as da
 
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.graph import DelayedReport
     from xarray_n5.model.grid import Index
 

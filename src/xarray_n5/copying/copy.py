@@ -24,7 +24,7 @@ from xarray_n5.dialects import find_dialects
 from xarray_n5.dialects.ngff_systems import SCENE
 from xarray_n5.errors import MetadataError, NodeExistsError, RefusedError
 from xarray_n5.formats import split_url
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.graph import source_of
 from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_in

@@ -17,7 +17,7 @@ from xarray_n5.datasets.encoded import decode_attributes
 from xarray_n5.dialects.groups import KEYS, has_labels_only, omero_of, without_images
 from xarray_n5.dialects.lists import FACTOR_LISTS
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.find import (
     combined_images,
     is_part_of_image,

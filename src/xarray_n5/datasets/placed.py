@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.array import Array
     from xarray_n5.arrays.group import Group
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Axis
     from xarray_n5.model.codec import Compression

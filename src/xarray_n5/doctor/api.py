@@ -23,7 +23,7 @@ from xarray_n5.doctor.damage import survey_at
 from xarray_n5.doctor.fix import plan_fix
 from xarray_n5.doctor.images import stored_images
 from xarray_n5.errors import NodeNotFoundError
-from xarray_n5.formats.open import find_scene
+from xarray_n5.formats.containers import find_scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -30,7 +30,7 @@ from xarray_n5.stores import together
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
 
 _SHOWN = 8
 """The maximum number of names in a message."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.dialects.protocol import ArrayContext
     from xarray_n5.doctor.damage import Survey
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.metadata import Attributes
 
 

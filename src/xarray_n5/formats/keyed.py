@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from xarray_n5.errors import N5Error
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Documents, KeyedFormat, Kind
     from xarray_n5.model.grid import Index
     from xarray_n5.model.metadata import Attributes, Buffer, Metadata

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xarray_n5.arrays.group import Group
     from xarray_n5.dialects.protocol import ArrayContext, DialectChoice
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.axes import Kind
     from xarray_n5.model.paths import Kind as NameKind
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 from xarray_n5.arrays.node import OpenOptions
 from xarray_n5.dialects.ngff_systems import SCENE
 from xarray_n5.errors import OneWriterError
-from xarray_n5.formats.open import open_container
+from xarray_n5.formats.containers import open_container
 from xarray_n5.graph import get_scheduler
 from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, normalize_path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.node import EdgeChunks
     from xarray_n5.arrays.spec import Mode
     from xarray_n5.formats import FormatName
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.stores.base import Store
 

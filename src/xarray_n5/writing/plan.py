@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from xarray_n5.arrays.create import ArrayPlan
     from xarray_n5.arrays.node import ArrayNode
     from xarray_n5.arrays.records import Append
-    from xarray_n5.formats.open import Container
+    from xarray_n5.formats.containers import Container
     from xarray_n5.model.receipts import Receipts
     from xarray_n5.writing.request import Identity, WriteRequest
 
