@@ -7,7 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-from xarray_n5.model.options import near
+from xarray_n5.model.json import near
 
 __all__ = ["names", "open_dataset", "path"]
 

@@ -179,7 +179,7 @@ def test_an_interrupted_copy_is_compared_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to_n5(VALUES, source := MemoryStore(), "raw", chunks=5)
-    monkeypatch.setattr("xarray_n5.dask.block_sizes._AUTO", 1)
+    monkeypatch.setattr("xarray_n5.dask.from_n5._AUTO", 1)
     (tmp_path / "b.n5").mkdir()
     good = source.items["raw/1/2/1"]
     source.items["raw/1/2/1"] = b"damaged"

@@ -59,7 +59,7 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "in tasks":
         monkeypatch.setattr(value_digest, "_FEW", -1)
         monkeypatch.setattr(lazy, "_FEW", -1)
-        monkeypatch.setattr("xarray_n5.dask.block_sizes._AUTO", 2000)
+        monkeypatch.setattr("xarray_n5.dask.from_n5._AUTO", 2000)
         monkeypatch.setattr(lazy, "_BLOCK", 2000)
 
 
@@ -94,7 +94,7 @@ def test_missing_chunks_count_as_the_fill_value_and_are_not_requested(
     monkeypatch: pytest.MonkeyPatch, fill: int
 ) -> None:
     monkeypatch.setattr(value_digest, "_FEW", -1)
-    monkeypatch.setattr("xarray_n5.dask.block_sizes._AUTO", 1)
+    monkeypatch.setattr("xarray_n5.dask.from_n5._AUTO", 1)
     store: Any = ReadingStore()
     layout: Any = {"format": "zarr2", "layout": {"fill_value": fill}} if fill else {"format": "n5"}
     array = create_array(store, "a", shape=(400,), dtype="u1", chunks=4, **layout)

@@ -19,9 +19,8 @@ from xarray_n5.formats.containers import open_container
 from xarray_n5.formats.protocol import Node
 from xarray_n5.formats.structure import unfinished, warn_unfinished
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.json import as_json
+from xarray_n5.model.json import as_json, check_option
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, new_path, normalize_path
 
 if TYPE_CHECKING:

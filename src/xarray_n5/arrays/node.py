@@ -19,8 +19,8 @@ from xarray_n5.errors import (
     VarlengthChunkError,
 )
 from xarray_n5.formats.structure import unfinished
+from xarray_n5.model.json import check_option
 from xarray_n5.model.metadata import ArrayMetadata, Content, Varlength
-from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import join, name_of_root
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from xarray_n5.formats.containers import find_node
 from xarray_n5.formats.hdf5.container import Hdf5Container
 from xarray_n5.formats.keyed import KeyedContainer, not_found
 from xarray_n5.formats.structure import prefetch
+from xarray_n5.model.json import check_option
 from xarray_n5.model.metadata import ArrayMetadata, GroupMetadata
-from xarray_n5.model.options import check_option
 from xarray_n5.model.paths import base_path, join
 
 if TYPE_CHECKING:

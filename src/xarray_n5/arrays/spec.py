@@ -12,9 +12,8 @@ from xarray_n5.codecs import resolve
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
 from xarray_n5.model.chunking import auto_chunks, chunks_in_shards, shard_shape
-from xarray_n5.model.json import as_json
+from xarray_n5.model.json import as_json, check_option
 from xarray_n5.model.metadata import ArrayMetadata, check_factors
-from xarray_n5.model.options import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

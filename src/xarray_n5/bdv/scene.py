@@ -32,7 +32,7 @@ from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
 from xarray_n5.formats.containers import find_scene
 from xarray_n5.images.select import pick_level
 from xarray_n5.model.image import Image
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 from xarray_n5.model.paths import level_name, number_in, numbers_in_view
 
 if TYPE_CHECKING:

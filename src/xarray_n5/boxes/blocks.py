@@ -10,7 +10,7 @@ from dask import config
 from dask.array import PerformanceWarning
 from dask.utils import parse_bytes
 
-from xarray_n5.dask.block_sizes import choose
+from xarray_n5.dask.from_n5 import choose
 from xarray_n5.graph import side_of
 from xarray_n5.model.alerts import warn
 from xarray_n5.model.halos import by_axis

@@ -12,7 +12,7 @@ import xarray as xr
 from xarray_n5.boxes.neighbours import slack_of
 from xarray_n5.datasets.world import are_apart
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.options import near
+from xarray_n5.model.json import near
 from xarray_n5.model.units import quantity_of, ratio, same_unit, unit_of, written_unit
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from xarray_n5.datasets.world import AFFINE, AXES
 from xarray_n5.datasets.xarray_internals import is_in_memory
 from xarray_n5.graph import as_graph, normalize_chunks
 from xarray_n5.model.chunking import group_chunks
-from xarray_n5.model.options import check_option, near
+from xarray_n5.model.json import check_option, near
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -19,8 +19,8 @@ from xarray_n5.codecs.numcodecs import ALLOWED, KINDS, Numcodecs
 from xarray_n5.codecs.raw import Raw
 from xarray_n5.codecs.zstd import Zstd
 from xarray_n5.errors import MetadataError, UnknownCompressionError
+from xarray_n5.model.json import as_int
 from xarray_n5.model.metadata import Buffer, Compression
-from xarray_n5.model.options import as_int
 
 __all__ = [
     "COMPRESSIONS",

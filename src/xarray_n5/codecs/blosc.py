@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from xarray_n5.codecs.streams import bytes_of
-from xarray_n5.model.options import check_choice, check_range
+from xarray_n5.model.json import check_choice, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import Buffer

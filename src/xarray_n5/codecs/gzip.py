@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import deflate
 
 from xarray_n5.codecs.streams import read_streams
-from xarray_n5.model.options import check_boolean, check_range
+from xarray_n5.model.json import check_boolean, check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import Buffer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xarray_n5.codecs.streams import bytes_of, read_streams
 from xarray_n5.errors import MetadataError
-from xarray_n5.model.options import check_range
+from xarray_n5.model.json import check_range
 
 if TYPE_CHECKING:
     from xarray_n5.model.metadata import Buffer

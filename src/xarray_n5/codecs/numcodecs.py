@@ -16,7 +16,7 @@ from xarray_n5.codecs.lz4 import SizedLz4
 from xarray_n5.codecs.lzma import Lzma
 from xarray_n5.codecs.streams import bytes_of
 from xarray_n5.codecs.zstd import Zstd
-from xarray_n5.model.options import as_int, check_choice, check_range
+from xarray_n5.model.json import as_int, check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from xarray_n5.codecs.streams import bytes_of, read_streams
-from xarray_n5.model.options import check_range
+from xarray_n5.model.json import check_range
 
 if sys.version_info >= (3, 14):
     from compression import zstd

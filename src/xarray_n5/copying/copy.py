@@ -29,7 +29,7 @@ from xarray_n5.graph import source_of
 from xarray_n5.images.tree import groups_of
 from xarray_n5.leaves import scene_in
 from xarray_n5.model.alerts import warn
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 from xarray_n5.model.paths import join, new_path
 from xarray_n5.stores.archive import OZX
 from xarray_n5.writing.group import PlannedGroup

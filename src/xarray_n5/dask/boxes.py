@@ -11,7 +11,7 @@ import numpy as np
 from dask.base import tokenize
 
 from xarray_n5.arrays.array import Array
-from xarray_n5.dask.block_sizes import Chunked
+from xarray_n5.dask.from_n5 import Chunked
 from xarray_n5.graph import Array as DaskArray
 from xarray_n5.graph import HighLevelGraph, in_one_layer, slices_of
 

@@ -13,8 +13,7 @@ from dask.base import compute
 
 from xarray_n5.arrays.array import Array
 from xarray_n5.arrays.transfer import read_selection
-from xarray_n5.dask.block_sizes import choose
-from xarray_n5.dask.from_n5 import StoredSlices, stored_blocks
+from xarray_n5.dask.from_n5 import StoredSlices, choose, stored_blocks
 from xarray_n5.graph import ArraySliceDep, as_graph, in_one_layer, tree_reduce
 from xarray_n5.model.value_sums import add_sums, array_digest, sum_values
 

@@ -35,7 +35,7 @@ from xarray_n5.dialects.groups import warn_lost
 from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.graph import as_graph
 from xarray_n5.model.axes import Axis, Geometry, axes_apart
-from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.json import refuse_encodings
 from xarray_n5.model.paths import join
 from xarray_n5.model.system_graph import SYSTEMS
 from xarray_n5.writing.request import values_of

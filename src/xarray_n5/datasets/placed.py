@@ -15,7 +15,7 @@ from xarray_n5.codecs import resolve
 from xarray_n5.datasets.build import DatasetOptions, build
 from xarray_n5.datasets.world import AFFINE, AXES, FRAME, START, STEP
 from xarray_n5.errors import MetadataError, N5Error, NodeNotFoundError
-from xarray_n5.model.options import refuse_encodings
+from xarray_n5.model.json import refuse_encodings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from xarray_n5.formats.n5.format import N5
 from xarray_n5.formats.protocol import Documents, Format, KeyedFormat
 from xarray_n5.formats.zarr2.format import Zarr2
 from xarray_n5.formats.zarr3.format import Zarr3
-from xarray_n5.model.options import near
+from xarray_n5.model.json import near
 from xarray_n5.model.paths import join
 from xarray_n5.stores.archive import SUFFIXES as ARCHIVES
 

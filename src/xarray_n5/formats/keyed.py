@@ -22,9 +22,8 @@ from xarray_n5.formats.structure import (
 )
 from xarray_n5.leaves import LOOK, scene_reader
 from xarray_n5.model.alerts import REFUSED
-from xarray_n5.model.json import MOST_BYTES
+from xarray_n5.model.json import MOST_BYTES, near
 from xarray_n5.model.metadata import ArrayMetadata
-from xarray_n5.model.options import near
 from xarray_n5.model.paths import HIDDEN, is_own, is_partial, join
 from xarray_n5.stores import CachedStore, LocalStore, heads, uncached
 

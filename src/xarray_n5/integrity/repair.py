@@ -15,7 +15,7 @@ from xarray_n5.datasets.append import complete_appends
 from xarray_n5.errors import ChunkError, MetadataError
 from xarray_n5.integrity.report import DAMAGED, check_chunk
 from xarray_n5.integrity.report import report as report_on
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 from xarray_n5.model.paths import QUARANTINE, final_key, join
 from xarray_n5.writing.digests import read_digests
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from xarray_n5.arrays.coordinates import geometry_from
-from xarray_n5.dask.block_sizes import are_many_small, choose
-from xarray_n5.dask.from_n5 import as_blocks
+from xarray_n5.dask.from_n5 import are_many_small, as_blocks, choose
 from xarray_n5.datasets.build import AXIS_UNITS, DatasetOptions
 from xarray_n5.datasets.engine import open_groups
 from xarray_n5.datasets.world import AFFINE, AXES

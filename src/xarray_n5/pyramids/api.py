@@ -26,7 +26,7 @@ from xarray_n5.dialects.groups import is_labels, named_images
 from xarray_n5.errors import NodeExistsError
 from xarray_n5.images.find import name_at
 from xarray_n5.images.levels import describe_levels, stale_keys
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 from xarray_n5.model.paths import join
 from xarray_n5.pyramids.base import (
     BASE,

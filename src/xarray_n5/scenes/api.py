@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import xarray as xr
 
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

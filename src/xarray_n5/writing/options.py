@@ -13,7 +13,7 @@ from xarray_n5.dialects.ngff_systems import SCENE
 from xarray_n5.errors import OneWriterError
 from xarray_n5.formats.containers import open_container
 from xarray_n5.graph import get_scheduler
-from xarray_n5.model.options import check_option
+from xarray_n5.model.json import check_option
 from xarray_n5.model.paths import join, normalize_path
 
 if TYPE_CHECKING:

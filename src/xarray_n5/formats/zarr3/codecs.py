@@ -20,7 +20,7 @@ from xarray_n5.errors import MetadataError, UnknownCompressionError
 from xarray_n5.formats.pipeline import Bytes, Fixed, Pipeline, Sharding, Varying
 from xarray_n5.formats.zarr2 import layout as zarr2
 from xarray_n5.formats.zarr3.types import extension, named
-from xarray_n5.model.options import check_boolean, check_choice, check_range
+from xarray_n5.model.json import check_boolean, check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
