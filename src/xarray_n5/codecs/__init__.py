@@ -245,4 +245,5 @@ def _camel(name: str) -> str:
 
 def _written(field: Field[Any], compression: Compression) -> Any:
     value = getattr(compression, field.name)
-    return field.metadata.get("written", {}).get(value, value)
+    instead = field.metadata.get("written")
+    return instead.get(value, value) if instead else value

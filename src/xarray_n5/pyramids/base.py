@@ -169,7 +169,7 @@ def _plan(
     dims = [str(axis.name) for axis in named.axes]
     dataset = xr.Dataset({BASE: (dims, data, attributes, encoding)})
     plan = plan_variables(dataset, "", how.format, storage=how.storage)[BASE]
-    spec, stored = replace(plan.spec, apart=axes_apart(named.axes)), plan.encoded.data
+    spec, stored = replace(plan.spec, apart=axes_apart(geometry.axes)), plan.encoded.data
     sides, files = resolve_chunks(spec.chunks, spec.shards, stored.shape, stored.dtype, spec.apart)
     return replace(plan, geometry=named, spec=replace(spec, chunks=sides, shards=files))
 
