@@ -80,7 +80,8 @@ class LocalStore(Store):
         if path is None:
             return None
         # The path is the same however it is named: tokens depend on it.
-        return cls(os.path.abspath(os.path.expanduser(path)), follow_links=follow)
+        root = os.path.abspath(os.path.expanduser(path)).replace(os.sep, "/")
+        return cls(root, follow_links=follow)
 
     @property
     def url(self) -> str:
