@@ -17,17 +17,17 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 24_688,
+    "core": 23_978,
     "xarray_n5_engine": 202,
-    "bdv": 3_070,
-    "cli": 891,
-    "doctor": 952,
-    "hangar": 533,
-    "imaris": 244,
-    "napari": 219,
-    "scenes": 961,
-    "viewing": 870,
-    "tests": 37_377,
+    "bdv": 2_928,
+    "cli": 812,
+    "doctor": 949,
+    "hangar": 472,
+    "imaris": 243,
+    "napari": 218,
+    "scenes": 924,
+    "viewing": 756,
+    "tests": 36_868,
 }
 """The most lines of code of a folder. Limits are only lowered."""
 

@@ -244,6 +244,5 @@ def _camel(name: str) -> str:
 
 
 def _written(field: Field[Any], compression: Compression) -> Any:
-    value = getattr(compression, field.name)
-    instead = field.metadata.get("written")
+    value, instead = getattr(compression, field.name), field.metadata.get("written")
     return instead.get(value, value) if instead else value
