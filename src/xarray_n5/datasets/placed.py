@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from xarray_n5.formats.containers import Container
     from xarray_n5.formats.protocol import Format
     from xarray_n5.model.axes import Axis
-    from xarray_n5.model.codec import Compression
     from xarray_n5.model.image import Image
+    from xarray_n5.model.metadata import Compression
     from xarray_n5.writing.options import Encoding
 
 BESIDE = frozenset({AFFINE, "registration", "missing", *(f"origin_{axis}" for axis in AXES)})
