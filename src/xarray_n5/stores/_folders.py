@@ -53,7 +53,7 @@ _NONBLOCK = _flags("NONBLOCK")
 
 _TO_READ = _flags("BINARY", "NOCTTY") | _NONBLOCK
 
-_TO_CREATE = _flags("WRONLY", "CREAT", "EXCL", "BINARY")
+_TO_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("BINARY")
 
 _LINKED = {errno.ELOOP, errno.ENOTDIR}
 """Errors of systems for a link that was not expected."""
