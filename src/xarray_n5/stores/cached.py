@@ -23,7 +23,6 @@ _DOCUMENTS = frozenset(
 """Names of files that describe nodes; chunks do not have such names."""
 
 _NOTHING: Listing = ((), ())
-"""The listing of a prefix without a directory, and of all prefixes below it."""
 
 _UNKNOWN: Any = object()
 
@@ -36,6 +35,8 @@ class _Known:
     """Documents, None for missing ones."""
     listings: dict[str, Listing] = field(default_factory=dict)
     """Listings, by prefix."""
+    no_folders: set[str] = field(default_factory=set)
+    """Prefixes without a directory."""
     parent: CachedStore | None = None
     """The cached store one directory up, once it was requested."""
     warned: set[str] = field(default_factory=set)
@@ -165,7 +166,9 @@ class CachedStore(Store):
         """Return the bytes at each key; only those that are not cached are requested."""
         before, data = self._known.changes, {key: self._document(key) for key in keys}
         unknown = [key for key, document in data.items() if document is _UNKNOWN]
-        if unknown:
+        if len(unknown) == 1:
+            data[unknown[0]] = self.store.get(unknown[0])
+        elif unknown:
             data.update(zip(unknown, self.store.get_many(unknown), strict=True))
         documents = {key: data[key] for key in unknown if _is_document(key)}
         self._keep(self._known.documents, documents, before)
@@ -180,7 +183,9 @@ class CachedStore(Store):
         before = self._known.changes
         listings: dict[str, Any] = {prefix: self._listing(prefix) for prefix in prefixes}
         unknown = [prefix for prefix, listing in listings.items() if listing is None]
-        if unknown:
+        if len(unknown) == 1:
+            listings[unknown[0]] = self.store.list(unknown[0])
+        elif unknown:
             listings.update(zip(unknown, self.store.list_many(unknown), strict=True))
         self._keep(self._known.listings, {prefix: listings[prefix] for prefix in unknown}, before)
         return [listings[prefix] for prefix in prefixes]
@@ -193,23 +198,29 @@ class CachedStore(Store):
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file at `key`."""
-        is_known = _is_document(key) or key in self._known.documents
-        return self.get(key) is not None if is_known else self.store.exists(key)
+        if _is_document(key) or key in self._known.documents:
+            return self.get(key) is not None
+        exists = self.store.exists(key)
+        if not key and not exists:
+            self._known.documents[""] = None  # a container that is not a file remains so
+        return exists
 
     def is_folder(self, prefix: str) -> bool:
         """Return whether there is a directory at `prefix`."""
-        before, listing = self._known.changes, self._listing(prefix)
-        if listing is _NOTHING or any(listing or ()):
-            return listing is not _NOTHING
+        if any(self._listing(prefix) or ()):
+            return True
         parent, _, name = prefix.rpartition("/")
-        above = self._listing(parent) if prefix and self.complete_listings else None
+        above = self._listing(parent) if prefix and self.store.complete_listings else None
         if above is not None:
             return name in above[0]
+        if prefix in self._known.no_folders:
+            return False
+        before = self._known.changes
         if self.store.is_folder(prefix):
             return True
-        if self.complete_listings or isinstance(uncached(self), LocalStore):
-            # On other stores, files may be below a prefix that is not a directory.
-            self._keep(self._known.listings, {prefix: _NOTHING}, before)
+        with self._known.lock:
+            if self._known.changes == before:
+                self._known.no_folders.add(prefix)
         return False
 
     def _document(self, key: str) -> Any:
@@ -226,19 +237,24 @@ class CachedStore(Store):
 
     def _listing(self, prefix: str) -> Listing | None:
         """Return the listing of a prefix if it is cached, or follows from those above it."""
-        listing = self._known.listings.get(prefix)
-        if listing is not None or not prefix:
+        listing, no_folders = self._known.listings.get(prefix), self._known.no_folders
+        # On other stores, files may be below a prefix that is not a directory.
+        if listing is None and no_folders and isinstance(uncached(self), LocalStore):
+            above = (prefix, *_folders_of(prefix))
+            listing = None if no_folders.isdisjoint(above) else _NOTHING
+        if listing is not None or not prefix or not self.store.complete_listings:
             return listing
         parent, _, name = prefix.rpartition("/")
         outer = self._listing(parent)
-        missing = outer is not None and self.complete_listings and name not in outer[0]
-        return _NOTHING if missing or outer is _NOTHING else None
+        return None if outer is None or name in outer[0] else _NOTHING
 
     # Writing
 
     def set(self, key: str, data: Buffer) -> None:
         """Replace the file at `key`."""
-        deque(self.set_many([(key, data)], 1), maxlen=0)
+        with self._forgotten_on_error():
+            self.store.set(key, data)
+        self._note([(key, data)])
 
     def set_many(self, items: Iterable[tuple[str, Buffer | None]], ahead: int) -> Iterator[str]:
         """Write or remove several keys; iterate over those that are done."""
@@ -289,8 +305,8 @@ class CachedStore(Store):
         """Clear the cache."""
         with self._known.lock:
             self._known.changes += 1
-            self._known.documents.clear()
-            self._known.listings.clear()
+            for known in (self._known.documents, self._known.listings, self._known.no_folders):
+                known.clear()
             self._known.parent = None
 
     @contextmanager
@@ -306,6 +322,7 @@ class CachedStore(Store):
         inner, keep = key, _is_one_of_few(key)
         for folder in _folders_of(key):
             listing = self._listing(folder)
+            self._known.no_folders.discard(folder)
             name, is_file = inner.rpartition("/")[2], inner == key
             if listing is not None and name in listing[is_file]:
                 return
