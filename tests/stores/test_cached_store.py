@@ -175,17 +175,17 @@ def test_what_another_thread_has_changed_meanwhile_is_read_again() -> None:
     class Meanwhile(ReadingStore):
         """A store whose answers come after another thread has written."""
 
-        def list_many(self, prefixes: Any) -> Any:
-            listings = super().list_many(prefixes)
+        def list(self, prefix: str) -> Any:
+            listing = super().list(prefix)
             if not cached._known.documents:
                 cached.set("a/attributes.json", b"{}")
-            return listings
+            return listing
 
-        def get_many(self, keys: Any) -> Any:
-            contents = super().get_many(keys)
-            if keys == ["attributes.json"] and contents == [None]:
-                cached.set(keys[0], b"{}")
-            return contents
+        def get(self, key: str, most: int | None = None) -> bytes | None:
+            content = super().get(key, most)
+            if key == "attributes.json" and content is None:
+                cached.set(key, b"{}")
+            return content
 
     cached = CachedStore(Meanwhile())
     assert cached.list("") == ((), ())
