@@ -17,7 +17,7 @@ LEAVES = frozenset({"bdv", "cli", "doctor", "hangar", "imaris", "napari", "scene
 """The folders above the core, and the command line above these."""
 
 MOST_LINES = {
-    "core": 23_978,
+    "core": 23_995,
     "xarray_n5_engine": 202,
     "bdv": 2_928,
     "cli": 812,
